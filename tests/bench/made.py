@@ -1,4 +1,4 @@
-"""Results that are made up: what is timed is a formula."""
+"""Results of `tfdoctor bench` for tests; every time is computed by a formula."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SPREAD = (0.97, 0.98, 0.99, 1.0, 1.0, 1.0, 1.01, 1.02, 1.03)
 
 
 def piece(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
-    """A line of the payload: nine times around `seconds`."""
+    """Return a payload line with nine samples close to `seconds`."""
     run = {
         "workload": "matmul",
         "model": None,
@@ -30,7 +30,7 @@ def piece(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
 
 
 def train(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
-    """A training step."""
+    """Return the payload line of a training step."""
     strategy = "one" if len(devices) == 1 else "towers"
     return piece(
         seconds, *devices, **{"workload": "train", "model": "cnn", "size": 64, "strategy": strategy, **facts}
@@ -38,7 +38,7 @@ def train(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
 
 
 def on(*names: str) -> dict[str, Any]:
-    """The line that lists devices."""
+    """Return the payload line that lists the devices."""
     return {"stage": "bench", "devices": [{"device": name, "device_name": "Tesla T4"} for name in names]}
 
 
@@ -49,10 +49,10 @@ def result(
     links: Sequence[Interconnect] = (),
     software: bool = False,
 ) -> Bench:
-    """Read and judged."""
-    read = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
+    """Return the evaluated result of the payload lines `parts`."""
+    measured = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
     return evaluate_bench(
-        dataclasses.replace(read, watched=tuple(watched), links=tuple(links)),
+        dataclasses.replace(measured, watched=tuple(watched), links=tuple(links)),
         "python",
         {name: {"float32": peak} for name, peak in (peaks or {}).items()},
         software=software,

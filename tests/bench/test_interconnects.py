@@ -1,4 +1,4 @@
-"""How data goes between the host and the cards: nvidia-smi, scripted, beside what was copied."""
+"""Interconnects between host and GPUs: scripted nvidia-smi output and measured copies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MIB = 1 << 20
 
 
 def link(generation: int, lanes: int, most: tuple[int, int] = (4, 16)) -> str:
-    """A card's part of `nvidia-smi -q -x`, in the words of DTD v12."""
+    """Return the PCIe section of one GPU in `nvidia-smi -q -x`, as in its DTD v12."""
     return (
         "<pci><pci_gpu_link_info><pcie_gen>"
         f"<max_link_gen>{most[0]}</max_link_gen><current_link_gen>{generation}</current_link_gen>"
@@ -48,7 +48,7 @@ def make_measured(
     clock: str = "",
     peers: str = "",
 ) -> Bench:
-    """Two cards of the recorded machine `healthy-two-gpus`, whose TensorFlow says `parts`."""
+    """Return the result for the recorded host `healthy-two-gpus` whose payload prints `parts`."""
     host = json.loads((HOSTS / "healthy-two-gpus" / "host.json").read_text("utf-8"))
     smi = host["commands"]["nvidia-smi -q -x"]
     first, second, end = smi["stdout"].split("  </gpu>\n")
@@ -58,39 +58,41 @@ def make_measured(
     driver = host["commands"]["payload:driver"]
     driver["stdout"] = driver["stdout"].replace('"multiprocessors": 82', f'"multiprocessors": 82{clock}')
     if peers:
-        apart = (
+        peer_matrix = (
             topology["stdout"]
             .replace("\tCPU Affinity", "")
             .replace(f"\t{way}", f"\t{peers}")
             .replace("\t0-15", "")
         )
-        host["commands"]["nvidia-smi topo -p2p r"] = {"stdout": apart}
+        host["commands"]["nvidia-smi topo -p2p r"] = {"stdout": peer_matrix}
     (folder / "host.json").write_text(json.dumps(host), "utf-8")
     system, compat = RecordedSystem(folder), Compat.load()
     monkeypatch.setattr(bench_runner, "WATCH_INTERVAL_S", 0.01)
-    watched = threading.Semaphore(0)
+    card_reads = threading.Semaphore(0)
 
-    def cards_now(seen: RecordedSystem) -> Any:
-        found = real_cards_now(seen)
-        watched.release()
-        return found
+    def cards_now(recording: RecordedSystem) -> Any:
+        cards = read_cards(recording)
+        card_reads.release()
+        return cards
 
-    real_cards_now = bench_runner.read_cards
+    read_cards = bench_runner.read_cards
     monkeypatch.setattr(bench_runner, "read_cards", cards_now)
 
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
         for part in ({"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0", *TWO), *parts, {"end": True}):
             keep(part)
-        for _ in range(LOOKS + 2):  # it computes until the cards were looked at often enough, and once before
-            assert watched.acquire(timeout=60)
+        for _ in range(
+            LOOKS + 2
+        ):  # the payload runs until the GPUs were read often enough, and once before it
+            assert card_reads.acquire(timeout=60)
         return CommandResult(("python",), returncode=0)
 
-    wish = bench_runner.BenchWish(seconds=1)
+    request = bench_runner.BenchWish(seconds=1)
     timing = bench_runner.run_bench(
         system,
         compat,
         collect_facts(system, compat),
-        wish,
+        request,
         lambda _: None,
         target="x",
         run=run,
@@ -99,14 +101,15 @@ def make_measured(
     return evaluate_bench(timing.measured, timing.target, timing.peaks)
 
 
-def make_copied(one: str, other: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
-    return piece(size / gbps / 1e9, one, other, workload="copy", size=size, bytes=size)
+def make_copied(source: str, target: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
+    """Return the payload line of a copy between two devices."""
+    return piece(size / gbps / 1e9, source, target, workload="copy", size=size, bytes=size)
 
 
-def test_four_lanes_are_told_beside_what_was_measured(
+def test_reduced_lanes_are_reported_with_the_measured_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    done = make_measured(
+    bench = make_measured(
         tmp_path,
         monkeypatch,
         (link(4, 16), link(3, 4)),
@@ -115,76 +118,78 @@ def test_four_lanes_are_told_beside_what_was_measured(
         make_copied("CPU:0", "GPU:1", 2.9),
         make_copied("GPU:0", "GPU:1", 2.5),
     )
-    told = {(one.one, one.other): one for one in done.links}
-    assert told["CPU:0", "GPU:0"].how == "PCI Express 4.0 x16"
-    assert told["CPU:0", "GPU:0"].gbps == pytest.approx(31.5, rel=1e-3)
-    assert told["CPU:0", "GPU:0"].measured == pytest.approx(12.6)
-    assert told["CPU:0", "GPU:1"].gbps == pytest.approx(3.94, rel=1e-3)
-    assert (told[TWO].kind, told[TWO].how) == ("processors", "SYS")
-    assert told[TWO].gbps == told["CPU:0", "GPU:1"].gbps  # no faster than the slower of both
-    (finding,) = done.findings
+    links = {(pair.one, pair.other): pair for pair in bench.links}
+    assert links["CPU:0", "GPU:0"].how == "PCI Express 4.0 x16"
+    assert links["CPU:0", "GPU:0"].gbps == pytest.approx(31.5, rel=1e-3)
+    assert links["CPU:0", "GPU:0"].measured == pytest.approx(12.6)
+    assert links["CPU:0", "GPU:1"].gbps == pytest.approx(3.94, rel=1e-3)
+    assert (links[TWO].kind, links[TWO].how) == ("processors", "SYS")
+    assert links[TWO].gbps == links["CPU:0", "GPU:1"].gbps  # limited by the slower of the two links
+    (finding,) = bench.findings
     assert finding.code == "TFD831"
     assert finding.title == "GPU:1 uses 4 of 16 lanes and generation 3 of 4 of PCI Express"
     assert finding.explanation.endswith("At most 3.9 GB/s come to it. 2.9 GB/s were measured.")
-    validate(bench_json(done), "bench")
-    assert "40 % of PCIe 4.0 x16" in render_bench(done)
+    validate(bench_json(bench), "bench")
+    assert "40 % of PCIe 4.0 x16" in render_bench(bench)
 
 
-def test_a_card_that_fell_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_reduced_pcie_generation_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (finding,) = make_measured(
         tmp_path, monkeypatch, (link(1, 16), link(4, 16)), "PHB", make_copied("CPU:0", "GPU:0", 2.0)
     ).findings
     assert finding.title == "GPU:0 uses generation 1 of 4 of PCI Express"
 
 
-def test_nvlink_by_its_number_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = make_measured(
+def test_nvlink_bandwidth_by_number_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = make_measured(
         tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "NV4", make_copied("GPU:0", "GPU:1", 40.0)
     )
-    (nvlink,) = [one for one in done.links if one.kind == "nvlink"]
-    assert nvlink.gbps == pytest.approx(56.25, rel=1e-3)  # 8.6: 14.06 each
+    (nvlink,) = [pair for pair in bench.links if pair.kind == "nvlink"]
+    assert nvlink.gbps == pytest.approx(56.25, rel=1e-3)  # compute capability 8.6: 14.06 GB/s for each link
     assert nvlink.measured == pytest.approx(40)
-    assert done.findings == ()
+    assert bench.findings == ()
 
 
 @pytest.mark.parametrize(
     ("said", "peer"), [("OK", True), ("CNS", False), ("NS", False), ("U", None), ("", None)]
 )
-def test_whether_cards_reach_each_other(
+def test_peer_access_is_read_from_topology(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, peer: bool | None
 ) -> None:
     parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO), train(0.5, *TWO, part="compute")]
-    done = make_measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "PHB", *parts, peers=said)
-    (between,) = [one for one in done.links if one.one == "GPU:0"]
-    assert between.peer is peer
-    assert ("cannot reach each other's memory" in done.scaling[0].why[0]) is (peer is False)
+    bench = make_measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "PHB", *parts, peers=said)
+    (connection,) = [pair for pair in bench.links if pair.one == "GPU:0"]
+    assert connection.peer is peer
+    assert ("cannot reach each other's memory" in bench.scaling[0].why[0]) is (peer is False)
 
 
-def test_what_nvidia_smi_does_not_say_is_not_known(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = make_measured(
+def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench = make_measured(
         tmp_path, monkeypatch, ("", link(9, 16, (9, 16))), "X9", make_copied("CPU:0", "GPU:0", 9.0)
     )
-    told = {(one.one, one.other): one for one in done.links}
-    assert ("CPU:0", "GPU:0") not in told
-    assert told["CPU:0", "GPU:1"].gbps is None
-    assert TWO not in told
-    assert done.findings == ()
-    validate(bench_json(done), "bench")
+    links = {(pair.one, pair.other): pair for pair in bench.links}
+    assert ("CPU:0", "GPU:0") not in links
+    assert links["CPU:0", "GPU:1"].gbps is None
+    assert TWO not in links
+    assert bench.findings == ()
+    validate(bench_json(bench), "bench")
 
 
-def test_the_peaks_of_each_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a clock nothing is known; with one a product in float16 is set against that type's."""
-    done = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", train(1.0, "GPU:0"))
-    assert all(not one.peaks for one in done.devices)
+def test_peak_of_each_data_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Peaks are unknown without a clock rate; float16 products are compared with the float16 peak."""
+    bench = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", train(1.0, "GPU:0"))
+    assert all(not device.peaks for device in bench.devices)
     product = piece(0.1, "GPU:0", size=8192, flop=2.0 * 8192**3, dtype="float16")
     clock = ', "clock_khz": 1695000'
-    done = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", product, train(1.0, "GPU:0"), clock=clock)
-    card = done.devices[1]
-    assert card.peak_gflops == card.peaks["float32"] == pytest.approx(35_600, rel=0.01)
-    assert card.peaks["tf32"] == card.peaks["float32"]
-    assert card.peaks["float16"] == pytest.approx(71_000, rel=0.01)
-    assert "11 TFLOP/s, 15 % of peak" in render_bench(done)
-    assert "the peak of GPU:0 in float16: 71.2 TFLOP/s" not in bench_svg(done)  # one size makes no line
+    bench = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", product, train(1.0, "GPU:0"), clock=clock)
+    gpu = bench.devices[1]
+    assert gpu.peak_gflops == gpu.peaks["float32"] == pytest.approx(35_600, rel=0.01)
+    assert gpu.peaks["tf32"] == gpu.peaks["float32"]
+    assert gpu.peaks["float16"] == pytest.approx(71_000, rel=0.01)
+    assert "11 TFLOP/s, 15 % of peak" in render_bench(bench)
+    assert "the peak of GPU:0 in float16: 71.2 TFLOP/s" not in bench_svg(
+        bench
+    )  # a single size draws no limit line
 
 
 @pytest.mark.parametrize(
@@ -195,7 +200,7 @@ def test_the_peaks_of_each_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
         (("N Y", "N N"), frozenset({("GPU:1", "GPU:0")})),
     ],
 )
-def test_the_matrix_of_tensorflow(rows: tuple[str, str], lacking: frozenset[tuple[str, str]]) -> None:
+def test_peer_matrix_in_tensorflow_log(rows: tuple[str, str], lacking: frozenset[tuple[str, str]]) -> None:
     start = "2026-11-25 07:23:45.4: I tensorflow/core/common_runtime/gpu/gpu_device.cc:1200] "
     lines = ["Device interconnect StreamExecutor with strength 1 edge matrix:", "     0 1 "]
     lines += [f"{number}:   {row} " for number, row in enumerate(rows)]

@@ -1,4 +1,4 @@
-"""What the payload and earlier files say, right and wrong; and a run against an earlier one."""
+"""Reading of payload lines and earlier result files, and comparison of two runs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ SIZES = (64, 128, 256, 512, 1024)
 
 
 def run_of(factor: float, seed: int, **facts: object) -> Bench:
-    """A run whose times are a formula, with noise of a few percent."""
+    """Return a run whose times follow a formula, with noise of 2 %."""
     noise = random.Random(seed)
     parts = []
     for device, base in (("CPU:0", 1e-4), ("GPU:0", 3e-4)):
@@ -33,11 +33,12 @@ def run_of(factor: float, seed: int, **facts: object) -> Bench:
 
 
 def compare_with(now: Bench, then: Bench) -> BenchComparison:
+    """Return the comparison of `now` with `then`, which is written to JSON and read back."""
     old = earlier(json.dumps(bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 
 
-def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
+def test_verdict_of_equal_slower_and_faster_runs() -> None:
     same = [compare_with(run_of(1.0, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
     slower = [compare_with(run_of(1.2, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
     faster = [compare_with(run_of(0.8, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
@@ -47,9 +48,9 @@ def test_the_same_again_is_the_same_and_a_slower_one_is_slower() -> None:
 
 
 def on_a_machine(changes: float, factor: float, seed: int) -> Bench:
-    """Eight rounds of each piece, on a machine whose speed changes for all from round to round and run to run."""
+    """Return eight rounds of each piece on a machine whose speed changes between rounds and runs."""
     noise = random.Random(seed)
-    speeds = [math.exp(noise.gauss(0, changes) + at) for at in [noise.gauss(0, changes * 0.7)] * 8]
+    speeds = [math.exp(noise.gauss(0, changes) + offset) for offset in [noise.gauss(0, changes * 0.7)] * 8]
     parts = []
     for size in SIZES:
         times = [2e-5 * size * factor * speed * noise.gauss(1, 0.01) for speed in speeds for _ in range(10)]
@@ -58,27 +59,27 @@ def on_a_machine(changes: float, factor: float, seed: int) -> Bench:
 
 
 @pytest.mark.parametrize("changes", [0.0, 0.03, 0.08])
-def test_a_machine_whose_speed_changes_is_no_slower_run(changes: float) -> None:
+def test_unsteady_machine_is_not_a_slower_run(changes: float) -> None:
     runs = [on_a_machine(changes, 1.0, seed) for seed in range(80)]
     assert [compare_with(*pair).verdict for pair in itertools.pairwise(runs)].count("same") >= 75
-    told = [one.unsteady for one in runs if one.unsteady is not None]
-    assert len(told) == 80
-    assert statistics.median(told) == pytest.approx(changes, rel=0.3, abs=0.01)
-    twice = [
+    spreads = [bench.unsteady for bench in runs if bench.unsteady is not None]
+    assert len(spreads) == 80
+    assert statistics.median(spreads) == pytest.approx(changes, rel=0.3, abs=0.01)
+    doubled = [
         compare_with(on_a_machine(changes, 2.0, 100 + seed), then).verdict for seed, then in enumerate(runs)
     ]
-    assert twice.count("slower") >= 76
-    for one in runs:
-        said = "own speed went up and down" in render_bench(one)
-        assert said == (one.unsteady is not None and one.unsteady >= 0.05)
-        assert bench_json(one)["unsteady"] == one.unsteady
-        validate(bench_json(one), "bench")
-    widths = [one.runs[0].seconds.noise for one in runs if one.runs[0].seconds]
+    assert doubled.count("slower") >= 76
+    for bench in runs:
+        is_mentioned = "own speed went up and down" in render_bench(bench)
+        assert is_mentioned == (bench.unsteady is not None and bench.unsteady >= 0.05)
+        assert bench_json(bench)["unsteady"] == bench.unsteady
+        validate(bench_json(bench), "bench")
+    widths = [bench.runs[0].seconds.noise for bench in runs if bench.runs[0].seconds]
     assert statistics.median(widths) >= 0.7 * changes  # Student's t of eight rounds: 0.84
 
 
-def test_a_steady_machine_is_judged_by_less() -> None:
-    """12 % more, by all pieces alike, and each round like the others."""
+def test_steady_machine_allows_a_finer_verdict() -> None:
+    """On a steady machine, 12 % more time in all pieces is enough for the verdict."""
     slower = [
         compare_with(on_a_machine(0.0, 1.12, seed), on_a_machine(0.0, 1.0, 50 + seed)).verdict
         for seed in range(40)
@@ -94,33 +95,33 @@ def test_a_steady_machine_is_judged_by_less() -> None:
         (1.3, 1.28, "same"),  # the processor is slower, not TensorFlow
         (0.72, 0.75, "same"),
         (0.7, 1.0, "faster"),
-        (1.0, 1.3, "same"),  # by the clock it is the same, whatever the processor did
+        (1.0, 1.3, "same"),  # the measured times are the same, whatever the processor speed
         (1.0, 0.75, "same"),
         (1.3, 0.8, "slower"),
         (1.0, 1.6, "disturbed"),
         (1.6, 1.6, "disturbed"),
     ],
 )
-def test_what_the_processor_itself_changed_is_not_tensorflows(
-    ratio: float, machine: float, verdict: str
-) -> None:
-    def run(factor: float, own: float, what: str = "numpy 2.3.1") -> Bench:
-        parts = [piece(0.01 * factor * at, size=64 + at) for at in range(1, 6)]
-        told = {"stage": "bench", "yardstick": {"what": what, "seconds": 3e-4 * own}}
-        return result(on("CPU:0"), *parts, told)
+def test_processor_speed_is_not_blamed_on_tensorflow(ratio: float, machine: float, verdict: str) -> None:
+    def run(factor: float, slowdown: float, program: str = "numpy 2.3.1") -> Bench:
+        parts = [piece(0.01 * factor * index, size=64 + index) for index in range(1, 6)]
+        line = {"stage": "bench", "yardstick": {"what": program, "seconds": 3e-4 * slowdown}}
+        return result(on("CPU:0"), *parts, line)
 
-    known = compare_with(run(ratio, machine), run(1.0, 1.0))
-    assert known.verdict == verdict
-    assert known.ratio == pytest.approx(ratio)
-    assert (f"{machine:.2f} times as long" in known.why) == (machine != 1.0)
+    comparison = compare_with(run(ratio, machine), run(1.0, 1.0))
+    assert comparison.verdict == verdict
+    assert comparison.ratio == pytest.approx(ratio)
+    assert (f"{machine:.2f} times as long" in comparison.why) == (machine != 1.0)
     other = compare_with(run(ratio, machine, "numpy 1.26.4"), run(1.0, 1.0))
     assert other.verdict == ("slower" if ratio > 1 else "faster" if ratio < 1 else "same")
 
 
-def test_a_cards_times_are_not_the_processors() -> None:
-    def run(factor: float, own: float) -> Bench:
-        parts = [piece(0.01 * factor * at, "GPU:0", size=64 + at) for at in range(1, 6)]
-        return result(on("GPU:0"), *parts, {"stage": "bench", "yardstick": {"what": "x", "seconds": own}})
+def test_gpu_times_ignore_the_processor_speed() -> None:
+    def run(factor: float, yardstick_seconds: float) -> Bench:
+        parts = [piece(0.01 * factor * index, "GPU:0", size=64 + index) for index in range(1, 6)]
+        return result(
+            on("GPU:0"), *parts, {"stage": "bench", "yardstick": {"what": "x", "seconds": yardstick_seconds}}
+        )
 
     assert compare_with(run(1.3, 1.3), run(1.0, 1.0)).verdict == "slower"
     assert compare_with(run(1.0, 2.0), run(1.0, 1.0)).verdict == "same"
@@ -137,70 +138,78 @@ def test_a_cards_times_are_not_the_processors() -> None:
         {"what": "x", "seconds": "1"},
     ],
 )
-def test_a_yardstick_that_is_none_is_passed_over(told: object) -> None:
+def test_invalid_yardstick_is_ignored(told: object) -> None:
     assert read_lines([piece(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
 
 
-def test_one_piece_that_goes_up_and_down_is_no_unsteady_machine() -> None:
-    steady = [0.01 + 1e-5 * at for at in range(80)]
-    moved = [0.01 * (1 + at // 10 % 2) for at in range(80)]
-    parts = [piece(1.0, size=64 + at, samples=steady, rounds=[10] * 8) for at in range(5)]
-    done = result(on("CPU:0"), *parts, piece(1.0, size=8, samples=moved, rounds=[10] * 8))
-    assert done.unsteady is not None
-    assert done.unsteady < 0.05
+def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
+    steady = [0.01 + 1e-5 * index for index in range(80)]
+    alternating = [0.01 * (1 + index // 10 % 2) for index in range(80)]
+    parts = [piece(1.0, size=64 + index, samples=steady, rounds=[10] * 8) for index in range(5)]
+    bench = result(on("CPU:0"), *parts, piece(1.0, size=8, samples=alternating, rounds=[10] * 8))
+    assert bench.unsteady is not None
+    assert bench.unsteady < 0.05
 
 
 @pytest.mark.parametrize(
     "rounds", [None, 8, [10] * 7, [10] * 9, [-10, *[10] * 9], [True, *[10] * 7, 9], ["10"] * 8, [0] * 100, []]
 )
-def test_rounds_that_do_not_add_up_are_none(rounds: object) -> None:
-    (one,) = read_lines([piece(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
-    assert (one.repeats, one.rounds) == (80, ())
+def test_inconsistent_rounds_are_ignored(rounds: object) -> None:
+    (run,) = read_lines([piece(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
+    assert (run.repeats, run.rounds) == (80, ())
 
 
-def test_a_round_without_a_time_is_kept_as_such() -> None:
-    (one,) = read_lines([piece(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
-    assert one.rounds == (None, 1.0, None, 2.5)
+def test_round_without_samples_is_none() -> None:
+    (run,) = read_lines([piece(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
+    assert run.rounds == (None, 1.0, None, 2.5)
 
 
-def test_an_earlier_result_without_rounds_is_compared() -> None:
-    told = bench_json(run_of(1.0, 1))
-    for one in told["runs"]:
-        del one["rounds"]
+def test_earlier_result_without_rounds_is_compared() -> None:
+    document = bench_json(run_of(1.0, 1))
+    for run in document["runs"]:
+        del run["rounds"]
     now = run_of(1.0, 2)
-    assert compare_runs(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "same"
+    assert compare_runs(now, earlier(json.dumps(document).encode(), "x"), "x").verdict == "same"
 
 
 def make_sized_bench(short: float, long: float) -> Bench:
-    """Seven pieces of work below a millisecond and four above it."""
-    sizes = [*(((1 << at) * 1e-5 * short) for at in range(7)), *((0.002 * at * long) for at in range(1, 5))]
-    return result(on("CPU:0"), *(piece(one, "CPU:0", size=64 + at) for at, one in enumerate(sizes)))
+    """Return a result with seven pieces below a millisecond and four above it."""
+    sizes = [
+        *(((1 << index) * 1e-5 * short) for index in range(7)),
+        *((0.002 * index * long) for index in range(1, 5)),
+    ]
+    return result(
+        on("CPU:0"), *(piece(seconds, "CPU:0", size=64 + index) for index, seconds in enumerate(sizes))
+    )
 
 
-def test_what_takes_microseconds_says_nothing_of_a_whole_run() -> None:
-    """From process to process it takes up to a third more or less."""
-    known = compare_with(make_sized_bench(1.25, 1.0), make_sized_bench(1.0, 1.0))
-    assert (known.verdict, any(one.beyond for one in known.changes)) == ("same", False)
-    known = compare_with(make_sized_bench(1.0, 1.12), make_sized_bench(1.0, 1.0))
-    assert (known.verdict, sum(one.beyond for one in known.changes)) == ("slower", 4)
-    known = compare_with(make_sized_bench(2.0, 1.0), make_sized_bench(1.0, 1.0))
-    assert (known.verdict, sum(one.beyond for one in known.changes)) == ("same", 7)
-    assert "4 longer pieces of work" in known.why
+def test_short_pieces_do_not_decide_the_verdict() -> None:
+    """Very short times vary by up to a third from process to process."""
+    comparison = compare_with(make_sized_bench(1.25, 1.0), make_sized_bench(1.0, 1.0))
+    assert (comparison.verdict, any(change.beyond for change in comparison.changes)) == ("same", False)
+    comparison = compare_with(make_sized_bench(1.0, 1.12), make_sized_bench(1.0, 1.0))
+    assert (comparison.verdict, sum(change.beyond for change in comparison.changes)) == ("slower", 4)
+    comparison = compare_with(make_sized_bench(2.0, 1.0), make_sized_bench(1.0, 1.0))
+    assert (comparison.verdict, sum(change.beyond for change in comparison.changes)) == ("same", 7)
+    assert "4 longer pieces of work" in comparison.why
 
 
-def test_one_long_piece_makes_no_run_slower() -> None:
+def test_one_long_piece_does_not_make_a_run_slower() -> None:
     now, then = (
-        result(on("CPU:0"), *(piece(one, size=64 + at) for at, one in enumerate((1e-4, 2e-4, 3e-4, last))))
+        result(
+            on("CPU:0"),
+            *(piece(seconds, size=64 + index) for index, seconds in enumerate((1e-4, 2e-4, 3e-4, last))),
+        )
         for last in (0.02, 0.01)
     )
     assert compare_with(now, then).verdict == "same"
 
 
-def test_nothing_is_said_of_a_disturbed_run_or_of_too_little() -> None:
+def test_disturbed_and_tiny_runs_are_not_compared() -> None:
     assert compare_with(run_of(2.0, 1, others=0.9), run_of(1.0, 2)).verdict == "disturbed"
     assert compare_with(run_of(2.0, 1), run_of(1.0, 2, others=0.9)).verdict == "disturbed"
-    alone = result(on("CPU:0"), piece(1.0))
-    assert compare_with(alone, alone).verdict == "incomparable"
+    single = result(on("CPU:0"), piece(1.0))
+    assert compare_with(single, single).verdict == "incomparable"
 
 
 @pytest.mark.parametrize(
@@ -216,7 +225,7 @@ def test_nothing_is_said_of_a_disturbed_run_or_of_too_little() -> None:
         b'{"schema_version": 1, "runs": [{"workload": "matmul", "size": -1}]}',
     ],
 )
-def test_another_file_is_refused(text: bytes) -> None:
+def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     with pytest.raises(UsageError, match=r"--compare: old.json is no result of tfdoctor bench"):
         earlier(text, "old.json")
 
@@ -233,90 +242,90 @@ def test_another_file_is_refused(text: bytes) -> None:
         {"strategy": None},
     ],
 )
-def test_lines_that_are_wrong_are_passed_over(wrong: dict[str, object]) -> None:
+def test_invalid_lines_are_ignored(wrong: dict[str, object]) -> None:
     assert not read_lines([piece(1.0, **wrong), 3, None, {"stage": "bench", "devices": 7, "run": []}]).runs
 
 
-def test_times_that_are_none_are_passed_over() -> None:
-    (one,) = read_lines([piece(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]).runs
-    assert one.repeats == 2
+def test_invalid_times_are_ignored() -> None:
+    (run,) = read_lines([piece(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]).runs
+    assert run.repeats == 2
 
 
-def test_the_later_line_holds() -> None:
-    (one,) = read_lines([piece(1.0), piece(2.0)]).runs
-    assert one.seconds is not None
-    assert one.seconds.median == 2.0
+def test_later_line_replaces_earlier_one() -> None:
+    (run,) = read_lines([piece(1.0), piece(2.0)]).runs
+    assert run.seconds is not None
+    assert run.seconds.median == 2.0
 
 
-def test_the_json_keeps_its_contract() -> None:
+def test_json_matches_the_schema() -> None:
     parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, "GPU:0", "GPU:1")]
     validate(bench_json(result(on("GPU:0", "GPU:1"), *parts)), "bench")
     validate(bench_json(result()), "bench")
-    done = run_of(1.0, 1)
-    validate(bench_json(done), "bench")
-    told = earlier(json.dumps(bench_json(done)).encode(), "x")
-    assert told.runs == done.runs
+    bench = run_of(1.0, 1)
+    validate(bench_json(bench), "bench")
+    parsed = earlier(json.dumps(bench_json(bench)).encode(), "x")
+    assert parsed.runs == bench.runs
 
 
-def test_the_screen_has_room_and_no_control_characters() -> None:
-    evil = "\x1b[31mTesla\n</text><script>"
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, "GPU:0", "GPU:1", left_out=evil)]
-    devices = {"stage": "bench", "devices": [{"device": evil, "device_name": evil}]}
-    done = result(devices, *parts, piece(1.0, evil, model=evil, dtype=evil))
-    screen = render_bench(done)
+def test_screen_fits_and_has_no_control_characters() -> None:
+    unsafe = "\x1b[31mTesla\n</text><script>"
+    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, "GPU:0", "GPU:1", left_out=unsafe)]
+    devices = {"stage": "bench", "devices": [{"device": unsafe, "device_name": unsafe}]}
+    bench = result(devices, *parts, piece(1.0, unsafe, model=unsafe, dtype=unsafe))
+    screen = render_bench(bench)
     assert "\x1b" not in screen
     assert max(map(len, screen.splitlines())) <= 80
-    picture = bench_svg(done)
+    picture = bench_svg(bench)
     assert "<script>" not in picture
     ET.fromstring(picture)  # noqa: S314 - ours
 
 
-def test_a_first_screen() -> None:
+def test_result_fits_on_one_screen() -> None:
     screen = render_bench(run_of(1.0, 1)).splitlines()
     assert len(screen) <= 22
     assert any("matmul on GPU:0" in line for line in screen)
 
 
-def test_each_line_fits_where_all_is_known() -> None:
-    """The widest: a peak, large sizes, several devices, a software GPU's name before."""
+def test_widest_lines_fit_the_screen() -> None:
+    """The widest lines have a peak, large sizes, several devices and the prefix of a software GPU."""
     names = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
     parts = [piece(0.11, name, size=8192, flop=2.0 * 8192**3) for name in names]
     parts += [train(1.0, *names, model="transformer", strategy="mirrored"), piece(1e-3, *names, size=8192)]
     parts.append(piece(1.0, "CPU:0", "GPU:0", workload="copy", size=1 << 26, bytes=1 << 26))
     for software in (False, True):
-        done = result(on(*names), *parts, peaks={"GPU:0": 2e4}, software=software)
-        screen = render_bench(done, verbose=True).splitlines()
+        bench = result(on(*names), *parts, peaks={"GPU:0": 2e4}, software=software)
+        screen = render_bench(bench, verbose=True).splitlines()
         assert max(map(len, screen)) <= 80
         assert any("50 % of peak" in line for line in screen) is not software
 
 
-def test_the_picture_has_axes_bands_and_the_crossover() -> None:
+def test_picture_shows_axes_bands_and_crossover() -> None:
     parts = [piece(t, "CPU:0", size=n) for t, n in ((1.0, 128), (2.0, 256), (8.0, 512))]
     parts += [piece(t, "GPU:0", size=n) for t, n in ((3.0, 128), (1.0, 256), (1.0, 512))]
-    done = result(on("CPU:0", "GPU:0"), *parts)
-    picture = bench_svg(done)
+    bench = result(on("CPU:0", "GPU:0"), *parts)
+    picture = bench_svg(bench)
     ET.fromstring(picture)  # noqa: S314 - ours
-    for told in (
+    for text in (
         "GPU:0 faster from 256",
         "rows of the matrices (log)",
         "<polygon",
         "prefers-color-scheme:dark",
     ):
-        assert told in picture
+        assert text in picture
     ET.fromstring(bench_svg(result()))  # noqa: S314 - ours
 
 
-def test_a_screen_of_nothing_says_it_once_and_what_to_do() -> None:
+def test_empty_result_is_said_once_with_a_next_step() -> None:
     lines = render_bench(result()).splitlines()
     assert sum("Nothing could be timed" in line for line in lines) == 1
     assert lines[-1].strip() == "tfdoctor check"
 
 
-def test_limits_are_lines_that_are_named_where_they_are_in_the_picture() -> None:
+def test_limit_is_drawn_only_inside_the_picture() -> None:
     parts = [piece(1e-3 * n, "GPU:0", size=n, flop=2.0 * n**3) for n in (64, 1024, 8192)]
-    near = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
-    far = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
-    for picture, there in ((near, True), (far, False)):
+    with_limit = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
+    without_limit = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
+    for picture, is_drawn in ((with_limit, True), (without_limit, False)):
         ET.fromstring(picture)  # noqa: S314 - ours
-        assert ("the peak of GPU:0 in float32" in picture) is there
-        assert ('<polyline class="limit"' in picture) is there
+        assert ("the peak of GPU:0 in float32" in picture) is is_drawn
+        assert ('<polyline class="limit"' in picture) is is_drawn

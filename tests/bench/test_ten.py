@@ -1,4 +1,4 @@
-"""Results that are made up: from where on the GPU is faster, and why two are slower than one, is known of each."""
+"""Synthetic results with a known crossover and a known reason for poor scaling."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ PCIE = tuple(Interconnect("CPU:0", name, "pcie", "PCI Express 4.0 x16", 31.5) fo
 
 
 def make_links(kind: str, how: str, gbps: float | None = None) -> tuple[Interconnect, ...]:
+    """Return the PCIe links to the host and one link between the GPUs."""
     return (*PCIE, Interconnect(*TWO, kind, how, gbps))
 
 
 @dataclass(frozen=True)
 class Case:
-    """Seconds of steps on the CPU and on one card, by batch, and on two at the largest; and what they mean."""
+    """Step times in seconds and the expected analysis: `cpu` and `gpu` by batch size, `two` for both GPUs."""
 
     name: str
     cpu: tuple[float, ...]
@@ -33,23 +34,23 @@ class Case:
     allreduce: float | None
     size: int | None
     below: int | None
-    """The crossover."""
+    """Largest batch size that is not faster on the GPU; None if there is none."""
     why: str
-    """The first sentence begins with it; "": there is nothing to explain."""
+    """Start of the first reason; empty if there is nothing to explain."""
     has: str = ""
-    """Stands in it, too."""
+    """Text that the first reason also contains."""
     codes: tuple[str, ...] = ("TFD829",)
     strategy: str = "towers"
     way: str | None = None
     fed: tuple[float, float] | None = None
-    """With the batch from the host's memory, on one card and on both."""
+    """Seconds with the batch in host memory, on one GPU and on both."""
     other: float | None = None
-    """The second card alone; as fast as the first otherwise."""
+    """Seconds on the second GPU alone; None if it is as fast as the first."""
     links: tuple[Interconnect, ...] = ()
     watched: tuple[Watched, ...] = ()
     log: str = ""
     copied: float | None = None
-    """GB/s between the cards."""
+    """Measured GB/s between the GPUs; None if not measured."""
     devices: tuple[str, ...] = TWO
     more: tuple[dict[str, Any], ...] = field(default_factory=tuple)
 
@@ -59,7 +60,7 @@ MATRIX = (
     "gpu_device.cc:1]      0 1 \ngpu_device.cc:1] 0:   N N \ngpu_device.cc:1] 1:   N N "
 )
 USUAL = (0.010, 0.040, 0.160), (0.012, 0.014, 0.020)
-"""The card is faster from a batch of 32 on."""
+"""Step times of a GPU that is faster than the CPU from a batch of 32."""
 CASES = (
     Case(
         "all-reduce through the host's memory", *USUAL, 0.050, 0.011, 0.038, 32, 8,
@@ -143,6 +144,7 @@ CASES = (
 
 
 def make_measured(case: Case) -> Bench:
+    """Return the evaluated result of a case."""
     first, second = case.devices
     largest = SIZES[-1]
     parts = [{**on("CPU:0", *(name for name in case.devices if name != "CPU:0")), "log": case.log}]
@@ -150,12 +152,12 @@ def make_measured(case: Case) -> Bench:
         parts += [train(t, "CPU:0", size=n) for t, n in zip(case.cpu, SIZES, strict=True)]
     parts += [train(t, first, size=n) for t, n in zip(case.gpu, SIZES, strict=True)]
     parts.append(train(case.other or case.gpu[-1], second, size=largest))
-    told: dict[str, Any] = {"strategy": case.strategy, "way": case.way}
-    parts.append(train(case.two, *case.devices, size=largest, **told))
+    facts: dict[str, Any] = {"strategy": case.strategy, "way": case.way}
+    parts.append(train(case.two, *case.devices, size=largest, **facts))
     if case.compute is not None:
         parts.append(train(case.compute, *case.devices, size=largest, part="compute"))
     if case.allreduce is not None:
-        parts.append(train(case.allreduce, *case.devices, size=102080, part="allreduce", **told))
+        parts.append(train(case.allreduce, *case.devices, size=102080, part="allreduce", **facts))
     if case.fed is not None:
         parts.append(train(case.fed[0], first, size=largest, part="fed"))
         parts.append(train(case.fed[1], *case.devices, size=largest, part="fed"))
@@ -166,83 +168,83 @@ def make_measured(case: Case) -> Bench:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_what_is_known_of_it_is_said(case: Case) -> None:
-    done = make_measured(case)
-    crossover = [(one.size, one.below) for one in done.crossover if one.device == "GPU:0"]
+def test_analysis_of_each_case(case: Case) -> None:
+    bench = make_measured(case)
+    crossover = [(entry.size, entry.below) for entry in bench.crossover if entry.device == "GPU:0"]
     assert crossover == ([] if case.devices[0] == "CPU:0" else [(case.size, case.below)])
-    (one,) = done.scaling
+    (entry,) = bench.scaling
     if case.why:
-        assert one.why[0].startswith(case.why), one.why
-        assert case.has in one.why[0], one.why
-        assert one.why[0] in done.summary
+        assert entry.why[0].startswith(case.why), entry.why
+        assert case.has in entry.why[0], entry.why
+        assert entry.why[0] in bench.summary
     else:
-        assert one.why == ()
-    assert tuple(finding.code for finding in done.findings) == case.codes
-    validate(bench_json(done), "bench")
-    assert max(map(len, render_bench(done, verbose=True).splitlines())) <= 80
+        assert entry.why == ()
+    assert tuple(finding.code for finding in bench.findings) == case.codes
+    validate(bench_json(bench), "bench")
+    assert max(map(len, render_bench(bench, verbose=True).splitlines())) <= 80
 
 
-def test_the_parts_of_a_step_are_told() -> None:
-    (one,) = make_measured(CASES[0]).scaling
-    assert (one.compute, one.allreduce, one.input, one.way) == (0.011, 0.038, None, None)
-    assert one.idle == pytest.approx(0.001)
-    told = bench_json(make_measured(CASES[6]))["scaling"][0]
-    assert told["parts"]["input"] == pytest.approx(0.0435)
-    assert told["fed"]["speedup"] == pytest.approx(48 / 55)
-    (named,) = make_measured(CASES[2]).scaling
-    assert named.way == "NCCL"
+def test_parts_of_a_step_are_reported() -> None:
+    (scaling,) = make_measured(CASES[0]).scaling
+    assert (scaling.compute, scaling.allreduce, scaling.input, scaling.way) == (0.011, 0.038, None, None)
+    assert scaling.idle == pytest.approx(0.001)
+    document = bench_json(make_measured(CASES[6]))["scaling"][0]
+    assert document["parts"]["input"] == pytest.approx(0.0435)
+    assert document["fed"]["speedup"] == pytest.approx(48 / 55)
+    (nccl_scaling,) = make_measured(CASES[2]).scaling
+    assert nccl_scaling.way == "NCCL"
 
 
-def test_what_is_hidden_behind_the_computing_is_no_part_of_its_own() -> None:
-    """An all-reduce that alone takes longer than the step leaves it room for."""
+def test_overlapped_allreduce_is_not_counted() -> None:
+    """The all-reduce alone takes longer than the step leaves for it."""
     devices = on("CPU:0", *TWO)
     parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(0.9, *TWO), train(0.5, *TWO, part="compute")]
-    (one,) = result(devices, *parts, train(0.7, *TWO, part="allreduce")).scaling
-    assert one.allreduce == pytest.approx(0.4)
-    assert one.idle == 0
+    (scaling,) = result(devices, *parts, train(0.7, *TWO, part="allreduce")).scaling
+    assert scaling.allreduce == pytest.approx(0.4)
+    assert scaling.idle == 0
 
 
-def test_a_batch_whose_parts_were_timed_tells_more_than_a_larger_one() -> None:
-    """The time was used up between a step and its parts; or one card has no memory for all of the batch."""
+def test_batch_with_timed_parts_is_preferred() -> None:
+    """The larger batch has no timed parts: the time ran out, or one GPU lacks the memory for it."""
     parts = [train(t, "GPU:0", size=n) for t, n in ((0.012, 8), (0.020, 32))]
     parts += [train(t, *TWO, size=n) for t, n in ((0.030, 8), (0.033, 32), (0.090, 128))]
-    (without,) = result(on("CPU:0", *TWO), *parts).scaling
-    assert (without.size, without.compute) == (32, None)
+    (without_parts,) = result(on("CPU:0", *TWO), *parts).scaling
+    assert (without_parts.size, without_parts.compute) == (32, None)
     parts += [train(0.011, *TWO, size=8, part="compute"), train(0.018, *TWO, size=102080, part="allreduce")]
-    (one,) = result(on("CPU:0", *TWO), *parts).scaling
-    assert (one.size, one.compute, one.allreduce) == (8, 0.011, 0.018)
-    assert one.why[0].startswith("Averaging the gradients and changing the weights takes 60 %")
+    (scaling,) = result(on("CPU:0", *TWO), *parts).scaling
+    assert (scaling.size, scaling.compute, scaling.allreduce) == (8, 0.011, 0.018)
+    assert scaling.why[0].startswith("Averaging the gradients and changing the weights takes 60 %")
 
 
-def test_devices_that_share_a_processor_do_not_make_a_batch_too_small() -> None:
-    """Halves that run beside each other take as long as the whole, however large it is."""
-    two = ("CPU:0", "CPU:1")
-    parts = [*(train(0.098, name, size=128) for name in two), train(0.100, *two, size=128)]
-    (one,) = result(on(*two), *parts, train(0.099, *two, size=128, part="compute")).scaling
-    assert one.why == (
+def test_shared_processor_is_not_a_small_batch() -> None:
+    """Two halves on one processor take as long as the whole, whatever the batch size."""
+    devices = ("CPU:0", "CPU:1")
+    parts = [*(train(0.098, name, size=128) for name in devices), train(0.100, *devices, size=128)]
+    (scaling,) = result(on(*devices), *parts, train(0.099, *devices, size=128, part="compute")).scaling
+    assert scaling.why == (
         "CPU:0 and CPU:1 are parts of the same processor: together they have no more cores than one.",
     )
 
 
-def test_the_summary_says_how_sure_it_is_and_takes_the_surest() -> None:
-    unsure = {"samples": [0.3, 0.9, 1.5, 0.4, 1.4, 0.8, 1.0, 0.2], "model": "transformer"}
+def test_summary_uses_the_most_certain_result() -> None:
+    noisy = {"samples": [0.3, 0.9, 1.5, 0.4, 1.4, 0.8, 1.0, 0.2], "model": "transformer"}
     parts = [train(0.6, "GPU:0"), train(0.6, "GPU:0", model="transformer"), train(1.0, *TWO)]
-    told = result(on("CPU:0", *TWO), *parts, train(1.0, *TWO, **unsure)).summary
-    assert "2 devices train at 0.60 times the speed of one (0." in told
-    assert "; cnn, towers)" in told
+    summary = result(on("CPU:0", *TWO), *parts, train(1.0, *TWO, **noisy)).summary
+    assert "2 devices train at 0.60 times the speed of one (0." in summary
+    assert "; cnn, towers)" in summary
 
 
-def test_what_xla_changes_is_in_the_answer() -> None:
+def test_summary_reports_the_effect_of_xla() -> None:
     parts = [train(0.025, "CPU:0", size=n) for n in (8, 32)]
     parts += [train(0.2, "CPU:0", size=32, xla=True), train(0.001, "CPU:0", size=8, xla=True)]
-    told = result(on("CPU:0"), *parts).summary
-    assert told.endswith("Compiled by XLA, cnn (32) on CPU:0 takes 8.00 times the time.")
+    summary = result(on("CPU:0"), *parts).summary
+    assert summary.endswith("Compiled by XLA, cnn (32) on CPU:0 takes 8.00 times the time.")
 
 
-def test_only_the_cpu_was_timed_and_why() -> None:
-    """The command has a path, and pictures are not redacted."""
-    done = result(on("CPU:0"), piece(0.1))
-    assert done.summary == "Only the CPU was timed: TensorFlow lists no GPU here."
-    assert "Do    See why.\n" in render_bench(done)
-    assert "tfdoctor check" in render_bench(done)
+def test_summary_says_why_only_the_cpu_was_timed() -> None:
+    """The command contains a path, and pictures are not redacted."""
+    bench = result(on("CPU:0"), piece(0.1))
+    assert bench.summary == "Only the CPU was timed: TensorFlow lists no GPU here."
+    assert "Do    See why.\n" in render_bench(bench)
+    assert "tfdoctor check" in render_bench(bench)
     assert "tfdoctor check" not in render_bench(result(on("CPU:0", "GPU:0"), piece(0.1)))

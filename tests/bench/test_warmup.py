@@ -1,4 +1,4 @@
-"""What first calls took more than the others has a name; what others disturbed is judged piece by piece."""
+"""Causes of slow first calls, disturbed pieces, and PNG pictures."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ JIT = (
 
 
 def devices(log: str = "", **more: Any) -> dict[str, Any]:
-    """A processor, a card of 12.0 and one of 8.6."""
-    told = on("CPU:0", "GPU:0", "GPU:1")
-    for device, capability in zip(told["devices"][1:], ("12.0", "8.6"), strict=True):
+    """Return the line that lists the CPU, a GPU of compute capability 12.0 and one of 8.6."""
+    line = on("CPU:0", "GPU:0", "GPU:1")
+    for device, capability in zip(line["devices"][1:], ("12.0", "8.6"), strict=True):
         device["compute_capability"] = capability
-    return {**told, "log": log, **more}
+    return {**line, "log": log, **more}
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def devices(log: str = "", **more: Any) -> dict[str, Any]:
         ("CPU:0", {"heard": "device_compiler.h:196] Compiled cluster using XLA!"}, "", ("xla",)),
         ("GPU:0", {}, "", ("graph",)),
         ("GPU:0", {}, JIT, ("ptx-jit",)),
-        ("GPU:1", {}, JIT, ("graph",)),  # it has machine code
+        ("GPU:1", {}, JIT, ("graph",)),  # this GPU has machine code
         ("CPU:0", {}, JIT, ("graph",)),
         ("GPU:0", {"workload": "conv"}, "", ("cudnn-autotune",)),
         ("GPU:0", {"workload": "conv"}, JIT, ("ptx-jit", "cudnn-autotune")),
@@ -49,46 +49,47 @@ def devices(log: str = "", **more: Any) -> dict[str, Any]:
         ("GPU:0", {"heard": "Invoking ptxas with version 12.5.82"}, "", ("ptxas",)),
     ],
 )
-def test_what_a_first_call_did_is_named(
+def test_cause_of_a_slow_first_call(
     device: str, facts: Mapping[str, Any], log: str, what: tuple[str, ...]
 ) -> None:
-    done = result(devices(log), piece(0.01, device, **facts))
-    (one,) = done.runs
-    assert one.compiled == what
-    assert one.compiling == pytest.approx(0.09)
-    told = bench_json(done)
-    validate(told, "bench")
-    assert told["runs"][0]["compile"]["what"] == list(what)
-    assert earlier(json.dumps(told).encode(), "x").runs == done.runs
+    bench = result(devices(log), piece(0.01, device, **facts))
+    (run,) = bench.runs
+    assert run.compiled == what
+    assert run.compiling == pytest.approx(0.09)
+    document = bench_json(bench)
+    validate(document, "bench")
+    assert document["runs"][0]["compile"]["what"] == list(what)
+    assert earlier(json.dumps(document).encode(), "x").runs == bench.runs
 
 
-def test_cudnn_tries_nothing_where_it_is_told_not_to() -> None:
-    (one,) = result(devices(autotune=False), piece(0.01, "GPU:0", workload="conv")).runs
-    assert one.compiled == ("graph",)
+def test_cudnn_without_autotune() -> None:
+    (run,) = result(devices(autotune=False), piece(0.01, "GPU:0", workload="conv")).runs
+    assert run.compiled == ("graph",)
 
 
-def test_first_calls_are_summed_by_what_they_did() -> None:
+def test_first_calls_are_summed_by_cause() -> None:
     parts = [piece(0.01, "GPU:0", size=n, first=4.01) for n in (64, 128)]
     parts += [piece(0.01, "CPU:0", size=64, first=0.51), piece(0.01, "CPU:0", size=64, first=1.01, xla=True)]
-    done = result(devices(JIT), *parts)
-    said = describe_first_calls(done.runs)
-    assert said == (
+    bench = result(devices(JIT), *parts)
+    description = describe_first_calls(bench.runs)
+    assert description == (
         "First calls took 9.5 s more, apart from the times: the driver compiling PTX (JIT), or finding it in its cache "
         "8 s; XLA compiling 1 s; graphs being optimized, kernels and libraries being loaded 500 ms."
     )
-    assert "First calls took 9.5 s more" in render_bench(done)
+    assert "First calls took 9.5 s more" in render_bench(bench)
     assert describe_first_calls(result(on("CPU:0"), piece(1.0, first=None)).runs) == ""
 
 
-def test_what_xla_compiles_is_a_curve_of_its_own() -> None:
+def test_xla_has_its_own_curve() -> None:
     parts = [piece(1.0, name, size=n) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
     parts += [piece(1e-3, name, size=n, xla=True) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
-    done = result(devices(), *parts)
-    assert [one.size for one in done.crossover] == [None]
-    assert "matmul XLA on GPU:0" in render_bench(done)
+    bench = result(devices(), *parts)
+    assert [crossover.size for crossover in bench.crossover] == [None]
+    assert "matmul XLA on GPU:0" in render_bench(bench)
 
 
 def make_pieces_run(disturbed: int, factor: float = 1.0, others: float = 0.5) -> Any:
+    """Return a run of 20 pieces whose first `disturbed` pieces took three times as long."""
     parts = [
         piece(
             0.01 * n * (3.0 if n <= disturbed else factor), size=n, others=others if n <= disturbed else 0.01
@@ -98,56 +99,56 @@ def make_pieces_run(disturbed: int, factor: float = 1.0, others: float = 0.5) ->
     return result(on("CPU:0"), *parts)
 
 
-def test_a_few_disturbed_pieces_do_not_spoil_a_run() -> None:
-    """Of 20 pieces two took three times as long: they are left out, and the rest is compared."""
-    done = make_pieces_run(2)
-    assert (done.disturbance.pieces, done.disturbance.of, done.disturbance.much) == (2, 20, False)
-    assert done.findings == ()
-    assert "A little disturbed: other programs used up to 50 %" in render_bench(done)
-    assert [one["disturbed"] for one in bench_json(done)["runs"]].count(True) == 2
-    old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
+def test_few_disturbed_pieces_are_left_out() -> None:
+    """Two of 20 pieces took three times as long; they are left out and the others are compared."""
+    bench = make_pieces_run(2)
+    assert (bench.disturbance.pieces, bench.disturbance.of, bench.disturbance.much) == (2, 20, False)
+    assert bench.findings == ()
+    assert "A little disturbed: other programs used up to 50 %" in render_bench(bench)
+    assert [run["disturbed"] for run in bench_json(bench)["runs"]].count(True) == 2
+    old = earlier(json.dumps(bench_json(bench)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = make_pieces_run(0, factor)
-        known = compare_runs(now, old, "old.json")
-        assert known.verdict == verdict
-        assert len(known.changes) == 18
-        assert known.why.endswith("2 that were disturbed are left out")
+        comparison = compare_runs(now, old, "old.json")
+        assert comparison.verdict == verdict
+        assert len(comparison.changes) == 18
+        assert comparison.why.endswith("2 that were disturbed are left out")
 
 
 @pytest.mark.parametrize(("pieces", "others"), [(6, 0.5), (20, 0.2), (6, 1.0)])
-def test_many_do(pieces: int, others: float) -> None:
-    done = make_pieces_run(pieces, others=others)
-    assert done.disturbance.much
-    assert [finding.code for finding in done.findings] == ["TFD828"]
-    old = earlier(json.dumps(bench_json(done)).encode(), "old.json")
+def test_many_disturbed_pieces_disturb_the_run(pieces: int, others: float) -> None:
+    bench = make_pieces_run(pieces, others=others)
+    assert bench.disturbance.much
+    assert [finding.code for finding in bench.findings] == ["TFD828"]
+    old = earlier(json.dumps(bench_json(bench)).encode(), "old.json")
     now = make_pieces_run(0)
     assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
 
-def test_an_earlier_file_without_the_count_is_believed() -> None:
-    """As the first version wrote it: any disturbance is one."""
-    told = bench_json(make_pieces_run(2))
-    del told["disturbance"]
+def test_earlier_file_without_disturbance_count() -> None:
+    """The first file format has no count, so any disturbance counts as a disturbed run."""
+    document = bench_json(make_pieces_run(2))
+    del document["disturbance"]
     now = make_pieces_run(0)
-    assert compare_runs(now, earlier(json.dumps(told).encode(), "x"), "x").verdict == "disturbed"
+    assert compare_runs(now, earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
 
 
-def test_the_picture_is_png_in_both_styles() -> None:
+def test_png_picture_in_both_styles() -> None:
     pytest.importorskip("resvg_py")
     parts = [train(0.1 * n, "CPU:0", size=n) for n in (8, 32, 128)]
-    done = result(on("CPU:0"), *parts)
+    bench = result(on("CPU:0"), *parts)
     try:
         paint = painter()
     except Exception as error:
         pytest.skip(str(error))
-    pictures = [paint(bench_svg(done, style)) for style in ("light", "dark")]
-    assert all(one.startswith(b"\x89PNG\r\n\x1a\n") and len(one) > 10_000 for one in pictures)
+    pictures = [paint(bench_svg(bench, style)) for style in ("light", "dark")]
+    assert all(picture.startswith(b"\x89PNG\r\n\x1a\n") and len(picture) > 10_000 for picture in pictures)
     assert pictures[0] != pictures[1]
-    without = bench_svg(done, "light").replace("<text", "<desc").replace("</text", "</desc")
-    assert len(paint(without)) < len(pictures[0])  # its words are there
+    without_text = bench_svg(bench, "light").replace("<text", "<desc").replace("</text", "</desc")
+    assert len(paint(without_text)) < len(pictures[0])  # the text is drawn
 
 
-def test_a_system_without_fonts_draws_no_wordless_picture(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_png_needs_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resvg_py")
     monkeypatch.setattr(png, "FONTS", ("No Such Font",))
     with pytest.raises(Error, match="PNG needs a font"):

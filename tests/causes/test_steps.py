@@ -1,11 +1,11 @@
-"""What the steps of a remedy do to a file."""
+"""Effect of a remedy's steps on a file."""
 
 from __future__ import annotations
 
 from tfdoctor.causes.steps import TakeOut, comment_out_line
 
 
-def test_a_line_becomes_a_comment_only_where_it_is_the_same() -> None:
+def test_only_an_unchanged_line_is_commented_out() -> None:
     step = TakeOut("/x/sitecustomize.py", 2, "    a = 1")
     assert comment_out_line(step, "if b:\n    a = 1\n") == "if b:\n    pass  # a = 1\n"
     assert comment_out_line(step, "if b:\n    a = 2\n") is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import getpass
 import json
 import os
 import re
@@ -56,9 +57,10 @@ def make_report(*args: str, env: dict[str, str] | None = None) -> Any:
 
 
 def drop_home(answer: Any) -> Any:
-    """Return the answer with the user names of home folders replaced by `user`, as a capture replaces them."""
+    """Return the answer with user names replaced by `user`, as a capture replaces them."""
     text = json.dumps(answer)
-    for name in set(re.findall(r"/home/([^/\"\s:]+)", text)):
+    names = {getpass.getuser(), *re.findall(r"/(?:home|work|projects?|u)/([^/\"\s:]+)(?=/)", text)} - {"root"}
+    for name in names:
         text = re.sub(rf"\b{re.escape(name)}\b", "user", text)
     return json.loads(text)
 

@@ -1,4 +1,4 @@
-"""Real servers of tf.distribute on this machine's CPU, a process each: started, watched, and killed for certain."""
+"""Real servers of tf.distribute on this machine's CPU, one process each, which are always killed at the end."""
 
 from __future__ import annotations
 
@@ -59,25 +59,25 @@ with tf.Graph().as_default():
 time.sleep(600)
 """
 DONE = "ALL "
-"""What a program prints when all of its cluster has worked together (a server: when it serves)."""
-LIFE = 150
-"""Seconds after which a server dies by itself, whatever became of the test."""
+"""Start of the line that a program prints when its whole cluster has worked, and a server when it serves."""
+MAX_LIFETIME_S = 150
+"""Seconds after which a server is killed even if the test was interrupted."""
 
 
 def ports(count: int) -> list[int]:
-    """Ports at which nothing listens now."""
-    with contextlib.ExitStack() as held:
-        taken = [held.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
-        return [one.getsockname()[1] for one in taken]
+    """Return ports without a listener."""
+    with contextlib.ExitStack() as stack:
+        listeners = [stack.enter_context(socket.create_server(("127.0.0.1", 0))) for _ in range(count)]
+        return [listener.getsockname()[1] for listener in listeners]
 
 
 def config(cluster: dict[str, list[str]], job: str, index: int) -> str:
-    """A TF_CONFIG."""
+    """Return a TF_CONFIG."""
     return json.dumps({"cluster": cluster, "task": {"type": job, "index": index}})
 
 
 class Servers:
-    """The processes of one cluster; leaving kills all of them with all that they started."""
+    """The processes of one cluster; leaving the context kills them and their children."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -96,16 +96,25 @@ class Servers:
     def start(
         self, name: str, python: str, program: str, tf_config: str, *, before: Sequence[str] = ()
     ) -> None:
-        """One task; before: a command that runs it. Its log is FOLDER/NAME.log."""
+        """Start one task, whose log is FOLDER/NAME.log; `before` is a command that runs it."""
         log = self.folder / f"{name}.log"
-        kept = {word: os.environ[word] for word in ("PATH", "HOME", "LANG", "TMPDIR") if word in os.environ}
-        env = {**kept, "TF_CONFIG": tf_config, "CUDA_VISIBLE_DEVICES": "-1", "PYTHONDONTWRITEBYTECODE": "1"}
-        argv = ["timeout", "--foreground", "-s", "KILL", str(LIFE), *before, python, "-c", program]
-        with log.open("wb") as out:
+        environment = {
+            variable: os.environ[variable]
+            for variable in ("PATH", "HOME", "LANG", "TMPDIR")
+            if variable in os.environ
+        }
+        env = {
+            **environment,
+            "TF_CONFIG": tf_config,
+            "CUDA_VISIBLE_DEVICES": "-1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
+        argv = ["timeout", "--foreground", "-s", "KILL", str(MAX_LIFETIME_S), *before, python, "-c", program]
+        with log.open("wb") as output:
             process = subprocess.Popen(
                 argv,
                 stdin=subprocess.DEVNULL,
-                stdout=out,
+                stdout=output,
                 stderr=subprocess.STDOUT,
                 env=env,
                 cwd=self.folder,
@@ -120,43 +129,43 @@ class Servers:
         return any(line.startswith(DONE) for line in self.text(name).splitlines())
 
     def says(self, name: str, pattern: str, seconds: float) -> bool:
-        """Whether its log has this within this time."""
-        ends = time.monotonic() + seconds
-        while time.monotonic() < ends:
+        """Return whether the log matches the pattern within this many seconds."""
+        deadline = time.monotonic() + seconds
+        while time.monotonic() < deadline:
             if re.search(pattern, self.text(name)):
                 return True
             time.sleep(0.2)
         return False
 
     def wait(self, names: Sequence[str], seconds: float) -> bool:
-        """Whether each has said that it works, or has ended, within this time."""
-        ends = time.monotonic() + seconds
+        """Return whether each task is done or has ended within this many seconds."""
+        deadline = time.monotonic() + seconds
         processes = {name: process for name, process, _ in self.started}
-        while time.monotonic() < ends:
+        while time.monotonic() < deadline:
             if all(self.is_done(name) or processes[name].poll() is not None for name in names):
                 return True
             time.sleep(0.2)
         return False
 
-    def wait_for_ports(self, places: Sequence[int], seconds: float) -> bool:
-        """Whether something takes connections at each of these ports within this time."""
-        ends = time.monotonic() + seconds
-        left = list(places)
-        while left and time.monotonic() < ends:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", left[0]), 1):
-                left.pop(0)
+    def wait_for_ports(self, numbers: Sequence[int], seconds: float) -> bool:
+        """Return whether each of these ports accepts connections within this many seconds."""
+        deadline = time.monotonic() + seconds
+        remaining = list(numbers)
+        while remaining and time.monotonic() < deadline:
+            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", remaining[0]), 1):
+                remaining.pop(0)
                 continue
             time.sleep(0.2)
-        return not left
+        return not remaining
 
 
-def tfdoctor(*words: str, env: dict[str, str] | None = None) -> tuple[int, Any]:
-    """Exit status and JSON of tfdoctor."""
-    ended = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *words, "--json"],
+def tfdoctor(*arguments: str, env: dict[str, str] | None = None) -> tuple[int, Any]:
+    """Run tfdoctor and return its exit status and parsed JSON output."""
+    result = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *arguments, "--json"],
         capture_output=True,
         check=False,
         timeout=60,
         env={**os.environ, **(env or {})},
     )
-    return ended.returncode, json.loads(ended.stdout)
+    return result.returncode, json.loads(result.stdout)

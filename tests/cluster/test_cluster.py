@@ -1,4 +1,4 @@
-"""A cluster's specification by TensorFlow's rules: the corpus, neighbours of each of its mistakes, and Python files."""
+"""Tests of cluster specifications by TensorFlow's rules: the corpus, variants of its mistakes, and Python files."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from tfdoctor.render.cluster import cluster_json, render_cluster
 from tfdoctor.system import LiveSystem
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "cluster"
-HERE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
+LOCAL_STATE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
 
 
-def answers(*texts: str, python: bool = False, source: str = "text") -> list[ClusterAnswer]:
+def evaluate_texts(*texts: str, python: bool = False, source: str = "text") -> list[ClusterAnswer]:
     specs = [read_cluster(text, source, python=python) for text in texts]
-    return [evaluate_cluster(written, name) for name, written in merge_clusters(specs)]
+    return [evaluate_cluster(cluster, name) for name, cluster in merge_clusters(specs)]
 
 
 def summarize_answer(text: str) -> list[tuple[str, str | None]]:
-    (answer,) = answers(text)
+    (answer,) = evaluate_texts(text)
     return [(fault.name, fault.task) for fault in answer.faults]
 
 
@@ -52,7 +52,7 @@ def config(cluster: Any, task: Any = ("worker", 0)) -> str:
         "/bns/x",
     ],
 )
-def test_addresses_that_tensorflow_takes(address: str) -> None:
+def test_valid_address_has_no_fault(address: str) -> None:
     assert not parse_address(address).fault
 
 
@@ -89,13 +89,22 @@ def test_addresses_that_tensorflow_takes(address: str) -> None:
         ("x" * 5000, "longer"),
     ],
 )
-def test_addresses_that_are_wrong(address: str, words: str) -> None:
+def test_invalid_address_is_explained(address: str, words: str) -> None:
     assert words in parse_address(address).fault
 
 
-def test_what_every_machine_takes_for_itself() -> None:
-    here = ("localhost", "127.0.0.1", "127.9.9.9", "::1", "0.0.0.0", "::", "::ffff:127.0.0.1", "x.localhost")  # noqa: S104
-    assert all(map(is_local, here))
+def test_local_addresses_are_recognized() -> None:
+    addresses = (
+        "localhost",
+        "127.0.0.1",
+        "127.9.9.9",
+        "::1",
+        "0.0.0.0",  # noqa: S104
+        "::",
+        "::ffff:127.0.0.1",
+        "x.localhost",
+    )
+    assert all(map(is_local, addresses))
     assert not any(map(is_local, ("localhost2", "10.0.0.1", "128.0.0.1", "local", "::2")))
 
 
@@ -142,7 +151,7 @@ def test_what_every_machine_takes_for_itself() -> None:
         ('{"cluster": {"worker": ["a:1"], "worker": ["b:1"]}}', [("cluster-task", None)]),
     ],
 )  # fmt: skip
-def test_what_is_found(text: str, want: list[tuple[str, str | None]]) -> None:
+def test_faults_of_a_specification(text: str, want: list[tuple[str, str | None]]) -> None:
     assert summarize_answer(text) == want
 
 
@@ -158,14 +167,14 @@ def test_what_is_found(text: str, want: list[tuple[str, str | None]]) -> None:
         (config({"workers": ["a:1"]}, ("workers", 0)), '"worker"'),
     ],
 )
-def test_the_fix_says_what_is_meant(text: str, fix: str) -> None:
-    (answer,) = answers(text)
+def test_fix_is_specific(text: str, fix: str) -> None:
+    (answer,) = evaluate_texts(text)
     assert fix in answer.faults[0].fix
 
 
-def test_the_variable_must_have_a_cluster() -> None:
-    """A ClusterSpec alone is one in a file; as TF_CONFIG TensorFlow takes it for no cluster at all."""
-    (answer,) = answers('{"worker": ["a:1", "b:1"]}', source="env")
+def test_tf_config_needs_a_cluster() -> None:
+    """A file may contain a bare ClusterSpec; TensorFlow does not accept one as TF_CONFIG."""
+    (answer,) = evaluate_texts('{"worker": ["a:1", "b:1"]}', source="env")
     assert [fault.name for fault in answer.faults] == ["json-invalid"]
 
 
@@ -179,9 +188,9 @@ sess = tf.Session(server.target)
 """
 
 
-def test_two_programs_that_are_the_same_task_and_an_address_without_a_colon() -> None:
+def test_faults_of_two_programs_of_a_tutorial() -> None:
     """Both programs of a tutorial start task 0, and `localhost2999` has no colon."""
-    (answer,) = answers(SNIPPET, SNIPPET, python=True)
+    (answer,) = evaluate_texts(SNIPPET, SNIPPET, python=True)
     assert [(fault.name, fault.task) for fault in answer.faults] == [
         ("cluster-address", "local:1"),
         ("cluster-task", "local:0"),
@@ -190,16 +199,16 @@ def test_two_programs_that_are_the_same_task_and_an_address_without_a_colon() ->
         'Write "localhost:2999".',
         "Start one of them as local:1.",
     ]
-    (alone,) = answers(SNIPPET, python=True)
-    assert [fault.name for fault in alone.faults] == ["cluster-address"]
-    right = SNIPPET.replace("localhost2999", "localhost:2999")
-    (both,) = answers(right, right.replace("task_index=0", "task_index=1"), python=True)
-    assert not both.faults
+    (single,) = evaluate_texts(SNIPPET, python=True)
+    assert [fault.name for fault in single.faults] == ["cluster-address"]
+    corrected = SNIPPET.replace("localhost2999", "localhost:2999")
+    (merged,) = evaluate_texts(corrected, corrected.replace("task_index=0", "task_index=1"), python=True)
+    assert not merged.faults
 
 
-def test_programs_of_one_cluster_that_name_different_addresses() -> None:
-    right = SNIPPET.replace("localhost2999", "localhost:2999")
-    first, second = answers(right, right.replace(":2999", ":3000"), python=True)
+def test_programs_with_different_addresses() -> None:
+    corrected = SNIPPET.replace("localhost2999", "localhost:2999")
+    first, second = evaluate_texts(corrected, corrected.replace(":2999", ":3000"), python=True)
     assert not first.faults
     assert [(fault.name, fault.task) for fault in second.faults] == [("cluster-address", "local:1")]
 
@@ -218,89 +227,91 @@ def test_programs_of_one_cluster_that_name_different_addresses() -> None:
         ("X = 1\nX = 2\nClusterSpec({'worker': [X]})", None),
     ],
 )  # fmt: skip
-def test_a_program_is_read_and_not_run(text: str, cluster: Any) -> None:
-    (answer,) = answers(text, python=True)
+def test_program_is_parsed_but_not_run(text: str, cluster: Any) -> None:
+    (answer,) = evaluate_texts(text, python=True)
     assert answer.written.shown == cluster
     known = "FLAGS" not in text and cluster is not None
     assert bool(answer.notes) is not known
 
 
-def test_the_same_server_in_two_branches_is_one() -> None:
+def test_same_server_in_two_branches_counts_once() -> None:
     server = "    Server(c, job_name='worker', task_index=0)\n"
     text = "c = ClusterSpec({'worker': ['a:1']})\nif x:\n" + server + "else:\n" + server
-    (answer,) = answers(text, python=True)
+    (answer,) = evaluate_texts(text, python=True)
     assert not answer.faults
-    (answer,) = answers(text.replace("if x:\n", "").replace("else:\n", "").replace("    ", ""), python=True)
+    (answer,) = evaluate_texts(
+        text.replace("if x:\n", "").replace("else:\n", "").replace("    ", ""), python=True
+    )
     assert [fault.name for fault in answer.faults] == ["cluster-task"]
 
 
-def test_a_name_that_is_made_of_itself_ends() -> None:
-    (answer,) = answers("a = b\nb = a\nClusterSpec({'worker': a})", python=True)
+def test_recursive_assignment_terminates() -> None:
+    (answer,) = evaluate_texts("a = b\nb = a\nClusterSpec({'worker': a})", python=True)
     assert answer.notes
 
 
-# ---------------------------------------------------------------- what was seen
+# ---------------------------------------------------------------- observed state
 
 TWO = read_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").written[0]
 
 
-def test_who_this_task_is_and_what_listens_here() -> None:
-    answer = evaluate_cluster(TWO, "env", listening=HERE)
-    assert [(one.self, one.listening) for one in answer.members] == [(True, True), (False, None)]
+def test_own_task_and_its_listener_are_found() -> None:
+    answer = evaluate_cluster(TWO, "env", listening=LOCAL_STATE)
+    assert [(member.self, member.listening) for member in answer.members] == [(True, True), (False, None)]
     assert answer.notes
     assert not answer.faults
 
 
-def test_an_address_that_is_not_this_machines() -> None:
-    written = read_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
-    assert [fault.name for fault in evaluate_cluster(written, "env", listening=HERE).faults] == [
+def test_address_of_another_machine_is_a_fault() -> None:
+    cluster = read_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
+    assert [fault.name for fault in evaluate_cluster(cluster, "env", listening=LOCAL_STATE).faults] == [
         "wrong-self-address"
     ]
-    assert not evaluate_cluster(written, "text", listening=HERE).faults, "a text can be of any machine"
-    assert not evaluate_cluster(written, "env").faults, "the addresses are not known"
+    assert not evaluate_cluster(cluster, "text", listening=LOCAL_STATE).faults, "a text can be of any machine"
+    assert not evaluate_cluster(cluster, "env").faults, "the addresses are not known"
 
 
-def test_all_tasks_that_cannot_be_reached_are_counted() -> None:
+def test_unreachable_tasks_are_counted() -> None:
     text = config({"worker": [f"127.0.0.1:{20000 + number}" for number in range(200)]})
-    written = read_cluster(text, "text").written[0]
-    reached = {task: Reached(False, "refused") for task, _ in written.addresses}
-    answer = evaluate_cluster(written, "text", reached=reached)
+    cluster = read_cluster(text, "text").written[0]
+    reached = {task: Reached(False, "refused") for task, _ in cluster.addresses}
+    answer = evaluate_cluster(cluster, "text", reached=reached)
     assert "199 of 200 tasks cannot be reached" in answer.summary
     assert len(answer.faults) < 60
 
 
 @pytest.mark.parametrize("why", ["refused", "timeout", "no-such-name", "not-tensorflow"])
-def test_who_cannot_be_reached(why: str) -> None:
+def test_unreachable_task_is_reported(why: str) -> None:
     (own, _), (other, _) = TWO.addresses
     answer = evaluate_cluster(TWO, "env", reached={own: Reached(True), other: Reached(False, why)})
     (fault,) = answer.faults
     assert (fault.name, fault.task) == ("unreachable", "worker:1")
     assert "1 of 2 tasks cannot be reached" in answer.summary
     document = cluster_json([answer])
-    assert [one["why"] for one in document["members"]] == [None, why]
+    assert [member["why"] for member in document["members"]] == [None, why]
 
 
 @pytest.mark.parametrize(
     ("hosts", "goes"),
     [((), True), (("b",), False), (("x", ".lab"), True), (("10.0.0.0/8",), True)],
 )
-def test_a_proxy_that_grpc_takes(hosts: tuple[str, ...], goes: bool) -> None:
-    """Two running servers of TensorFlow 2.20 wait for each other where http_proxy is set."""
+def test_proxy_of_grpc_is_reported(hosts: tuple[str, ...], goes: bool) -> None:
+    """Two running servers of TensorFlow 2.20 wait for each other forever if http_proxy is set."""
     proxy = Proxy("http_proxy", hosts)
     names = [(fault.name, fault.severity.word) for fault in evaluate_cluster(TWO, "env", proxy=proxy).faults]
     assert names == ([("unreachable", "warning")] if goes else [])
     assert not evaluate_cluster(TWO, "text", proxy=proxy).faults, "a text can be of any machine"
 
 
-def test_which_proxy_grpc_takes() -> None:
+def test_proxy_of_grpc_is_found() -> None:
     env = {"HTTP_PROXY": "http://a", "no_proxy": "b, .lab"}
     assert find_proxy(LiveSystem(env=env)) is None
     assert find_proxy(LiveSystem(env={**env, "http_proxy": "http://a"})) == Proxy("http_proxy", ("b", ".lab"))
-    own = {**env, "https_proxy": "x", "http_proxy": "x", "no_grpc_proxy": "c"}
-    assert find_proxy(LiveSystem(env=own)) == Proxy("https_proxy", ("c",), "no_grpc_proxy")
+    grpc_env = {**env, "https_proxy": "x", "http_proxy": "x", "no_grpc_proxy": "c"}
+    assert find_proxy(LiveSystem(env=grpc_env)) == Proxy("https_proxy", ("c",), "no_grpc_proxy")
 
 
-def test_what_could_not_be_known_is_no_fault() -> None:
+def test_unknown_reachability_is_no_fault() -> None:
     (own, _), (other, _) = TWO.addresses
     answer = evaluate_cluster(
         TWO, "env", reached={own: Reached(False, "refused"), other: Reached(None, detail="no time")}
@@ -309,32 +320,32 @@ def test_what_could_not_be_known_is_no_fault() -> None:
     assert "not known: no time" in render_cluster([answer])
 
 
-# ---------------------------------------------------------------- the whole
+# ---------------------------------------------------------------- the whole evaluation
 
 
-def test_each_name_has_a_code_and_a_page() -> None:
-    assert [row.name for row in FAULTS] == list(CLUSTER)
+def test_each_fault_has_a_code() -> None:
+    assert [fault.name for fault in FAULTS] == list(CLUSTER)
     assert len(set(CLUSTER.values())) == len(CLUSTER)
 
 
-def test_hostile_text_stays_text_and_a_screen_is_a_screen() -> None:
+def test_hostile_text_is_escaped_and_shortened() -> None:
     bad = "\x1b[31m" + "x" * 300
-    (answer,) = answers(config({bad: [bad] * 500, "worker": ["a:1"] * 500}, (bad, 9)))
+    (answer,) = evaluate_texts(config({bad: [bad] * 500, "worker": ["a:1"] * 500}, (bad, 9)))
     screen = render_cluster([answer])
     assert "\x1b" not in screen
     assert len(screen.splitlines()) <= 40
     assert "\x1b" not in render_cluster([answer], verbose=True)
 
 
-def test_any_text_has_an_answer() -> None:
+def test_any_text_is_evaluated() -> None:
     chance = random.Random(3)
     pieces = ['{"cluster":', '{"worker":', "[", "]", "}", '"a:1"', ",", '"task":', '{"type":"worker","index":0}',
               "null", "1e999", "NaN", "'", "9" * 50, '"\\ud800"', "-", ":", '"[::1"', "{"]  # fmt: skip
     for _ in range(400):
         text = "".join(chance.choice(pieces) for _ in range(chance.randrange(12)))
-        found = answers(text)
-        json.dumps(cluster_json(found), allow_nan=False)
-        render_cluster(found, width=chance.choice((20, 80)), verbose=True)
+        answers = evaluate_texts(text)
+        json.dumps(cluster_json(answers), allow_nan=False)
+        render_cluster(answers, width=chance.choice((20, 80)), verbose=True)
 
 
 @pytest.mark.parametrize(
@@ -342,11 +353,13 @@ def test_any_text_has_an_answer() -> None:
     json.loads((CORPUS / "truth.json").read_text("utf-8")) if CORPUS.is_dir() else [],
     ids=lambda entry: entry["file"],
 )
-def test_the_corpus(entry: dict[str, Any]) -> None:
-    (answer,) = answers((CORPUS / "values" / entry["file"]).read_text("utf-8"))
+def test_corpus_matches_the_expected_findings(entry: dict[str, Any]) -> None:
+    (answer,) = evaluate_texts((CORPUS / "values" / entry["file"]).read_text("utf-8"))
     document = cluster_json([answer])
     allowed = {extra["name"] for extra in entry["allowed_extra"]}
-    got = {(fault["name"], fault["task"]) for fault in document["findings"]}
-    want = {(fault["name"], fault["task"]) for fault in entry["findings"]}
-    assert {one for one in got if one[0] not in allowed or one in want} == want
+    actual = {(fault["name"], fault["task"]) for fault in document["findings"]}
+    expected = {(fault["name"], fault["task"]) for fault in entry["findings"]}
+    assert {
+        fault_key for fault_key in actual if fault_key[0] not in allowed or fault_key in expected
+    } == expected
     assert (document["cluster"], document["task"]) == (entry["cluster"], entry["task"])

@@ -1,4 +1,4 @@
-"""Connecting: real sockets of this machine, and the kernel's tables."""
+"""Tests of connecting to real local sockets, and of parsing the kernel's network tables."""
 
 from __future__ import annotations
 
@@ -24,40 +24,43 @@ SETTINGS = bytes((0, 0, 6, 4, 0, 0, 0, 0, 0)) + bytes(6)
 
 
 @contextlib.contextmanager
-def server(answer: bytes | None, heard: list[bytes] | None = None) -> Iterator[int]:
-    """A server that says this to everybody and closes; None: it says nothing and waits."""
+def run_server(answer: bytes | None, received: list[bytes] | None = None) -> Iterator[int]:
+    """Yield the port of a server that sends `answer` to each client and closes; with None it sends nothing and waits.
+
+    The received data is appended to `heard`.
+    """
     with socket.create_server(("127.0.0.1", 0)) as listener:
-        ended = threading.Event()
+        stop = threading.Event()
 
         def serve() -> None:
             with contextlib.suppress(OSError):
                 while True:
-                    line, _ = listener.accept()
-                    with line:
+                    connection, _ = listener.accept()
+                    with connection:
                         if answer is None:
-                            ended.wait(5)
+                            stop.wait(5)
                             continue
-                        said = line.recv(1000)
-                        if heard is not None:
-                            heard.append(said)
-                        line.sendall(answer)
+                        data = connection.recv(1000)
+                        if received is not None:
+                            received.append(data)
+                        connection.sendall(answer)
 
         thread = threading.Thread(target=serve, daemon=True)
         thread.start()
         try:
             yield listener.getsockname()[1]
         finally:
-            ended.set()
+            stop.set()
             with contextlib.suppress(OSError):
                 listener.shutdown(socket.SHUT_RDWR)
             thread.join(5)
 
 
-def test_a_server_that_speaks_as_grpc_does_and_what_it_is_told() -> None:
-    heard: list[bytes] = []
-    with server(SETTINGS, heard) as port:
+def test_grpc_server_is_reached_with_the_preface() -> None:
+    received: list[bytes] = []
+    with run_server(SETTINGS, received) as port:
         assert reach("127.0.0.1", port, 2).ok is True
-    assert heard == [PREFACE]
+    assert received == [PREFACE]
 
 
 @pytest.mark.parametrize(
@@ -71,35 +74,35 @@ def test_a_server_that_speaks_as_grpc_does_and_what_it_is_told() -> None:
         (None, "timeout", "says nothing"),
     ],
 )
-def test_other_servers(answer: bytes | None, why: str, detail: str) -> None:
-    with server(answer) as port:
-        got = reach("127.0.0.1", port, 0.3)
-    assert (got.ok, got.why) == (False, why)
-    assert detail in got.detail
+def test_other_servers_are_not_tensorflow(answer: bytes | None, why: str, detail: str) -> None:
+    with run_server(answer) as port:
+        result = reach("127.0.0.1", port, 0.3)
+    assert (result.ok, result.why) == (False, why)
+    assert detail in result.detail
 
 
-def test_nobody_listens_and_a_name_that_is_none() -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
+def test_closed_port_and_unknown_name() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
     assert reach("127.0.0.1", port, 1) == Reached(False, "refused")
     assert reach("x" * 70 + ".invalid", 1, 1).why == "no-such-name"
 
 
-def test_all_are_asked_side_by_side_within_the_time() -> None:
-    with server(None) as silent, server(SETTINGS) as port:
-        places = [("127.0.0.1", silent)] * 3 + [("127.0.0.1", port)]
-        begun = time.monotonic()
-        got = reach_all(places, seconds=0.4, total=0.8)
-        took = time.monotonic() - begun
-    assert got[3].ok is True
-    assert [one.ok for one in got[:3]] == [False] * 3
-    assert took < 1.1, "one after the other they take 1.2 seconds"
+def test_peers_are_probed_in_parallel() -> None:
+    with run_server(None) as silent, run_server(SETTINGS) as port:
+        addresses = [("127.0.0.1", silent)] * 3 + [("127.0.0.1", port)]
+        start = time.monotonic()
+        results = reach_all(addresses, seconds=0.4, total=0.8)
+        seconds = time.monotonic() - start
+    assert results[3].ok is True
+    assert [result.ok for result in results[:3]] == [False] * 3
+    assert seconds < 1.1, "one after the other they take 1.2 seconds"
 
 
-def test_what_had_no_time_is_not_known() -> None:
-    with server(None) as silent:
-        got = reach_all([("127.0.0.1", silent)] * 200, seconds=0.2, total=0.3)
-    assert any(one.ok is None for one in got)
+def test_peer_without_time_left_is_unknown() -> None:
+    with run_server(None) as silent:
+        results = reach_all([("127.0.0.1", silent)] * 200, seconds=0.2, total=0.3)
+    assert any(result.ok is None for result in results)
 
 
 TCP = """\
@@ -122,7 +125,7 @@ INET6 = (
 )
 
 
-def test_the_kernels_tables() -> None:
+def test_kernel_tables_are_parsed() -> None:
     assert parse_listening_ports(TCP) == {2222}
     assert addresses4(TRIE) == {"10.0.0.7", "127.0.0.1"}
     assert addresses6(INET6) == {"fe80::211:22ff:fe33:4455", "::1"}
@@ -130,11 +133,11 @@ def test_the_kernels_tables() -> None:
         assert not parse("a b c 0A\n\x00|-- 999.1.1.1\n /32 host LOCAL\nzz 1")
 
 
-def test_a_machine_with_and_without_them(tmp_path: Path) -> None:
+def test_listening_with_and_without_kernel_tables(tmp_path: Path) -> None:
     assert probe_listening(LiveSystem(str(tmp_path))) == Listening(None, frozenset())
     (tmp_path / "proc/net").mkdir(parents=True)
     for name, text in (("tcp", TCP), ("fib_trie", TRIE), ("if_inet6", INET6)):
         (tmp_path / "proc/net" / name).write_text(text)
-    found = probe_listening(LiveSystem(str(tmp_path)))
-    assert found.ports == {2222}
-    assert "10.0.0.7" in found.addresses
+    listening = probe_listening(LiveSystem(str(tmp_path)))
+    assert listening.ports == {2222}
+    assert "10.0.0.7" in listening.addresses

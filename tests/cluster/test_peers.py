@@ -1,4 +1,4 @@
-"""`cluster --peer`: the TensorFlow of the other machines beside this one's."""
+"""Tests of `cluster --peer`, which compares this machine's TensorFlow with that of other machines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ TEXT = '{"cluster": {"worker": ["a:1", "b:1"]}, "task": {"type": "worker", "inde
 
 
 def summarize_answer(*releases: str | None) -> tuple[list[tuple[str, Severity]], tuple[str, ...]]:
-    installed = [InstalledRelease(f"machine {number}", one) for number, one in enumerate(releases)]
+    installed = [InstalledRelease(f"machine {number}", item) for number, item in enumerate(releases)]
     answer = evaluate_cluster(read_cluster(TEXT, "env").written[0], "env", installed=installed)
-    return [(one.name, one.severity) for one in answer.faults], answer.notes
+    return [(item.name, item.severity) for item in answer.faults], answer.notes
 
 
 @pytest.mark.parametrize(
@@ -39,21 +39,21 @@ def test_versions_are_compared(releases: tuple[str | None, ...], differ: bool, n
     )
 
 
-def run_typed(*args: str, status: int) -> subprocess.CompletedProcess[str]:
+def run_cluster_command(*args: str, status: int) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "tfdoctor", "cluster", "--tf-config", TEXT, *args]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-    assert done.returncode == status, done.stderr
-    return done
+    result = subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+    assert result.returncode == status, result.stderr
+    return result
 
 
-def test_recorded_machines_of_two_releases() -> None:
+def test_recorded_machines_with_two_releases_differ() -> None:
     peers = [f"--peer={HOSTS / name}" for name in ("blackwell-with-tf218", "blackwell-with-tf221")]
-    answer = json.loads(run_typed(*peers, "--json", "--fail-on", "warning", status=1).stdout)
-    (found,) = [one for one in answer["findings"] if one["name"] == "version-differs"]
-    assert found["code"] == "TFD739"
-    assert "2.18" in found["message"]
-    assert "2.21" in found["message"]
+    answer = json.loads(run_cluster_command(*peers, "--json", "--fail-on", "warning", status=1).stdout)
+    (finding,) = [entry for entry in answer["findings"] if entry["name"] == "version-differs"]
+    assert finding["code"] == "TFD739"
+    assert "2.18" in finding["message"]
+    assert "2.21" in finding["message"]
 
 
-def test_what_is_no_recording(tmp_path: Path) -> None:
-    assert "Traceback" not in run_typed("--peer", str(tmp_path), status=2).stderr
+def test_invalid_recording_is_refused(tmp_path: Path) -> None:
+    assert "Traceback" not in run_cluster_command("--peer", str(tmp_path), status=2).stderr

@@ -1,4 +1,4 @@
-"""Names of images and addresses of indexes come from outside and go into a Dockerfile: only the grammar's pass."""
+"""Tests that only valid image names and index addresses, which are untrusted, go into a Dockerfile."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ DIGEST = "sha256:" + "0" * 64
         "me/tf",
     ],
 )
-def test_names_of_images(name: str) -> None:
+def test_valid_image_name_is_accepted(name: str) -> None:
     assert check_reference(name) == name
 
 
-HOSTILE = (
+INVALID_NAMES = (
     "",
     " ",
     "python ",
@@ -82,8 +82,8 @@ HOSTILE = (
 )
 
 
-@pytest.mark.parametrize("name", HOSTILE)
-def test_what_is_no_name_of_an_image(name: str) -> None:
+@pytest.mark.parametrize("name", INVALID_NAMES)
+def test_invalid_image_name_is_refused(name: str) -> None:
     with pytest.raises(UsageError) as error:
         check_reference(name)
     assert error.value.hint
@@ -92,15 +92,15 @@ def test_what_is_no_name_of_an_image(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["a" * 511 + "!", "a." * 255 + "!", "a/" * 250 + "!", "a-a_a.a/" * 60 + "!", "a__" * 170 + "!"]
 )
-def test_no_name_takes_long(name: str) -> None:
-    began = time.process_time()
+def test_long_invalid_name_is_refused_quickly(name: str) -> None:
+    start = time.process_time()
     with pytest.raises(UsageError):
         check_reference(name)
-    assert time.process_time() - began < 0.5
+    assert time.process_time() - start < 0.5
 
 
 @given(st.text(max_size=80))
-def test_what_passes_is_one_plain_word(text: str) -> None:
+def test_accepted_name_has_safe_characters_only(text: str) -> None:
     try:
         name = check_reference(text)
     except UsageError:
@@ -118,7 +118,7 @@ def test_what_passes_is_one_plain_word(text: str) -> None:
         "http://[::1]:3141/simple/",
     ],
 )
-def test_addresses_of_indexes(address: str) -> None:
+def test_valid_index_address_is_accepted(address: str) -> None:
     assert check_index(address) == address
 
 
@@ -153,7 +153,7 @@ def test_addresses_of_indexes(address: str) -> None:
         "https://mirror.example/" + "a" * 600,
     ],
 )
-def test_what_is_no_address_of_an_index(address: str) -> None:
+def test_invalid_index_address_is_refused(address: str) -> None:
     with pytest.raises(UsageError) as error:
         check_index(address)
     assert error.value.message
@@ -169,7 +169,7 @@ def test_what_is_no_address_of_an_index(address: str) -> None:
         "https://a@b@mirror.example/simple",
     ],
 )
-def test_a_password_is_refused_and_not_repeated(address: str) -> None:
+def test_password_is_refused_and_not_shown(address: str) -> None:
     with pytest.raises(UsageError) as error:
         check_index(address)
     assert "password" in error.value.message
@@ -177,7 +177,7 @@ def test_a_password_is_refused_and_not_repeated(address: str) -> None:
 
 
 @given(st.text(max_size=80).map(lambda text: f"https://{text}"))
-def test_what_passes_is_one_plain_address(text: str) -> None:
+def test_accepted_address_has_safe_characters_only(text: str) -> None:
     try:
         address = check_index(text)
     except UsageError:

@@ -1,4 +1,4 @@
-"""A real engine for the tests here: the lab's own where the lab is on, else whichever answers, else a skip."""
+"""Fixtures of the engine tests: a container engine and test images."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from lab.engine import LabEngine
 
 PREFIX = "tfdoctor-test"
-"""All images made here are named so."""
+"""Prefix of the names of all test images."""
 SLOW_APT = """\
 #!/bin/sh
 echo "apt-get $*"
@@ -32,7 +32,7 @@ exit 100
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """One engine serves all tests that are here: they are run one after the other."""
+    """Mark the tests of this folder: they share one engine and must run one after the other."""
     for item in items:
         if "engine" in item.path.parent.parts:
             item.add_marker(pytest.mark.engine)
@@ -40,22 +40,23 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
+    """Yield the lab's engine if the lab is on, else the first that answers; skip if none does."""
     url = request.getfixturevalue("lab_engine").url if environments.parse_wanted() else None
-    one = None
+    connection = None
     try:
-        one = connect(url)
+        connection = connect(url)
     except EngineError as failure:
-        why = str(failure)
-    if one is None:
-        # out here: what a skip is raised from is kept to the end, and the SDK's open socket with it
-        pytest.skip(why)
-    yield one
-    one.client.close()
+        reason = str(failure)
+    if connection is None:
+        # Skipped outside the handler: pytest keeps the chained exception, and with it the SDK's open socket.
+        pytest.skip(reason)
+    yield connection
+    connection.client.close()
 
 
 @pytest.fixture(scope="session")
 def small(engine: ContainerEngine) -> Iterator[str]:
-    """The name of a small image with a shell and a Python, and with tfdoctor in it."""
+    """Yield the name of a small image with a shell, Python and tfdoctor."""
     name = f"{PREFIX}/small:1"
     engine.client.api.import_image_from_data(
         small_root(with_tfdoctor=True), repository=name.partition(":")[0], tag="1"
@@ -63,14 +64,14 @@ def small(engine: ContainerEngine) -> Iterator[str]:
     image = engine.image(name)
     assert image is not None
     yield name
-    for child in _family(engine, image.id):
+    for child in _list_descendants(engine, image.id):
         engine.remove_image(child, force=True)
     engine.remove_image(name, force=True)
 
 
 @pytest.fixture(scope="session")
 def slow_base(engine: ContainerEngine, small: str) -> str:
-    """An image that has an apt-get, which takes a minute (and then fails; at once where /etc/apt-fails is)."""
+    """Return an image whose apt-get takes a minute and then fails; it fails at once if /etc/apt-fails exists."""
     files = {"apt-get": SLOW_APT.encode(), "date": b"#!/bin/sh\necho 0\n"}
     modes = "; ".join(f'os.chmod("/usr/bin/{name}", 0o755)' for name in files)
     dockerfile = f"FROM {small}\nCOPY {' '.join(files)} /usr/bin/\nRUN python3 -c 'import os; {modes}'\n"
@@ -86,38 +87,38 @@ def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="session")
 def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[Built]:
-    """TensorFlow 2.21 with NVIDIA's wheels, on Debian's Python 3.11."""
+    """Yield an image of TensorFlow 2.21 with NVIDIA's wheels, on Debian's Python 3.11."""
     requirements.write_text("colorama==0.4.5\n", encoding="ascii")
-    words = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
-    yield make(lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.base("bookworm"), *words)
+    arguments = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
+    yield make(lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.base("bookworm"), *arguments)
     docker_ground(lab_engine).remove("tfdoctor-lab/modern:1")
 
 
-def _family(engine: ContainerEngine, root: str) -> list[str]:
-    """The images made from this one, leaves first."""
-    parents = {one["Id"]: one.get("ParentId") for one in engine.client.api.images(all=True)}
-    found = [root]
-    for above in found:
-        found += [child for child, parent in parents.items() if parent == above]
-    return found[:0:-1]
+def _list_descendants(engine: ContainerEngine, root: str) -> list[str]:
+    """Return the ids of the images made from this image, leaves first."""
+    parents = {image["Id"]: image.get("ParentId") for image in engine.client.api.images(all=True)}
+    ids = [root]
+    for ancestor in ids:
+        ids += [child for child, parent in parents.items() if parent == ancestor]
+    return ids[:0:-1]
 
 
 def containers_of(engine: ContainerEngine, image: str) -> list[str]:
-    """All containers of this image or made from it, and all that tfdoctor labelled."""
-    listed = engine.client.api.containers(all=True, filters={"ancestor": image})
-    listed += engine.client.api.containers(all=True, filters={"label": LABEL})
-    return [f"{one['Image']} {one['Command']} {one['State']}" for one in listed]
+    """Return all containers of this image or of its descendants, and all with tfdoctor's label."""
+    containers = engine.client.api.containers(all=True, filters={"ancestor": image})
+    containers += engine.client.api.containers(all=True, filters={"label": LABEL})
+    return [f"{container['Image']} {container['Command']} {container['State']}" for container in containers]
 
 
 @pytest.fixture
 def nothing_left(engine: ContainerEngine, small: str) -> Iterator[None]:
-    """No container and no newly named image is there after the test."""
-    before = _tags(engine)
+    """Assert that the test leaves no container and no new image name behind."""
+    before = _list_tags(engine)
     yield
     assert containers_of(engine, small) == []
-    assert _tags(engine) == before
+    assert _list_tags(engine) == before
 
 
-def _tags(engine: ContainerEngine) -> set[str]:
-    listed = engine.client.api.images()
-    return {tag for one in listed for tag in one.get("RepoTags") or () if tag.startswith(PREFIX)}
+def _list_tags(engine: ContainerEngine) -> set[str]:
+    images = engine.client.api.images()
+    return {tag for image in images for tag in image.get("RepoTags") or () if tag.startswith(PREFIX)}

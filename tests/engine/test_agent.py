@@ -1,4 +1,4 @@
-"""The script that answers from inside a container, on every Python of this machine: JSON in, JSON out."""
+"""Tests of the agent script, which answers JSON requests from inside a container, on every installed Python."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ MARKER = "tfdoctor-payload:"
 
 
 class Agent:
-    """A running one."""
+    """A running agent process."""
 
     def __init__(self, interpreter: str, folder: Path) -> None:
         env = {b"PATH": os.environb[b"PATH"], b"LC_ALL": b"C", b"ODD": b"\xff", b"SNOW": "☃".encode()}
@@ -42,10 +42,10 @@ class Agent:
         )
         self.number = 0
 
-    def send(self, op: str, **more: Any) -> int:
+    def send(self, op: str, **fields: Any) -> int:
         assert self.process.stdin is not None
         self.number += 1
-        self.process.stdin.write(json.dumps({"op": op, "id": self.number, **more}) + "\n")
+        self.process.stdin.write(json.dumps({"op": op, "id": self.number, **fields}) + "\n")
         self.process.stdin.flush()
         return self.number
 
@@ -56,32 +56,32 @@ class Agent:
         answer: dict[str, Any] = json.loads(line.removeprefix(MARKER))
         return answer
 
-    def ask(self, op: str, **more: Any) -> dict[str, Any]:
-        number = self.send(op, **more)
+    def ask(self, op: str, **fields: Any) -> dict[str, Any]:
+        number = self.send(op, **fields)
         answer = self.receive()
         assert answer["id"] == number
         return answer
 
     def end(self) -> str:
-        _, said = self.process.communicate(timeout=20)
-        return said
+        _, stderr = self.process.communicate(timeout=20)
+        return stderr
 
 
 @pytest.fixture
 def agent(version: str, tmp_path: Path) -> Iterator[Agent]:
-    one = Agent(PYTHONS[version], tmp_path)
-    yield one
-    said = one.end()
-    assert one.process.returncode == 0
-    assert said == ""
+    process = Agent(PYTHONS[version], tmp_path)
+    yield process
+    stderr = process.end()
+    assert process.process.returncode == 0
+    assert stderr == ""
 
 
-def data(answer: dict[str, Any]) -> bytes:
+def decode_data(answer: dict[str, Any]) -> bytes:
     return base64.b64decode(answer["data"])
 
 
 @on_every_python
-def test_where_it_is(agent: Agent, version: str, tmp_path: Path) -> None:
+def test_hello_reports_folder_environment_and_platform(agent: Agent, version: str, tmp_path: Path) -> None:
     hello = agent.ask("hello")
     assert hello["cwd"] == str(tmp_path)
     assert hello["env"]["SNOW"] == "☃"
@@ -95,22 +95,26 @@ def test_where_it_is(agent: Agent, version: str, tmp_path: Path) -> None:
 
 
 @on_every_python
-def test_files(agent: Agent, version: str, tmp_path: Path) -> None:
+def test_agent_reads_and_lists_files(agent: Agent, version: str, tmp_path: Path) -> None:
     path = tmp_path / "ünï ☃.txt"
     path.write_bytes(bytes(range(256)) * 1000)
     status = path.stat()
-    whole = agent.ask("read", path=str(path), size=1 << 20)
-    assert data(whole) == path.read_bytes()
-    assert (whole["size"], whole["inode"], whole["device"]) == (256_000, status.st_ino, status.st_dev)
-    assert data(agent.ask("read", path=str(path), size=5, offset=255)) == b"\xff\x00\x01\x02\x03"
-    assert data(agent.ask("read", path="/dev/zero", size=1000)) == bytes(1000)
+    content = agent.ask("read", path=str(path), size=1 << 20)
+    assert decode_data(content) == path.read_bytes()
+    assert (content["size"], content["inode"], content["device"]) == (256_000, status.st_ino, status.st_dev)
+    assert decode_data(agent.ask("read", path=str(path), size=5, offset=255)) == b"\xff\x00\x01\x02\x03"
+    assert decode_data(agent.ask("read", path="/dev/zero", size=1000)) == bytes(1000)
     os.mkfifo(tmp_path / "fifo")
-    assert data(agent.ask("read", path=str(tmp_path / "fifo"), size=10)) == b""
-    for wrong, number in ((tmp_path / "none", 2), (tmp_path, 21), (path / "x", 20)):
-        assert agent.ask("read", path=str(wrong), size=10)["errno"] == number
+    assert decode_data(agent.ask("read", path=str(tmp_path / "fifo"), size=10)) == b""
+    for bad_path, number in ((tmp_path / "none", 2), (tmp_path, 21), (path / "x", 20)):
+        assert agent.ask("read", path=str(bad_path), size=10)["errno"] == number
     (tmp_path / "link").symlink_to(path)
-    told = agent.ask("stat", path=str(tmp_path / "link"))
-    assert (told["exists"], told["dir"], told["real"]) == (True, False, str(path.resolve()))
+    link_status = agent.ask("stat", path=str(tmp_path / "link"))
+    assert (link_status["exists"], link_status["dir"], link_status["real"]) == (
+        True,
+        False,
+        str(path.resolve()),
+    )
     assert agent.ask("stat", path=str(tmp_path / "none"))["exists"] is False
     (tmp_path / "odd").mkdir()
     (tmp_path / "odd" / os.fsdecode(b"\xff")).touch()
@@ -122,42 +126,42 @@ def test_files(agent: Agent, version: str, tmp_path: Path) -> None:
 
 
 @on_every_python
-def test_commands(agent: Agent, version: str) -> None:
-    found = agent.ask("which", name="sh")["path"]
-    assert os.access(found, os.X_OK)
+def test_agent_finds_and_runs_commands(agent: Agent, version: str) -> None:
+    path = agent.ask("which", name="sh")["path"]
+    assert os.access(path, os.X_OK)
     assert agent.ask("which", name="no-such-program")["path"] is None
     script = 'printf "%s|%s|%s" "$1" "$NEW" "$SNOW"; echo e >&2; exit 5'
-    done = agent.ask(
+    result = agent.ask(
         "run", argv=["sh", "-c", script, "x", "é☃"], timeout=20, env={"NEW": "ñ"}, unset=["SNOW"]
     )
-    assert base64.b64decode(done["stdout"]).decode() == "é☃|ñ|"
-    assert (base64.b64decode(done["stderr"]), done["status"], done["timed_out"]) == (b"e\n", 5, False)
+    assert base64.b64decode(result["stdout"]).decode() == "é☃|ñ|"
+    assert (base64.b64decode(result["stderr"]), result["status"], result["timed_out"]) == (b"e\n", 5, False)
     assert agent.ask("run", argv=["no-such-program"], timeout=20)["failure"] == 2
     assert agent.ask("run", argv=["/etc/passwd"], timeout=20)["failure"] == 13
     assert agent.ask("run", argv=["sh", "-c", "kill -9 $$"], timeout=20)["status"] == -9
 
 
 @on_every_python
-def test_a_command_is_ended_with_its_children(agent: Agent, version: str, tmp_path: Path) -> None:
-    began = time.monotonic()
+def test_timeout_ends_a_command_and_its_children(agent: Agent, version: str, tmp_path: Path) -> None:
+    start = time.monotonic()
     script = f"(sleep 3; echo >{tmp_path}/survived) & echo early; sleep 60"
-    done = agent.ask("run", argv=["sh", "-c", script], timeout=0.3)
-    assert done["timed_out"] is True
-    assert base64.b64decode(done["stdout"]) == b"early\n"
-    assert time.monotonic() - began < 10
+    result = agent.ask("run", argv=["sh", "-c", script], timeout=0.3)
+    assert result["timed_out"] is True
+    assert base64.b64decode(result["stdout"]) == b"early\n"
+    assert time.monotonic() - start < 10
     assert agent.ask("run", argv=["sleep", "0"], timeout=5)["status"] == 0
     assert not processes_with(str(tmp_path / "survived"))
 
 
 @on_every_python
-def test_questions_side_by_side(agent: Agent, version: str) -> None:
+def test_quick_request_overtakes_a_slow_one(agent: Agent, version: str) -> None:
     slow = agent.send("run", argv=["sleep", "1"], timeout=20)
     quick = agent.send("stat", path="/")
     assert [agent.receive()["id"], agent.receive()["id"]] == [quick, slow]
 
 
 @on_every_python
-def test_files_that_are_put_there(agent: Agent, version: str) -> None:
+def test_put_writes_files_into_a_new_folder(agent: Agent, version: str) -> None:
     files = {"a.py": base64.b64encode(b"\x00\xff").decode(), "a_b.py": base64.b64encode(b"").decode()}
     folder = Path(agent.ask("put", files=files)["folder"])
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == {"a.py": b"\x00\xff", "a_b.py": b""}
@@ -165,7 +169,7 @@ def test_files_that_are_put_there(agent: Agent, version: str) -> None:
 
 
 @on_every_python
-def test_a_script_with_parts_runs_where_it_is_put(
+def test_script_runs_with_its_modules_after_put(
     agent: Agent, version: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     script = AGENT.with_name("target.py")
@@ -173,15 +177,15 @@ def test_a_script_with_parts_runs_where_it_is_put(
     monkeypatch.setattr(system, "_ask", lambda request, _=None: agent.ask(**request))
     assert system._local("target.py") == "target.py"
     path = Path(system._local(str(script)))
-    done = agent.ask("run", argv=[PYTHONS[version], "-B", str(path)], timeout=60)
-    assert base64.b64decode(done["stdout"]).decode().startswith(MARKER), base64.b64decode(done["stderr"])
-    assert {one.name for one in path.parent.iterdir()} == {one.name for one in files_of(script)}
+    result = agent.ask("run", argv=[PYTHONS[version], "-B", str(path)], timeout=60)
+    assert base64.b64decode(result["stdout"]).decode().startswith(MARKER), base64.b64decode(result["stderr"])
+    assert {file.name for file in path.parent.iterdir()} == {file.name for file in files_of(script)}
     assert len(files_of(script)) > 1
     shutil.rmtree(path.parent)
 
 
 @on_every_python
 @pytest.mark.parametrize("question", [{"op": "none"}, {"op": "read"}, {"op": "run", "argv": 5, "timeout": 1}])
-def test_a_wrong_question_is_answered(agent: Agent, version: str, question: dict[str, Any]) -> None:
+def test_invalid_request_gets_an_error(agent: Agent, version: str, question: dict[str, Any]) -> None:
     assert agent.ask(**question)["errno"] == 5
     assert agent.ask("stat", path="/")["exists"] is True

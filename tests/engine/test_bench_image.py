@@ -1,4 +1,4 @@
-"""Timing in a container: what its TensorFlow tells comes out of it, and the container is gone."""
+"""Tests of timing in a container: results are reported and the container is removed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if any(word.endswith("stages.py") for word in words):
     print("tfdoctor-payload:" + json.dumps({{"stage": "bench", "wish": words[-2]}}), flush=True)
     os._exit(0)
 """
-"""Python in the image runs this first: in the place of TensorFlow it tells two times."""
+"""sitecustomize.py of the test image, which reports two timings instead of running TensorFlow."""
 
 
 @pytest.fixture(scope="module")
@@ -47,19 +47,23 @@ def timing_image(engine: ContainerEngine, small: str) -> Iterator[str]:
     engine.remove_image(name, force=True)
 
 
-def test_what_an_image_took(engine: ContainerEngine, timing_image: str) -> None:
-    told: list[dict[str, object]] = []
-    wish = BenchWish(5.0, devices=("CPU:0",), workloads=("matmul",))
-    done = bench_image(engine, COMPAT, timing_image, None, wish, told=told.append, machine=None)
-    assert [one.size for one in done.measured.runs if one.seconds] == [1024, 2048]
-    assert (done.target, done.measured.tensorflow, done.measured.stopped) == (timing_image, "2.20.0", "")
-    assert (done.software, done.interrupted, done.peaks) == (False, None, {})
-    assert '"shortly": true' in str(told[-1]["wish"])
-    left = engine.client.api.containers(all=True, filters={"ancestor": timing_image})
-    assert left == []
+def test_timings_of_an_image_are_reported(engine: ContainerEngine, timing_image: str) -> None:
+    events: list[dict[str, object]] = []
+    request = BenchWish(5.0, devices=("CPU:0",), workloads=("matmul",))
+    result = bench_image(engine, COMPAT, timing_image, None, request, told=events.append, machine=None)
+    assert [timed_run.size for timed_run in result.measured.runs if timed_run.seconds] == [1024, 2048]
+    assert (result.target, result.measured.tensorflow, result.measured.stopped) == (
+        timing_image,
+        "2.20.0",
+        "",
+    )
+    assert (result.software, result.interrupted, result.peaks) == (False, None, {})
+    assert '"shortly": true' in str(events[-1]["wish"])
+    containers = engine.client.api.containers(all=True, filters={"ancestor": timing_image})
+    assert containers == []
 
 
-def test_an_image_that_is_not_here(engine: ContainerEngine) -> None:
-    wish = BenchWish(5.0)
+def test_missing_image_raises(engine: ContainerEngine) -> None:
+    request = BenchWish(5.0)
     with pytest.raises(EngineError, match=f"the image {PREFIX}/none:1 is not here"):
-        bench_image(engine, COMPAT, f"{PREFIX}/none:1", None, wish, told=lambda _: None, machine=None)
+        bench_image(engine, COMPAT, f"{PREFIX}/none:1", None, request, told=lambda _: None, machine=None)

@@ -1,4 +1,4 @@
-"""Why no engine answers, and what to type: each reason is played for real."""
+"""Tests of the errors and hints if no engine answers; each cause is reproduced for real."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.skipif(sys.platform != "linux", reason="Unix sockets"),
-    # Where its first question fails, the SDK leaves its connection to the garbage collector.
+    # If its first request fails, the SDK leaves its connection to the garbage collector.
     pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning"),
 ]
 
 
 @pytest.fixture(autouse=True)
-def _collected() -> Iterator[None]:
+def _collect_garbage() -> Iterator[None]:
     yield
     gc.collect()
 
 
-class Answering:
-    """A socket whose every connection is answered with the same bytes, and then closed or kept."""
+class FakeServer:
+    """A Unix socket server that sends the same bytes to every client, then closes the connection or keeps it."""
 
     def __init__(self, path: Path, answer: bytes, *, keep: bool = False) -> None:
         self.path, self.answer, self.keep = path, answer, keep
@@ -52,15 +52,15 @@ class Answering:
     def _serve(self) -> None:
         while True:
             try:
-                one, _ = self.socket.accept()
+                client, _ = self.socket.accept()
             except OSError:
                 return
-            self.open.append(one)
+            self.open.append(client)
             try:
-                one.recv(65536)
-                one.sendall(self.answer)
+                client.recv(65536)
+                client.sendall(self.answer)
                 if not self.keep:
-                    one.shutdown(socket.SHUT_RDWR)
+                    client.shutdown(socket.SHUT_RDWR)
             except OSError:
                 pass
 
@@ -68,13 +68,13 @@ class Answering:
         self.socket.shutdown(socket.SHUT_RDWR)
         self.socket.close()
         self.thread.join(5)
-        for one in self.open:
-            one.close()
+        for client in self.open:
+            client.close()
 
 
 @pytest.fixture
-def place() -> Iterator[Path]:
-    """A folder that everybody may enter; pytest's own are closed to others."""
+def shared_folder() -> Iterator[Path]:
+    """Yield a folder that every user may enter, unlike pytest's own."""
     with tempfile.TemporaryDirectory(prefix="tfdoctor-test-") as folder:
         Path(folder).chmod(0o755)
         yield Path(folder)
@@ -106,15 +106,15 @@ def test_docker_host_is_followed(engine: ContainerEngine, monkeypatch: pytest.Mo
     other.client.close()
 
 
-def test_there_is_no_socket(place: Path) -> None:
-    failure = get_refusal(f"unix://{place}/none.sock")
+def test_missing_socket_is_reported(shared_folder: Path) -> None:
+    failure = get_refusal(f"unix://{shared_folder}/none.sock")
     assert failure.kind == "engine-missing"
-    assert str(place / "none.sock") in failure.message
+    assert str(shared_folder / "none.sock") in failure.message
     assert "systemctl start docker" in failure.hint
 
 
-def test_a_socket_in_a_folder_that_nobody_may_enter_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Podman's /run/podman is root's alone."""
+def test_socket_in_a_closed_folder_is_tried(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only root may enter Podman's /run/podman."""
     real_stat = os.stat
 
     def stat(path: str, *arguments: object, **options: object) -> os.stat_result:
@@ -126,9 +126,9 @@ def test_a_socket_in_a_folder_that_nobody_may_enter_is_tried(monkeypatch: pytest
     assert "unix:///run/podman/podman.sock" in connection._usual()
 
 
-def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
-    Answering(place / "s", b"").close()
-    failure = get_refusal(f"unix://{place}/s")
+def test_socket_without_a_server_is_reported(shared_folder: Path) -> None:
+    FakeServer(shared_folder / "s", b"").close()
+    failure = get_refusal(f"unix://{shared_folder}/s")
     assert failure.kind == "engine-silent"
     assert "refused" in failure.message
     assert "systemctl start docker" in failure.hint
@@ -155,31 +155,31 @@ def test_a_socket_that_nobody_serves_any_more(place: Path) -> None:
     ],
     ids=range(15),
 )
-def test_what_is_not_an_engine(place: Path, answer: bytes) -> None:
-    one = Answering(place / "s", answer)
+def test_server_that_is_not_an_engine_is_reported(shared_folder: Path, answer: bytes) -> None:
+    server = FakeServer(shared_folder / "s", answer)
     try:
-        failure = get_refusal(f"unix://{place}/s")
+        failure = get_refusal(f"unix://{shared_folder}/s")
     finally:
-        one.close()
+        server.close()
     assert failure.kind == "engine-silent"
-    assert str(place / "s") in failure.message
+    assert str(shared_folder / "s") in failure.message
 
 
-def test_a_socket_that_hangs(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_socket_times_out(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(connection, "CONNECT_TIMEOUT", 1)
-    one = Answering(place / "s", b"", keep=True)
-    began = time.monotonic()
+    server = FakeServer(shared_folder / "s", b"", keep=True)
+    start = time.monotonic()
     try:
-        failure = get_refusal(f"unix://{place}/s")
+        failure = get_refusal(f"unix://{shared_folder}/s")
     finally:
-        one.close()
-    assert time.monotonic() - began < 5
+        server.close()
+    assert time.monotonic() - start < 5
     assert failure.kind == "engine-silent"
     assert "timed out" in failure.message
 
 
 @pytest.mark.parametrize("url", ["docker", "/var/run/docker.sock", "ftp://host", "unix:/a", "\x1b[31m"])
-def test_what_is_no_address(url: str) -> None:
+def test_invalid_address_raises(url: str) -> None:
     with pytest.raises(UsageError, match="is not the address of an engine") as caught:
         connect(url)
     assert "unix:///var/run/docker.sock" in caught.value.hint
@@ -190,15 +190,15 @@ def test_what_is_no_address(url: str) -> None:
     "url",
     ["tcp://", "tcp://127.0.0.1:1", "tcp://127.0.0.1:x", "http://[::1", "tcp://127.0.0.1:99999999"],
 )
-def test_addresses_that_lead_nowhere(url: str) -> None:
+def test_unreachable_address_is_reported(url: str) -> None:
     assert get_refusal(url).kind in ("engine-silent", "engine-missing")
 
 
-def test_an_engine_over_the_network_is_not_started_here() -> None:
+def test_no_start_command_for_a_remote_engine() -> None:
     assert "systemctl" not in get_refusal("tcp://127.0.0.1:1").hint
 
 
-def test_an_engine_behind_ssh_is_refused_with_the_reason_and_a_way(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ssh_address_is_refused_with_a_workaround(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "ssh://somebody@host")
     with pytest.raises(EngineError, match="through ssh") as caught:
         connect()
@@ -216,7 +216,7 @@ def test_an_engine_behind_ssh_is_refused_with_the_reason_and_a_way(monkeypatch: 
         ("ssh://far:x", "far:x"),
     ],
 )
-def test_a_port_of_ssh_is_typed_as_ssh_takes_it(address: str, typed: str) -> None:
+def test_ssh_hint_has_the_port_as_an_option(address: str, typed: str) -> None:
     assert f"/var/run/docker.sock {typed} &" in get_refusal(address).hint
 
 
@@ -232,11 +232,11 @@ def test_a_port_of_ssh_is_typed_as_ssh_takes_it(address: str, typed: str) -> Non
         ("/var/run/none/docker.sock", "sudo systemctl start docker"),
     ],
 )
-def test_each_engine_is_started_in_its_own_way(
-    socket: str, typed: str, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_hint_starts_the_engine_of_the_socket(
+    socket: str, typed: str, shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setenv("XDG_RUNTIME_DIR", str(place))
-    path = socket.replace("RUNTIME", str(place)).replace("HOME", str(place))
+    monkeypatch.setenv("XDG_RUNTIME_DIR", str(shared_folder))
+    path = socket.replace("RUNTIME", str(shared_folder)).replace("HOME", str(shared_folder))
     hint = get_refusal(f"unix://{path}").hint
     assert typed in hint
     assert typed.startswith("sudo") == ("sudo" in hint)
@@ -246,55 +246,53 @@ def test_each_engine_is_started_in_its_own_way(
 
 
 @pytest.fixture
-def contexts(place: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The folder of Docker's client, with a context `other` that leads to place/s."""
+def contexts(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Return Docker's configuration folder, which has a context `other` for the socket shared_folder/s."""
     monkeypatch.delenv("DOCKER_HOST", raising=False)
     monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
-    folder = place / "docker"
+    folder = shared_folder / "docker"
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
     meta = folder / "contexts" / "meta" / identity_of("other")
     meta.mkdir(parents=True)
-    endpoints = {"docker": {"Host": f"unix://{place}/s", "SkipTLSVerify": False}}
+    endpoints = {"docker": {"Host": f"unix://{shared_folder}/s", "SkipTLSVerify": False}}
     (meta / "meta.json").write_text(json.dumps({"Name": "other", "Endpoints": endpoints}), encoding="utf-8")
     return folder
 
 
-def run_question(place: Path) -> str:
-    """Whom `connect` asks: nothing but nonsense answers there."""
-    one = Answering(place / "s", http(b"[]"))
+def get_context_error(shared_folder: Path) -> str:
+    """Return the error of `connect` if the socket is served by something that is not an engine."""
+    server = FakeServer(shared_folder / "s", http(b"[]"))
     try:
         with pytest.raises(EngineError) as caught:
             connect()
     finally:
-        one.close()
+        server.close()
     return caught.value.message
 
 
-def test_the_context_of_the_variable_is_taken(
-    contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_docker_context_variable_is_followed(
+    contexts: Path, shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "other")
-    told = run_question(place)
-    assert str(place / "s") in told
-    assert "context other" in told
+    message = get_context_error(shared_folder)
+    assert str(shared_folder / "s") in message
+    assert "context other" in message
 
 
-def test_the_context_that_was_chosen_is_taken(contexts: Path, place: Path) -> None:
+def test_current_context_is_followed(contexts: Path, shared_folder: Path) -> None:
     (contexts / "config.json").write_text('{"currentContext": "other"}', encoding="utf-8")
-    assert str(place / "s") in run_question(place)
+    assert str(shared_folder / "s") in get_context_error(shared_folder)
 
 
-def test_the_address_of_the_variable_comes_before_a_context(
-    contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch
+def test_docker_host_overrides_the_context(
+    contexts: Path, shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (contexts / "config.json").write_text('{"currentContext": "none"}', encoding="utf-8")
-    monkeypatch.setenv("DOCKER_HOST", f"unix://{place}/s")
-    assert str(place / "s") in run_question(place)
+    monkeypatch.setenv("DOCKER_HOST", f"unix://{shared_folder}/s")
+    assert str(shared_folder / "s") in get_context_error(shared_folder)
 
 
-def test_a_context_that_is_not_there_is_not_passed_over(
-    contexts: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_missing_context_raises(contexts: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_CONTEXT", "gone")
     with pytest.raises(EngineError, match="context gone is not there") as caught:
         connect()
@@ -302,7 +300,9 @@ def test_a_context_that_is_not_there_is_not_passed_over(
     assert "docker context ls" in caught.value.hint
 
 
-def test_a_contexts_keys_are_used(contexts: Path, place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tls_keys_of_a_context_are_used(
+    contexts: Path, shared_folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keys = contexts / "contexts" / "tls" / identity_of("other") / "docker"
     keys.mkdir(parents=True)
     for name in ("cert.pem", "key.pem", "ca.pem"):
@@ -310,12 +310,12 @@ def test_a_contexts_keys_are_used(contexts: Path, place: Path, monkeypatch: pyte
     meta = contexts / "contexts" / "meta" / identity_of("other") / "meta.json"
     meta.write_text('{"Endpoints": {"docker": {"Host": "tcp://127.0.0.1:1"}}}', encoding="utf-8")
     monkeypatch.setenv("DOCKER_CONTEXT", "other")
-    taken: list[object] = []
-    monkeypatch.setattr(connection, "TLSConfig", lambda **words: taken.append(words))
+    tls_options: list[object] = []
+    monkeypatch.setattr(connection, "TLSConfig", lambda **options: tls_options.append(options))
     with pytest.raises(EngineError):
         connect()
-    own = (str(keys / "cert.pem"), str(keys / "key.pem"))
-    assert taken == [{"client_cert": own, "ca_cert": str(keys / "ca.pem"), "verify": True}]
+    client_cert = (str(keys / "cert.pem"), str(keys / "key.pem"))
+    assert tls_options == [{"client_cert": client_cert, "ca_cert": str(keys / "ca.pem"), "verify": True}]
 
 
 # ---------------------------------------------------------------- permission
@@ -334,50 +334,51 @@ except EngineError as error:
 as_nobody = pytest.mark.skipif(os.name != "posix" or os.geteuid() != 0, reason="needs root to be nobody")
 
 
-def list_told(url: str) -> list[str]:
-    done = subprocess.run(
+def connect_as_nobody(url: str) -> list[str]:
+    """Return the kind, message and hint of the error that `connect` raises as the user nobody."""
+    result = subprocess.run(
         [sys.executable, "-c", CHILD, url], capture_output=True, text=True, check=True, timeout=60
     )
-    return done.stdout.splitlines()
+    return result.stdout.splitlines()
 
 
 @as_nobody
-def test_the_group_of_the_socket_is_named(place: Path) -> None:
-    one = Answering(place / "s", b"")
+def test_hint_names_the_group_of_the_socket(shared_folder: Path) -> None:
+    server = FakeServer(shared_folder / "s", b"")
     group = next(group for group in grp.getgrall() if group.gr_gid not in (0, 65534))
-    os.chown(place / "s", 0, group.gr_gid)
-    (place / "s").chmod(0o660)
+    os.chown(shared_folder / "s", 0, group.gr_gid)
+    (shared_folder / "s").chmod(0o660)
     try:
-        kind, message, hint = list_told(f"unix://{place}/s")
+        kind, message, hint = connect_as_nobody(f"unix://{shared_folder}/s")
     finally:
-        one.close()
+        server.close()
     assert kind == "engine-permission"
-    assert str(place / "s") in message
+    assert str(shared_folder / "s") in message
     assert hint == (
         f"sudo usermod -aG {group.gr_name} nobody   then log in again (or for this shell: newgrp {group.gr_name})"
     )
 
 
 @as_nobody
-def test_no_group_helps_where_the_socket_is_closed_to_it(place: Path) -> None:
-    one = Answering(place / "s", b"")
-    (place / "s").chmod(0o600)
+def test_no_group_hint_if_the_group_has_no_access(shared_folder: Path) -> None:
+    server = FakeServer(shared_folder / "s", b"")
+    (shared_folder / "s").chmod(0o600)
     try:
-        kind, _, hint = list_told(f"unix://{place}/s")
+        kind, _, hint = connect_as_nobody(f"unix://{shared_folder}/s")
     finally:
-        one.close()
+        server.close()
     assert kind == "engine-permission"
     assert "usermod" not in hint
     assert "rootless" in hint
 
 
 @as_nobody
-def test_a_real_engine_and_a_folder_that_may_not_be_entered(place: Path) -> None:
-    (place / "closed").mkdir(mode=0o700)
-    one = Answering(place / "closed" / "s", b"")
+def test_closed_folder_is_a_permission_error(shared_folder: Path) -> None:
+    (shared_folder / "closed").mkdir(mode=0o700)
+    server = FakeServer(shared_folder / "closed" / "s", b"")
     try:
-        kind, message, _ = list_told(f"unix://{place}/closed/s")
+        kind, message, _ = connect_as_nobody(f"unix://{shared_folder}/closed/s")
     finally:
-        one.close()
+        server.close()
     assert kind == "engine-permission"
     assert "you may not use" in message

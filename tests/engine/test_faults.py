@@ -1,6 +1,6 @@
-"""`tfdoctor build` when the world breaks: registries that refuse or hang up, a full disk, an engine that dies.
+"""Tests of `tfdoctor build` under faults: failing registries, a full disk, an engine that dies.
 
-The first are always on where an engine answers; what needs an engine that may be harmed is on with the lab.
+Most registry tests need any engine that answers; tests that may damage the engine need the lab.
 """
 
 from __future__ import annotations
@@ -34,10 +34,13 @@ TAG = "tfdoctor-test/faults:1"
 
 
 class Registry:
-    """A registry on loopback; `manifest` decides about manifests, blobs break off in the middle."""
+    """A registry on loopback that cuts off its layer in the middle.
+
+    `manifest` answers requests for manifests; if it is None, the registry sends its own.
+    """
 
     def __init__(self, manifest: Callable[[http.server.BaseHTTPRequestHandler], None] | None) -> None:
-        outer = self
+        registry = self
         self.layer = b"x" * 5_000_000
         config = json.dumps(
             {
@@ -79,29 +82,29 @@ class Registry:
 
             def do_GET(self) -> None:
                 if self.path == "/v2/":
-                    answer(self, 200, b"{}")
+                    send_answer(self, 200, b"{}")
                 elif "/manifests/" in self.path:
                     if manifest is not None:
                         manifest(self)
                     else:
-                        answer(
+                        send_answer(
                             self,
                             200,
-                            outer.manifest,
+                            registry.manifest,
                             Content_Type=kind,
-                            Docker_Content_Digest=digest(outer.manifest),
+                            Docker_Content_Digest=digest(registry.manifest),
                         )
                 else:
-                    self.blob(outer.blobs[self.path.rpartition("/")[2]])
+                    self.blob(registry.blobs[self.path.rpartition("/")[2]])
 
             def blob(self, content: bytes) -> None:
-                whole = content is not outer.layer
+                complete = content is not registry.layer
                 self.send_response(200)
                 self.send_header("Content-Length", str(len(content)))
                 self.end_headers()
-                self.wfile.write(content if whole else content[: len(content) // 2])
-                if not whole:
-                    outer.cut += 1
+                self.wfile.write(content if complete else content[: len(content) // 2])
+                if not complete:
+                    registry.cut += 1
                     self.close_connection = True
                     self.connection.shutdown(2)
 
@@ -119,22 +122,24 @@ def digest(content: bytes) -> str:
     return f"sha256:{hashlib.sha256(content).hexdigest()}"
 
 
-def answer(to: http.server.BaseHTTPRequestHandler, status: int, body: bytes = b"{}", **headers: str) -> None:
-    to.send_response(status)
+def send_answer(
+    handler: http.server.BaseHTTPRequestHandler, status: int, body: bytes = b"{}", **headers: str
+) -> None:
+    handler.send_response(status)
     for name, value in headers.items():
-        to.send_header(name.replace("_", "-"), value)
-    to.send_header("Content-Length", str(len(body)))
-    to.end_headers()
-    if to.command != "HEAD":
-        to.wfile.write(body)
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body)
 
 
-def tfdoctor_build(url: str, base: str, folder: Path, *words: str) -> subprocess.Popen[str]:
+def tfdoctor_build(url: str, base: str, folder: Path, *arguments: str) -> subprocess.Popen[str]:
     (folder / "scratch").mkdir()
     options = ("--tf", "2.20", "--python", "3.11", "--anywhere", "--no-verify", "--tag", TAG, "--base", base)
     environment = {key: value for key, value in os.environ.items() if not key.lower().endswith("_proxy")}
     return subprocess.Popen(
-        [sys.executable, "-m", "tfdoctor", "build", *options, *words],
+        [sys.executable, "-m", "tfdoctor", "build", *options, *arguments],
         env={**environment, "DOCKER_HOST": url, "TMPDIR": str(folder / "scratch")},
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
@@ -144,13 +149,13 @@ def tfdoctor_build(url: str, base: str, folder: Path, *words: str) -> subprocess
 
 
 def check_failure(process: subprocess.Popen[str], folder: Path, seconds: float = 100) -> str:
-    """What it said; it ended with 3, without a traceback and without temporary files."""
+    """Return stderr; assert exit code 3, no traceback and no temporary files."""
     with process:
-        out, said = process.communicate(timeout=seconds)
-    assert (process.returncode, out) == (3, ""), said
-    assert "Traceback" not in said
+        stdout, stderr = process.communicate(timeout=seconds)
+    assert (process.returncode, stdout) == (3, ""), stderr
+    assert "Traceback" not in stderr
     assert list((folder / "scratch").iterdir()) == []
-    return said
+    return stderr
 
 
 # ---------------------------------------------------------------- registries
@@ -165,7 +170,7 @@ def check_failure(process: subprocess.Popen[str], folder: Path, seconds: float =
         (429, {"Retry_After": "600"}, "asks to wait 600 seconds"),
     ],
 )
-def test_a_registry_that_refuses(
+def test_registry_refusal_is_explained(
     engine: ContainerEngine,
     small: str,
     nothing_left: None,
@@ -174,77 +179,77 @@ def test_a_registry_that_refuses(
     headers: dict[str, str],
     said: str,
 ) -> None:
-    registry = Registry(lambda to: answer(to, status, **headers))
+    registry = Registry(lambda handler: send_answer(handler, status, **headers))
     try:
-        told = check_failure(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
+        stderr = check_failure(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
     finally:
         registry.close()
-    assert said in told
-    assert registry.name in told
-    assert "--base" in told
+    assert said in stderr
+    assert registry.name in stderr
+    assert "--base" in stderr
     assert engine.image(TAG) is None
 
 
-def test_a_registry_with_trouble_of_its_own(
+def test_registry_server_error_is_reported(
     engine: ContainerEngine, small: str, nothing_left: None, tmp_path: Path
 ) -> None:
-    registry = Registry(lambda to: answer(to, 500, b"<html>\x1b[31moops"))
+    registry = Registry(lambda handler: send_answer(handler, 500, b"<html>\x1b[31moops"))
     try:
-        told = check_failure(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
+        stderr = check_failure(tfdoctor_build(engine.url, registry.name, tmp_path), tmp_path)
     finally:
         registry.close()
-    assert f"pulling {registry.name}" in told
-    assert "\x1b" not in told
+    assert f"pulling {registry.name}" in stderr
+    assert "\x1b" not in stderr
 
 
-def test_nobody_serves_the_registry(
+def test_unreachable_registry_is_reported(
     engine: ContainerEngine, small: str, nothing_left: None, tmp_path: Path
 ) -> None:
-    told = check_failure(tfdoctor_build(engine.url, "localhost:1/corp/base:1", tmp_path), tmp_path)
-    assert "the registry localhost:1 does not answer" in told
-    assert "--registry MIRROR" in told
+    stderr = check_failure(tfdoctor_build(engine.url, "localhost:1/corp/base:1", tmp_path), tmp_path)
+    assert "the registry localhost:1 does not answer" in stderr
+    assert "--registry MIRROR" in stderr
 
 
-def test_the_network_is_cut_in_the_middle_of_a_layer(
+def test_connection_lost_during_a_layer_is_reported(
     engine: ContainerEngine, lab_engine: LabEngine, small: str, nothing_left: None, tmp_path: Path
 ) -> None:
-    """The lab's engine tries once; others try for a minute and more."""
+    """The lab's engine tries once; other engines retry for a minute or more."""
     registry = Registry(None)
     try:
-        told = check_failure(tfdoctor_build(lab_engine.url, registry.name, tmp_path), tmp_path, 250)
+        stderr = check_failure(tfdoctor_build(lab_engine.url, registry.name, tmp_path), tmp_path, 250)
     finally:
         registry.close()
     assert registry.cut
-    assert f"pulling {registry.name}" in told
+    assert f"pulling {registry.name}" in stderr
     assert engine.image(registry.name) is None
 
 
-# ---------------------------------------------------------------- engines that may be harmed
+# ---------------------------------------------------------------- a full disk and a killed engine
 
 
 @pytest.fixture
 def tiny_disk(lab_engine: LabEngine, tmp_path: Path) -> Iterator[LabEngine]:
-    """An engine whose images lie on a file system of 300 MB."""
+    """Yield an engine whose images are on a file system of 300 MB."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = subprocess.run(
+    mount = subprocess.run(
         ["mount", "-t", "tmpfs", "-o", "size=300m", "tmpfs", str(disk)],  # noqa: S607
         capture_output=True,
         text=True,
         check=False,
     )
-    if mounted.returncode:
-        pytest.skip(f"no tmpfs can be mounted: {mounted.stderr}")
+    if mount.returncode:
+        pytest.skip(f"no tmpfs can be mounted: {mount.stderr}")
     try:
-        with private_engine(cache=lab_engine.cache, data=disk) as one:
-            yield one
-    except Unavailable as why:
-        pytest.skip(str(why))
+        with private_engine(cache=lab_engine.cache, data=disk) as private:
+            yield private
+    except Unavailable as reason:
+        pytest.skip(str(reason))
     finally:
         subprocess.run(["umount", "--lazy", str(disk)], check=True)  # noqa: S607
 
 
-def test_the_engines_disk_is_full(tiny_disk: LabEngine) -> None:
+def test_full_disk_of_the_engine_is_reported(tiny_disk: LabEngine) -> None:
     engine = connect(tiny_disk.url)
     engine.client.api.import_image_from_data(small_root(), repository="small", tag="1")
     for steps, files in (
@@ -260,25 +265,25 @@ def test_the_engines_disk_is_full(tiny_disk: LabEngine) -> None:
     engine.client.close()
 
 
-def test_the_engine_dies_in_the_middle_of_a_build(lab_engine: LabEngine, tmp_path: Path) -> None:
+def test_engine_killed_during_a_build_is_reported(lab_engine: LabEngine, tmp_path: Path) -> None:
     try:
-        with private_engine(cache=lab_engine.cache) as one:
-            engine = connect(one.url)
+        with private_engine(cache=lab_engine.cache) as private:
+            engine = connect(private.url)
             engine.client.api.import_image_from_data(small_root(), repository="small", tag="1")
             steps = "COPY apt-get /usr/bin/apt-get\nRUN python3 -c \"import os; os.chmod('/usr/bin/apt-get', 0o755)\"\n"
             script = b"#!/bin/sh\nsleep 100\n"
             list(build(engine, BuildRequest(f"FROM small:1\n{steps}", {"apt-get": script}, "slow:1")))
-            process = tfdoctor_build(one.url, "slow:1", tmp_path, "-v", "--network", "none")
+            process = tfdoctor_build(private.url, "slow:1", tmp_path, "-v", "--network", "none")
             deadline = time.monotonic() + 60
             while not any("no-install" in name for name in containers_of(engine, "small:1")):
                 assert process.poll() is None, process.communicate()
                 assert time.monotonic() < deadline
                 time.sleep(0.1)
             engine.client.close()
-            assert one.process is not None
-            one.process.kill()
-            told = check_failure(process, tmp_path)
-    except Unavailable as why:
-        pytest.skip(str(why))
-    assert "building the image" in told
-    assert "the engine went away" in told.lower()
+            assert private.process is not None
+            private.process.kill()
+            stderr = check_failure(process, tmp_path)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    assert "building the image" in stderr
+    assert "the engine went away" in stderr.lower()

@@ -1,7 +1,7 @@
-"""Real images: built by `tfdoctor build` on a real engine, verified by `tfdoctor verify` with stand-in GPUs.
+"""Tests of real images: `tfdoctor build` makes them, `tfdoctor verify` checks them with stand-in GPUs.
 
-Opt-in as all that needs real wheels (TFDOCTOR_LAB=1). The image is built once, for other modules too; the stand-in
-driver answers and computes nothing, so `compute` has to fail, and to say why.
+Opt-in, like all tests that need real wheels (TFDOCTOR_LAB=1). The image is built once, also for other modules. The
+stand-in driver answers but computes nothing, so `compute` must fail and say why.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 pytestmark = MARKS
 
-UNPACKED = """
+COUNT_WHEEL_BYTES = """
 import glob, csv, sys
 total = 0
 for record in glob.glob('/opt/tensorflow/lib/python*/site-packages/*.dist-info/RECORD'):
@@ -28,13 +28,13 @@ for record in glob.glob('/opt/tensorflow/lib/python*/site-packages/*.dist-info/R
         total += sum(int(row[2]) for row in csv.reader(file) if len(row) == 3 and row[2])
 print(total)
 """
-"""Bytes of all wheels as they were unpacked: what is left out or stripped later is in their RECORD all the same."""
+"""Prints the unpacked size of all wheels in bytes: their RECORD also lists files that were left out or stripped."""
 
 
 def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: Built) -> None:
     engine = connect(lab_engine.url)
     try:
-        result = run(engine, RunRequest(modern.tag, ("python", "-c", UNPACKED)))
+        result = run(engine, RunRequest(modern.tag, ("python", "-c", COUNT_WHEEL_BYTES)))
     finally:
         engine.client.close()
     wheels = int(result.stdout)
@@ -43,28 +43,28 @@ def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: Bui
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_tensorflow_lists_the_gpus_that_there_are(lab_engine: LabEngine, modern: Built, count: int) -> None:
+def test_tensorflow_lists_all_gpus(lab_engine: LabEngine, modern: Built, count: int) -> None:
     lab_engine.gpus(count)
     code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--expect-gpus", str(count))
     assert code == 0, answer["stages"]
     assert answer["gpus"]["visible"] == count
-    assert [one["status"] for one in answer["stages"]] == ["passed"] * 5
+    assert [stage["status"] for stage in answer["stages"]] == ["passed"] * 5
 
 
-def test_one_of_four_is_given(lab_engine: LabEngine, modern: Built) -> None:
+def test_one_of_four_gpus_is_passed(lab_engine: LabEngine, modern: Built) -> None:
     lab_engine.gpus(4)
     code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--gpus", "2")
     assert (code, answer["gpus"]["visible"], answer["gpus"]["expected"]) == (0, 1, 1), answer["stages"]
 
 
-def test_fewer_than_expected_is_a_failure(lab_engine: LabEngine, modern: Built) -> None:
+def test_fewer_gpus_than_expected_fail(lab_engine: LabEngine, modern: Built) -> None:
     lab_engine.gpus(1)
     code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--expect-gpus", "2")
     assert code == 1
     assert first_failed(answer) == ("visible", "TensorFlow lists 1 of 2 GPUs")
 
 
-def test_a_driver_without_a_gpu(lab_engine: LabEngine, modern: Built) -> None:
+def test_driver_without_a_gpu_fails(lab_engine: LabEngine, modern: Built) -> None:
     lab_engine.gpus(0)
     code, answer = verify(lab_engine.url, modern.tag)
     assert code == 1
@@ -79,7 +79,7 @@ def test_a_driver_without_a_gpu(lab_engine: LabEngine, modern: Built) -> None:
         engine.client.close()
 
 
-def test_started_without_gpus(lab_engine: LabEngine, modern: Built) -> None:
+def test_container_without_gpus_fails(lab_engine: LabEngine, modern: Built) -> None:
     lab_engine.gpus(1)
     code, answer = verify(lab_engine.url, modern.tag, "--gpus", "none")
     assert code == 1
@@ -87,7 +87,7 @@ def test_started_without_gpus(lab_engine: LabEngine, modern: Built) -> None:
     assert answer["verdict"]["cause"] == "container-no-gpu"
 
 
-def test_a_library_that_was_taken_away(lab_engine: LabEngine, modern: Built) -> None:
+def test_missing_library_is_reported(lab_engine: LabEngine, modern: Built) -> None:
     lab_engine.gpus(1)
     steps = "RUN rm $(find / -xdev -name 'libcusolver.so.11*') && ldconfig"
     tag = derived(lab_engine.url, modern.tag, "tfdoctor-lab/broken:1", steps)
@@ -101,7 +101,7 @@ def test_a_library_that_was_taken_away(lab_engine: LabEngine, modern: Built) -> 
     assert answer["findings"]
 
 
-def test_computing_on_a_stand_in_fails_and_says_so(lab_engine: LabEngine, modern: Built) -> None:
+def test_compute_fails_on_a_stand_in(lab_engine: LabEngine, modern: Built) -> None:
     lab_engine.gpus(1)
     code, answer = verify(lab_engine.url, modern.tag)
     assert code == 1
@@ -114,16 +114,18 @@ def test_computing_on_a_stand_in_fails_and_says_so(lab_engine: LabEngine, modern
     assert answer["verdict"]["summary"].startswith("compute failed")
 
 
-def test_a_changed_requirement_costs_little(lab_engine: LabEngine, modern: Built, requirements: Path) -> None:
+def test_build_with_a_changed_requirement_is_fast(
+    lab_engine: LabEngine, modern: Built, requirements: Path
+) -> None:
     requirements.write_text("colorama==0.4.6\n", encoding="ascii")
-    words = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
-    again = make(lab_engine.url, "tfdoctor-lab/again:1", "--base", lab_engine.base("bookworm"), *words)
-    docker_ground(lab_engine).remove(again.tag)
-    assert again.seconds < 0.2 * modern.seconds, f"{again.seconds:.0f} s after {modern.seconds:.0f} s"
+    arguments = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
+    rebuilt = make(lab_engine.url, "tfdoctor-lab/again:1", "--base", lab_engine.base("bookworm"), *arguments)
+    docker_ground(lab_engine).remove(rebuilt.tag)
+    assert rebuilt.seconds < 0.2 * modern.seconds, f"{rebuilt.seconds:.0f} s after {modern.seconds:.0f} s"
 
 
-def test_the_images_user_may_install_more(lab_engine: LabEngine, modern: Built) -> None:
-    """No network is needed: a package of one file."""
+def test_user_of_the_image_can_install_packages(lab_engine: LabEngine, modern: Built) -> None:
+    """The package is a single file, so that no network is needed."""
     project = '[project]\\nname = "own"\\nversion = "1"\\n[tool.setuptools]\\npy-modules = ["own"]\\n'
     script = (
         f"cd $(mktemp -d) && printf '{project}' >pyproject.toml && echo >own.py && "
@@ -132,9 +134,9 @@ def test_the_images_user_may_install_more(lab_engine: LabEngine, modern: Built) 
     )
     engine = connect(lab_engine.url)
     try:
-        done = run(engine, RunRequest(modern.tag, ("sh", "-c", script)))
+        result = run(engine, RunRequest(modern.tag, ("sh", "-c", script)))
     finally:
         engine.client.close()
-    assert (done.status, done.stdout) == (0, "/opt/tensorflow/lib/python3.11/site-packages/own.py\n"), (
-        done.stderr
+    assert (result.status, result.stdout) == (0, "/opt/tensorflow/lib/python3.11/site-packages/own.py\n"), (
+        result.stderr
     )

@@ -1,6 +1,6 @@
-"""Real images of TensorFlow 2.10, whose wheel has no extra: as those of test_images_lab.py.
+"""Tests of real images of TensorFlow 2.10, whose wheel has no CUDA extra; see test_images_lab.py.
 
-Opt-in as all that needs real wheels (TFDOCTOR_LAB=1).
+Opt-in, like all tests that need real wheels (TFDOCTOR_LAB=1).
 """
 
 from __future__ import annotations
@@ -29,27 +29,27 @@ MIDDLE = ("--tf", "2.10", "--python", "3.9", "--recipe", "pip-cuda", "--package"
 
 @pytest.fixture(scope="module")
 def middle(lab_engine: LabEngine) -> Iterator[Built]:
-    """With NVIDIA's wheels for CUDA 11 beside it, on Python 3.9."""
+    """Yield an image of TensorFlow 2.10 with NVIDIA's wheels for CUDA 11, on Python 3.9."""
     yield make(lab_engine.url, "tfdoctor-lab/middle:1", "--base", lab_engine.base("bullseye"), *MIDDLE)
     docker_ground(lab_engine).remove("tfdoctor-lab/middle:1")
 
 
-def test_tensorflow_2_10_lists_two(lab_engine: LabEngine, middle: Built) -> None:
+def test_tensorflow_2_10_lists_two_gpus(lab_engine: LabEngine, middle: Built) -> None:
     lab_engine.gpus(2)
     code, answer = verify(lab_engine.url, middle.tag, "--stages", "visible", "--expect-gpus", "2")
     assert (code, answer["gpus"]["visible"]) == (0, 2), answer["stages"]
 
 
-def test_two_cards_that_are_not_there(lab_engine: LabEngine, middle: Built) -> None:
-    """Of two capabilities, and in little more time than cards that are there take."""
-    took = []
-    for words in (("--expect-gpus", "2"), ("--simulate", "A100", "--simulate", "GTX 1060")):
+def test_two_simulated_gpus_are_visible(lab_engine: LabEngine, middle: Built) -> None:
+    """The two differ in compute capability, and take less than three times as long as the stand-in GPUs."""
+    seconds = []
+    for arguments in (("--expect-gpus", "2"), ("--simulate", "A100", "--simulate", "GTX 1060")):
         lab_engine.gpus(2)
-        began = time.monotonic()
-        code, answer = verify(lab_engine.url, middle.tag, "--stages", "visible", *words)
-        took.append(time.monotonic() - began)
+        start = time.monotonic()
+        code, answer = verify(lab_engine.url, middle.tag, "--stages", "visible", *arguments)
+        seconds.append(time.monotonic() - start)
         assert (code, answer["gpus"]["visible"]) == (0, 2), answer["stages"]
-    assert took[1] < 3 * took[0], took
+    assert seconds[1] < 3 * seconds[0], seconds
 
 
 @pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
@@ -57,9 +57,9 @@ def test_two_cards_that_are_not_there(lab_engine: LabEngine, middle: Built) -> N
     importlib.util.find_spec("ziglang") is None, reason="an old glibc takes the package ziglang"
 )
 def test_an_image_computes_in_software(lab_engine: LabEngine, middle: Built) -> None:
-    """TensorFlow's own kernels in the container, without a GPU; nothing of it stays in the image."""
+    """TensorFlow's own kernels run in the container without a GPU."""
     code, answer = verify(lab_engine.url, middle.tag, "--simulate", "A100", "--simulate", "GTX 1060")
-    stages = {one["name"]: (one["status"], one["detail"]) for one in answer["stages"]}
+    stages = {stage["name"]: (stage["status"], stage["detail"]) for stage in answer["stages"]}
     assert (code, answer["verdict"]["gpu_usable"]) == (0, None), answer
     assert [stages[name][0] for name in ("visible", "compute", "cudnn")] == ["passed"] * 3, stages
     assert stages["compute"][1].startswith("in software: GPU:0 computes correctly"), stages
@@ -73,31 +73,31 @@ def test_an_image_computes_in_software(lab_engine: LabEngine, middle: Built) -> 
         pytest.param("GTX 680", "470", "gpu-too-old", id="no kernels for it"),
     ],
 )
-def test_what_a_card_that_is_not_there_would_meet(
+def test_problem_of_a_simulated_gpu_is_reported(
     lab_engine: LabEngine, middle: Built, card: str, driver: str | None, cause: str
 ) -> None:
-    words = ("--simulate", card, *(("--driver", driver) if driver else ()))
-    code, answer = verify(lab_engine.url, middle.tag, *words)
+    arguments = ("--simulate", card, *(("--driver", driver) if driver else ()))
+    code, answer = verify(lab_engine.url, middle.tag, *arguments)
     assert (code, answer["verdict"]["cause"]) == (1, cause), answer
 
 
-def test_an_image_that_is_broken_in_another_way_than_the_tests_of_advice(
-    lab_engine: LabEngine, middle: Built
-) -> None:
-    """A truncated file that the loader's cache does not have: the hook makes it anew as the container starts."""
+def test_damaged_file_is_reported(lab_engine: LabEngine, middle: Built) -> None:
+    """The loader's cache lacks the truncated file: the hook rebuilds the cache when the container starts."""
     ground = docker_ground(lab_engine)
-    half = f"RUN cd {PACKAGES}/nvidia/cublas/lib && head -c 1000000 libcublasLt.so.11 >x && mv x libcublasLt.so.11"
-    plugin = f"RUN mkdir {PACKAGES}/tensorflow-plugins && echo junk >{PACKAGES}/tensorflow-plugins/libown.so"
-    for steps, codes in ((half, ["TFD209"]), (plugin, ["TFD320"])):
+    truncate = f"RUN cd {PACKAGES}/nvidia/cublas/lib && head -c 1000000 libcublasLt.so.11 >x && mv x libcublasLt.so.11"
+    add_plugin = (
+        f"RUN mkdir {PACKAGES}/tensorflow-plugins && echo junk >{PACKAGES}/tensorflow-plugins/libown.so"
+    )
+    for steps, codes in ((truncate, ["TFD209"]), (add_plugin, ["TFD320"])):
         tag = derived(lab_engine.url, middle.tag, ground.list_named("other:1"), f"{steps}\nUSER 1000")
         code, answer = verify(lab_engine.url, tag, "--stages", "visible")
         ground.remove(tag)
         assert (code, answer["verdict"]["cause"]) == (1, "damaged-file"), answer
-        assert [one["code"] for one in answer["findings"]] == codes
+        assert [finding["code"] for finding in answer["findings"]] == codes
 
 
-def test_what_an_entrypoint_does_is_not_known(lab_engine: LabEngine, middle: Built) -> None:
-    """It hides the cards, and is not run: that is said."""
+def test_entrypoint_is_not_run(lab_engine: LabEngine, middle: Built) -> None:
+    """The entrypoint hides the GPUs and is not run, which the report says."""
     ground = docker_ground(lab_engine)
     script = "printf '#!/bin/sh\\nCUDA_VISIBLE_DEVICES=7 exec \"$@\"\\n' >/entry && chmod 755 /entry"
     steps = f'RUN {script}\nENTRYPOINT ["tini", "--", "/entry"]'
@@ -114,5 +114,5 @@ def test_what_an_entrypoint_does_is_not_known(lab_engine: LabEngine, middle: Bui
 def test_two_builds_of_wheels_give_the_same_files_and_layers(
     lab_engine: LabEngine, middle: Built, tmp_path: Path
 ) -> None:
-    words = (*MIDDLE, "--base", lab_engine.base("bullseye"))
-    same_again(docker_ground(lab_engine), middle, words, tmp_path)
+    arguments = (*MIDDLE, "--base", lab_engine.base("bullseye"))
+    same_again(docker_ground(lab_engine), middle, arguments, tmp_path)

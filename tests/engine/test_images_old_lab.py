@@ -1,6 +1,6 @@
-"""Real images of older releases: as those of test_images_lab.py. And what is the same of each: built again, by whom.
+"""Tests of real images of older releases (see test_images_lab.py), and of repeated builds.
 
-Opt-in as all that needs real wheels (TFDOCTOR_LAB=1).
+Opt-in, like all tests that need real wheels (TFDOCTOR_LAB=1).
 """
 
 from __future__ import annotations
@@ -28,28 +28,28 @@ OLD = ("--tf", "1.14", "--python", "2.7", "--recipe", "official", "--base", BASE
 
 @pytest.fixture(scope="module")
 def old(lab_engine: LabEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Built]:
-    """TensorFlow 1.14 on Python 2.7, as in TensorFlow's own image: with (stand-ins of) CUDA 10.0 in it."""
+    """Yield an image of TensorFlow 1.14 on Python 2.7 with stand-ins of CUDA 10.0, like TensorFlow's own image."""
     ground = docker_ground(lab_engine)
     assert with_cuda_10(ground, tmp_path_factory.mktemp("cuda")) == BASE
     yield make(lab_engine.url, "tfdoctor-lab/old:1", *OLD)
     ground.remove("tfdoctor-lab/old:1", BASE)
 
 
-def test_tensorflow_1_14_on_python_2_lists_one(lab_engine: LabEngine, old: Built) -> None:
+def test_tensorflow_1_14_on_python_2_lists_one_gpu(lab_engine: LabEngine, old: Built) -> None:
     lab_engine.gpus(1)
     code, answer = verify(lab_engine.url, old.tag, "--stages", "visible", "--expect-gpus", "1")
     assert (code, answer["gpus"]["visible"]) == (0, 1), answer["stages"]
 
 
-# ---------------------------------------------------------------- the same again
+# ---------------------------------------------------------------- repeated builds
 
 
 def test_plain_docker_builds_the_same_image_from_the_folder(
     lab_engine: LabEngine, old: Built, tmp_path: Path
 ) -> None:
-    """All of it comes from the engine's cache: the steps and the files are the same."""
+    """All steps come from the engine's cache, because the steps and the files are the same."""
     folder = emit_plan(lab_engine.url, tmp_path / "context", OLD, old.tag)
-    (folder / "mine.bin").write_bytes(b"0" * 100_000)  # .dockerignore keeps it away
+    (folder / "mine.bin").write_bytes(b"0" * 100_000)  # excluded by .dockerignore
     tag = "tfdoctor-lab/plain:1"
     lab_engine.docker("build", "--network", "host", "--tag", tag, str(folder))
     ids = lab_engine.docker("image", "inspect", "--format", "{{.Id}}", old.tag, tag).stdout.split()
@@ -67,16 +67,16 @@ def test_any_user_has_a_home_and_a_cache(lab_engine: LabEngine, old: Built) -> N
     engine = connect(lab_engine.url)
     try:
         for user in (None, "0", "1234"):
-            done = run(engine, RunRequest(old.tag, ("sh", "-c", script), user=user))
-            assert done.stdout.split() == ["/home/user", user or "1000"], done.stderr
+            result = run(engine, RunRequest(old.tag, ("sh", "-c", script), user=user))
+            assert result.stdout.split() == ["/home/user", user or "1000"], result.stderr
     finally:
         engine.client.close()
 
 
-# ---------------------------------------------------------------- an engine that cannot
+# ---------------------------------------------------------------- an engine without GPUs
 
 
-def test_an_engine_without_the_hook(lab_engine: LabEngine, old: Built) -> None:
+def test_engine_without_the_hook_is_reported(lab_engine: LabEngine, old: Built) -> None:
     if lab_engine.process is None:
         pytest.skip("the engine is not ours to start anew")
     lab_engine.stop()

@@ -1,4 +1,4 @@
-"""An image pushed to a registry (Debian's docker-registry on loopback), and built on by its digest."""
+"""Tests of pushing an image to a registry (Debian's docker-registry on loopback) and of pinning a base by digest."""
 
 from __future__ import annotations
 
@@ -36,10 +36,10 @@ http: {{addr: "127.0.0.1:{port}"}}
 """
 
 
-def free_port() -> int:
-    with closing(socket.socket()) as one:
-        one.bind(("127.0.0.1", 0))
-        return int(one.getsockname()[1])
+def find_free_port() -> int:
+    with closing(socket.socket()) as listener:
+        listener.bind(("127.0.0.1", 0))
+        return int(listener.getsockname()[1])
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +49,7 @@ def registry(engine: ContainerEngine, tmp_path_factory: pytest.TempPathFactory) 
         pytest.skip("docker-registry is not installed")
     if not engine.url.startswith("unix://"):
         pytest.skip("the engine has another loopback")
-    folder, port = tmp_path_factory.mktemp("registry"), free_port()
+    folder, port = tmp_path_factory.mktemp("registry"), find_free_port()
     (folder / "config.yml").write_text(CONFIG.format(folder=folder / "data", port=port), encoding="ascii")
     with (
         (folder / "log").open("wb") as log,
@@ -73,7 +73,7 @@ def registry(engine: ContainerEngine, tmp_path_factory: pytest.TempPathFactory) 
             process.wait(30)
 
 
-def test_what_is_pushed_is_there(engine: ContainerEngine, small: str, registry: str) -> None:
+def test_pushed_image_is_in_the_registry(engine: ContainerEngine, small: str, registry: str) -> None:
     tag = f"{registry}/{PREFIX}/pushed:1"
     list(build(engine, BuildRequest(f"FROM {small}\nRUN echo 1 >/one\n", {}, tag)))
     try:
@@ -87,12 +87,12 @@ def test_what_is_pushed_is_there(engine: ContainerEngine, small: str, registry: 
     assert image.digests == (f"{registry}/{PREFIX}/pushed@{digest}",)
 
 
-def test_the_base_is_named_by_its_digest(engine: ContainerEngine, slow_base: str, registry: str) -> None:
-    """As `build` does, where the engine has the base from a registry; plain Docker builds on the name."""
+def test_base_is_pinned_to_its_digest(engine: ContainerEngine, slow_base: str, registry: str) -> None:
+    """`build` does this if the engine has the base from a registry; plain Docker accepts the name."""
     tag = f"{registry}/{PREFIX}/base:1"
     engine.client.api.tag(slow_base, tag.rpartition(":")[0], "1")
-    wish = Request("2.15.1", "3.11", method=Method.CONTAINER, recipe=Recipe.PIP_CUDA, base=tag)
-    option = make_plan(Compat.load(), wish, Host()).options[0]
+    request = Request("2.15.1", "3.11", method=Method.CONTAINER, recipe=Recipe.PIP_CUDA, base=tag)
+    option = make_plan(Compat.load(), request, Host()).options[0]
     try:
         assert pin_base(engine, option) == option, "no registry has it yet"
         digest = push(engine, tag, Progress())
@@ -100,15 +100,15 @@ def test_the_base_is_named_by_its_digest(engine: ContainerEngine, slow_base: str
         assert pinned.base is not None
         assert pinned.base.reference == f"{tag}@{digest}"
         assert pin_base(engine, pinned) == pinned
-        made = f"{PREFIX}/on:1"
-        list(build(engine, BuildRequest(f"FROM {pinned.base.reference}\nRUN echo 2 >/two\n", {}, made)))
-        assert engine.remove_image(made, force=True)
+        image_name = f"{PREFIX}/on:1"
+        list(build(engine, BuildRequest(f"FROM {pinned.base.reference}\nRUN echo 2 >/two\n", {}, image_name)))
+        assert engine.remove_image(image_name, force=True)
     finally:
         engine.remove_image(tag, force=True)
 
 
-def test_a_registry_that_is_not_there(engine: ContainerEngine, small: str) -> None:
-    tag = f"127.0.0.1:{free_port()}/{PREFIX}/none:1"
+def test_push_to_a_missing_registry_raises(engine: ContainerEngine, small: str) -> None:
+    tag = f"127.0.0.1:{find_free_port()}/{PREFIX}/none:1"
     engine.client.api.tag(small, tag.rpartition(":")[0], "1")
     try:
         with pytest.raises(EngineError, match=f"pushing {tag}"):
@@ -117,19 +117,19 @@ def test_a_registry_that_is_not_there(engine: ContainerEngine, small: str) -> No
         engine.remove_image(tag, force=True)
 
 
-def test_an_image_that_is_not_there(engine: ContainerEngine) -> None:
+def test_push_of_a_missing_image_raises(engine: ContainerEngine) -> None:
     with pytest.raises(EngineError):
         push(engine, f"127.0.0.1:1/{PREFIX}/none:9", Progress())
 
 
-def test_what_an_engine_tells_of_a_push() -> None:
-    told = [{"status": "Pushing", "id": "ab", "progressDetail": {"current": 1, "total": 2}}]
+def test_digest_is_read_from_the_push_events() -> None:
+    events = [{"status": "Pushing", "id": "ab", "progressDetail": {"current": 1, "total": 2}}]
     docker = [{"aux": {"Tag": "1", "Digest": DIGEST, "Size": 5}}]
     podman = [{"status": f"1: digest: {DIGEST} size: 5"}]
-    assert answer_of([*told, *docker], "x:1", Progress()) == DIGEST
-    assert answer_of([*told, *podman], "x:1", Progress()) == DIGEST
+    assert answer_of([*events, *docker], "x:1", Progress()) == DIGEST
+    assert answer_of([*events, *podman], "x:1", Progress()) == DIGEST
     with pytest.raises(EngineError, match="did not report"):
-        answer_of(told, "x:1", Progress())
+        answer_of(events, "x:1", Progress())
     with pytest.raises(EngineError, match="denied") as caught:
         answer_of([{"error": "denied: requested access to the resource is denied"}], "x:1", Progress())
     assert "docker login" in caught.value.hint

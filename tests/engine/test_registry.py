@@ -1,4 +1,4 @@
-"""Asking a registry: a local server plays good, bad and broken ones; Debian's own registry where it is installed."""
+"""Tests of asking a registry: a local server plays good and broken ones; Debian's registry is used if installed."""
 
 from __future__ import annotations
 
@@ -27,24 +27,24 @@ if TYPE_CHECKING:
 DIGEST = "sha256:" + "a" * 64
 
 
-class Played:
-    """A registry that answers as it is told, and remembers what it was asked."""
+class FakeRegistry:
+    """A fake registry that sends the given answers and records the requests."""
 
     def __init__(self) -> None:
-        self.manifest: Answer = lambda to: reply(to, 404)
-        self.token: Answer = lambda to: reply(to, 404)
-        self.asked: list[tuple[str, str, dict[str, str]]] = []
-        played = self
+        self.manifest: Answer = lambda handler: reply(handler, 404)
+        self.token: Answer = lambda handler: reply(handler, 404)
+        self.requests: list[tuple[str, str, dict[str, str]]] = []
+        fake = self
 
         class Handler(http.server.BaseHTTPRequestHandler):
             def do_HEAD(self) -> None:
-                played.asked.append((self.command, self.path, dict(self.headers)))
-                (played.token if self.path.startswith("/token") else played.manifest)(self)
+                fake.requests.append((self.command, self.path, dict(self.headers)))
+                (fake.token if self.path.startswith("/token") else fake.manifest)(self)
 
             do_GET = do_HEAD  # noqa: N815 - the name is http.server's
 
             def log_message(self, *args: object) -> None:
-                """Silence."""
+                """Discard the log of the server."""
 
         self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
         self.server.daemon_threads = True
@@ -60,48 +60,50 @@ class Played:
         return f'Bearer realm="{realm}",service="s",scope="repository:library/thing:pull"'
 
 
-def reply(to: http.server.BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str) -> None:
-    to.send_response(status)
+def reply(
+    handler: http.server.BaseHTTPRequestHandler, status: int, body: bytes = b"", **headers: str
+) -> None:
+    handler.send_response(status)
     for name, value in headers.items():
-        to.send_header(name.replace("_", "-"), value)
-    to.send_header("Content-Length", str(len(body)))
-    to.end_headers()
-    if to.command != "HEAD":
-        to.wfile.write(body)
+        handler.send_header(name.replace("_", "-"), value)
+    handler.send_header("Content-Length", str(len(body)))
+    handler.end_headers()
+    if handler.command != "HEAD":
+        handler.wfile.write(body)
 
 
 @pytest.fixture
-def played(monkeypatch: pytest.MonkeyPatch) -> Iterator[Played]:
+def fake(monkeypatch: pytest.MonkeyPatch) -> Iterator[FakeRegistry]:
     for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
     monkeypatch.setattr(registry, "TIMEOUT", (0.5, 0.5))
-    one = Played()
-    yield one
-    one.server.shutdown()
-    one.server.server_close()
+    fake_registry = FakeRegistry()
+    yield fake_registry
+    fake_registry.server.shutdown()
+    fake_registry.server.server_close()
 
 
-def test_it_is_there(played: Played) -> None:
-    played.manifest = lambda to: reply(to, 200, Docker_Content_Digest=DIGEST)
-    answer = ask_registry(played.name)
-    assert (answer.state, answer.digest, answer.text, answer.reference) == ("there", DIGEST, "", played.name)
-    ((method, path, headers),) = played.asked
+def test_image_in_the_registry_is_found(fake: FakeRegistry) -> None:
+    fake.manifest = lambda handler: reply(handler, 200, Docker_Content_Digest=DIGEST)
+    answer = ask_registry(fake.name)
+    assert (answer.state, answer.digest, answer.text, answer.reference) == ("there", DIGEST, "", fake.name)
+    ((method, path, headers),) = fake.requests
     assert (method, path) == ("HEAD", "/v2/library/thing/manifests/1.0")
     assert "oci.image.index" in headers["Accept"]
     assert "Authorization" not in headers
 
 
-def test_a_digest_is_asked_for_by_digest(played: Played) -> None:
-    played.manifest = lambda to: reply(to, 200)
-    assert ask_registry(f"{played.name}@{DIGEST}").state == "there"
-    assert played.asked[0][1].endswith(f"/manifests/{DIGEST}")
+def test_reference_with_a_digest_is_requested_by_digest(fake: FakeRegistry) -> None:
+    fake.manifest = lambda handler: reply(handler, 200)
+    assert ask_registry(f"{fake.name}@{DIGEST}").state == "there"
+    assert fake.requests[0][1].endswith(f"/manifests/{DIGEST}")
 
 
 @pytest.mark.parametrize("digest", ["", "sha256:abc", "sha256:" + "A" * 64, "x" * 5000])
-def test_a_digest_that_is_none_is_not_taken(played: Played, digest: str) -> None:
-    played.manifest = lambda to: reply(to, 200, Docker_Content_Digest=digest)
-    answer = ask_registry(played.name)
+def test_invalid_digest_is_ignored(fake: FakeRegistry, digest: str) -> None:
+    fake.manifest = lambda handler: reply(handler, 200, Docker_Content_Digest=digest)
+    answer = ask_registry(fake.name)
     assert (answer.state, answer.digest) == ("there", None)
 
 
@@ -116,13 +118,15 @@ def test_a_digest_that_is_none_is_not_taken(played: Played, digest: str) -> None
         (204, "unclear", "status 204"),
     ],
 )
-def test_what_a_status_means(played: Played, status: int, state: str, said: str) -> None:
-    played.manifest = lambda to: reply(to, status)
-    answer = ask_registry(played.name)
+def test_status_of_the_registry_gives_the_state(
+    fake: FakeRegistry, status: int, state: str, said: str
+) -> None:
+    fake.manifest = lambda handler: reply(handler, status)
+    answer = ask_registry(fake.name)
     assert answer.state == state
     assert answer.digest is None
     assert said in answer.text
-    assert played.host in answer.text
+    assert fake.host in answer.text
 
 
 @pytest.mark.parametrize(
@@ -137,25 +141,25 @@ def test_what_a_status_means(played: Played, status: int, state: str, said: str)
         ("1.5", None),
     ],
 )
-def test_the_limit_is_reached(played: Played, after: str, seconds: int | None) -> None:
-    played.manifest = lambda to: reply(to, 429, Retry_After=after)
-    answer = ask_registry(played.name)
+def test_rate_limit_gives_the_seconds_to_wait(fake: FakeRegistry, after: str, seconds: int | None) -> None:
+    fake.manifest = lambda handler: reply(handler, 429, Retry_After=after)
+    answer = ask_registry(fake.name)
     assert (answer.state, answer.retry_after) == ("limited", seconds)
     assert ("asks to wait" in answer.text) is bool(seconds)
 
 
 @pytest.mark.parametrize("field", ["token", "access_token"])
-def test_an_anonymous_token_is_fetched_and_used(played: Played, field: str) -> None:
-    def manifest(to: http.server.BaseHTTPRequestHandler) -> None:
-        if to.headers.get("Authorization") == "Bearer t0k":
-            reply(to, 200, Docker_Content_Digest=DIGEST)
+def test_an_anonymous_token_is_fetched_and_used(fake: FakeRegistry, field: str) -> None:
+    def manifest(handler: http.server.BaseHTTPRequestHandler) -> None:
+        if handler.headers.get("Authorization") == "Bearer t0k":
+            reply(handler, 200, Docker_Content_Digest=DIGEST)
         else:
-            reply(to, 401, WWW_Authenticate=played.challenge())
+            reply(handler, 401, WWW_Authenticate=fake.challenge())
 
-    played.manifest = manifest
-    played.token = lambda to: reply(to, 200, json.dumps({field: "t0k"}).encode())
-    assert ask_registry(played.name).digest == DIGEST
-    method, path, headers = played.asked[1]
+    fake.manifest = manifest
+    fake.token = lambda handler: reply(handler, 200, json.dumps({field: "t0k"}).encode())
+    assert ask_registry(fake.name).digest == DIGEST
+    method, path, headers = fake.requests[1]
     assert method == "GET"
     assert "service=s" in path
     assert "pull" in path
@@ -179,31 +183,31 @@ def test_an_anonymous_token_is_fetched_and_used(played: Played, field: str) -> N
     ],
     ids=range(11),
 )
-def test_a_token_that_is_none_is_not_used(played: Played, body: bytes) -> None:
-    played.manifest = lambda to: reply(to, 401, WWW_Authenticate=played.challenge())
-    played.token = lambda to: reply(to, 200, body)
-    assert ask_registry(played.name).state in ("login", "unreachable")
-    assert all("Evil" not in headers for _, _, headers in played.asked)
-    assert sum(path.startswith("/token") for _, path, _ in played.asked) == 1
+def test_invalid_token_is_not_used(fake: FakeRegistry, body: bytes) -> None:
+    fake.manifest = lambda handler: reply(handler, 401, WWW_Authenticate=fake.challenge())
+    fake.token = lambda handler: reply(handler, 200, body)
+    assert ask_registry(fake.name).state in ("login", "unreachable")
+    assert all("Evil" not in headers for _, _, headers in fake.requests)
+    assert sum(path.startswith("/token") for _, path, _ in fake.requests) == 1
 
 
-def test_a_token_without_an_end_is_left(played: Played) -> None:
+def test_endless_token_is_abandoned(fake: FakeRegistry) -> None:
     sent = 0
 
-    def endless(to: http.server.BaseHTTPRequestHandler) -> None:
+    def endless(handler: http.server.BaseHTTPRequestHandler) -> None:
         nonlocal sent
-        to.send_response(200)
-        to.end_headers()
+        handler.send_response(200)
+        handler.end_headers()
         try:
             while sent < 50_000_000:
-                to.wfile.write(b" " * 65_536)
+                handler.wfile.write(b" " * 65_536)
                 sent += 65_536
         except OSError:
             pass
 
-    played.manifest = lambda to: reply(to, 401, WWW_Authenticate=played.challenge())
-    played.token = endless
-    assert ask_registry(played.name).state == "login"
+    fake.manifest = lambda handler: reply(handler, 401, WWW_Authenticate=fake.challenge())
+    fake.token = endless
+    assert ask_registry(fake.name).state == "login"
     assert sent < 50_000_000
 
 
@@ -223,88 +227,88 @@ def test_a_token_without_an_end_is_left(played: Played) -> None:
         "Bearer " + 'a="b",' * 2000,
     ],
 )
-def test_only_tokens_from_https_or_this_machine(
-    played: Played, challenge: str, monkeypatch: pytest.MonkeyPatch
+def test_token_is_requested_over_https_or_loopback_only(
+    fake: FakeRegistry, challenge: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
         socket, "getaddrinfo", _allow_loopback_only(socket.getaddrinfo)
-    )  # no name is asked for, let alone connected to
-    played.manifest = lambda to: reply(to, 401, WWW_Authenticate=challenge)
-    answer = ask_registry(played.name)
+    )  # no other host may be resolved, let alone connected to
+    fake.manifest = lambda handler: reply(handler, 401, WWW_Authenticate=challenge)
+    answer = ask_registry(fake.name)
     assert answer.state == ("unreachable" if "[::1" in challenge else "login")
-    assert [path for _, path, _ in played.asked] == ["/v2/library/thing/manifests/1.0"]
+    assert [path for _, path, _ in fake.requests] == ["/v2/library/thing/manifests/1.0"]
 
 
-def _allow_loopback_only(real: Callable[..., object]) -> Callable[..., object]:
-    def look(host: object, *args: object, **kwargs: object) -> object:
+def _allow_loopback_only(getaddrinfo: Callable[..., object]) -> Callable[..., object]:
+    def resolve(host: object, *args: object, **kwargs: object) -> object:
         assert host in ("127.0.0.1", b"127.0.0.1"), host
-        return real(host, *args, **kwargs)
+        return getaddrinfo(host, *args, **kwargs)
 
-    return look
+    return resolve
 
 
-def test_no_password_of_netrc_is_sent(
-    played: Played, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_password_of_netrc_is_not_sent(
+    fake: FakeRegistry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     netrc = tmp_path / "netrc"
     netrc.write_text("machine 127.0.0.1 login somebody password planted\n", encoding="utf-8")
     netrc.chmod(0o600)
     monkeypatch.setenv("NETRC", str(netrc))
-    seen = 0
+    request_count = 0
 
-    def manifest(to: http.server.BaseHTTPRequestHandler) -> None:
-        nonlocal seen
-        seen += 1
-        if seen == 1:
-            reply(to, 307, Location=f"http://{played.host}/v2/elsewhere")
-        elif to.headers.get("Authorization") == "Bearer t":
-            reply(to, 200)
+    def manifest(handler: http.server.BaseHTTPRequestHandler) -> None:
+        nonlocal request_count
+        request_count += 1
+        if request_count == 1:
+            reply(handler, 307, Location=f"http://{fake.host}/v2/elsewhere")
+        elif handler.headers.get("Authorization") == "Bearer t":
+            reply(handler, 200)
         else:
-            reply(to, 401, WWW_Authenticate=played.challenge())
+            reply(handler, 401, WWW_Authenticate=fake.challenge())
 
-    played.manifest = manifest
-    played.token = lambda to: reply(to, 200, b'{"token": "t"}')
-    assert ask_registry(played.name).state == "there"
-    sent = [headers["Authorization"] for _, _, headers in played.asked if "Authorization" in headers]
+    fake.manifest = manifest
+    fake.token = lambda handler: reply(handler, 200, b'{"token": "t"}')
+    assert ask_registry(fake.name).state == "there"
+    sent = [headers["Authorization"] for _, _, headers in fake.requests if "Authorization" in headers]
     assert sent == ["Bearer t"]
 
 
-def test_a_token_does_not_follow_to_another_host(played: Played) -> None:
-    other = Played()
-    other.manifest = lambda to: reply(to, 200)
+def test_token_is_not_sent_to_another_host(fake: FakeRegistry) -> None:
+    other = FakeRegistry()
+    other.manifest = lambda handler: reply(handler, 200)
 
-    def manifest(to: http.server.BaseHTTPRequestHandler) -> None:
-        if "Authorization" in to.headers:
-            reply(to, 307, Location=f"http://localhost:{other.server.server_address[1]}/blob")
+    def manifest(handler: http.server.BaseHTTPRequestHandler) -> None:
+        if "Authorization" in handler.headers:
+            reply(handler, 307, Location=f"http://localhost:{other.server.server_address[1]}/blob")
         else:
-            reply(to, 401, WWW_Authenticate=played.challenge())
+            reply(handler, 401, WWW_Authenticate=fake.challenge())
 
-    played.manifest = manifest
-    played.token = lambda to: reply(to, 200, b'{"token": "secret"}')
+    fake.manifest = manifest
+    fake.token = lambda handler: reply(handler, 200, b'{"token": "secret"}')
     try:
-        assert ask_registry(played.name).state == "there"
-        assert "Authorization" not in other.asked[0][2]
+        assert ask_registry(fake.name).state == "there"
+        assert "Authorization" not in other.requests[0][2]
     finally:
         other.server.shutdown()
         other.server.server_close()
 
 
-# ---------------------------------------------------------------- broken ones
+# ---------------------------------------------------------------- broken registries
 
 
-def test_a_registry_that_hangs(played: Played) -> None:
-    played.manifest = lambda _: time.sleep(1.5)
-    began = time.monotonic()
-    answer = ask_registry(played.name)
-    assert time.monotonic() - began < 1.4
+def test_hanging_registry_times_out(fake: FakeRegistry) -> None:
+    fake.manifest = lambda _: time.sleep(1.5)
+    start = time.monotonic()
+    answer = ask_registry(fake.name)
+    assert time.monotonic() - start < 1.4
     assert answer.state == "unreachable"
     assert "did not answer in time" in answer.text
 
 
-def test_a_redirection_that_never_ends(played: Played) -> None:
-    played.manifest = lambda to: reply(to, 302, Location=to.path)
-    assert ask_registry(played.name).state == "unreachable"
-    assert len(played.asked) <= 40
+def test_endless_redirection_is_abandoned(fake: FakeRegistry) -> None:
+    fake.manifest = lambda handler: reply(handler, 302, Location=handler.path)
+    assert ask_registry(fake.name).state == "unreachable"
+    assert len(fake.requests) <= 40
 
 
 @pytest.mark.parametrize(
@@ -322,27 +326,27 @@ def test_a_redirection_that_never_ends(played: Played) -> None:
     ],
     ids=range(9),
 )
-def test_what_is_no_http_is_an_answer_all_the_same(played: Played, raw: bytes) -> None:
-    def manifest(to: http.server.BaseHTTPRequestHandler) -> None:
-        to.wfile.write(raw)
-        to.close_connection = True
+def test_invalid_http_is_reported(fake: FakeRegistry, raw: bytes) -> None:
+    def manifest(handler: http.server.BaseHTTPRequestHandler) -> None:
+        handler.wfile.write(raw)
+        handler.close_connection = True
 
-    played.manifest = manifest
-    answer = ask_registry(played.name)
+    fake.manifest = manifest
+    answer = ask_registry(fake.name)
     assert answer.state == ("login" if b"401" in raw else "unreachable")
     assert answer.text.isprintable()
 
 
-def test_nobody_listens(played: Played) -> None:
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+def test_closed_port_is_unreachable(fake: FakeRegistry) -> None:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     answer = ask_registry(f"127.0.0.1:{port}/thing")
     assert answer.state == "unreachable"
     assert answer.text
 
 
-def test_a_certificate_that_is_not_there(played: Played) -> None:
+def test_missing_certificate_file_is_unreachable(fake: FakeRegistry) -> None:
     answer = ask_registry("localhost.invalid/thing:1", ca_file="/nowhere/ca.pem")
     assert answer.state == "unreachable"
 
@@ -365,11 +369,11 @@ def test_a_certificate_that_is_not_there(played: Played) -> None:
         (f"python:3@{DIGEST}", ("docker.io", "library/python", "3", DIGEST)),
     ],
 )
-def test_a_name_taken_apart(text: str, parts: tuple[str, str, str, str | None]) -> None:
-    one = parse_reference(text)
-    assert (one.registry, one.repository, one.tag, one.digest) == parts
-    again = parse_reference(one.name)
-    assert (again.registry, again.repository, again.tag, again.digest) == parts
+def test_reference_is_parsed(text: str, parts: tuple[str, str, str, str | None]) -> None:
+    reference = parse_reference(text)
+    assert (reference.registry, reference.repository, reference.tag, reference.digest) == parts
+    reparsed = parse_reference(reference.name)
+    assert (reparsed.registry, reparsed.repository, reparsed.tag, reparsed.digest) == parts
 
 
 @pytest.mark.parametrize(
@@ -385,18 +389,18 @@ def test_a_name_taken_apart(text: str, parts: tuple[str, str, str, str | None]) 
         (f"python:3@{DIGEST}", "corp:5000", f"corp:5000/library/python@{DIGEST}"),
     ],
 )
-def test_the_name_on_a_mirror(text: str, mirror: str | None, name: str) -> None:
+def test_mirror_is_applied_to_a_name(text: str, mirror: str | None, name: str) -> None:
     assert apply_mirror(text, mirror) == name
 
 
 @given(st.text(max_size=200))
-def test_any_text_can_be_taken_apart(text: str) -> None:
-    one = parse_reference(text)
-    assert isinstance(one.name, str)
+def test_any_text_can_be_parsed(text: str) -> None:
+    reference = parse_reference(text)
+    assert isinstance(reference.name, str)
     apply_mirror(text, "corp:5000/x")
 
 
-# ---------------------------------------------------------------- the real thing
+# ---------------------------------------------------------------- a real registry
 
 CONFIG = """\
 version: 0.1
@@ -410,16 +414,16 @@ http:
 
 @pytest.fixture
 def real_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Debian's docker-registry, without a password, for one test."""
+    """Yield the address of Debian's docker-registry, without a password, for one test."""
     program = shutil.which("docker-registry") or shutil.which("registry")
     if program is None:
         pytest.skip("docker-registry is not installed")
     for name in ("http_proxy", "https_proxy", "all_proxy"):
         monkeypatch.delenv(name, raising=False)
         monkeypatch.delenv(name.upper(), raising=False)
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port = listener.getsockname()[1]
     config = tmp_path / "config.yml"
     config.write_text(CONFIG % (tmp_path / "store", port), encoding="utf-8")
     with subprocess.Popen(
@@ -427,8 +431,8 @@ def real_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
     ) as process:
         try:
             for _ in range(100):
-                with socket.socket() as one:
-                    if one.connect_ex(("127.0.0.1", port)) == 0:
+                with socket.socket() as client:
+                    if client.connect_ex(("127.0.0.1", port)) == 0:
                         break
                 time.sleep(0.1)
             yield f"127.0.0.1:{port}"
@@ -436,7 +440,7 @@ def real_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[s
             process.kill()
 
 
-def test_debians_registry_and_what_the_engine_pushed(real_registry: str, tmp_path: Path) -> None:
+def test_image_pushed_to_debians_registry_is_found(real_registry: str, tmp_path: Path) -> None:
     missing = ask_registry(f"{real_registry}/tfdoctor/nothing:1")
     assert missing.state == "missing"
     docker = shutil.which("docker")
@@ -458,9 +462,9 @@ def test_debians_registry_and_what_the_engine_pushed(real_registry: str, tmp_pat
         ).stdout
     finally:
         subprocess.run([docker, "rmi", name], capture_output=True, timeout=60, check=False)
-    there = ask_registry(name)
-    assert there.state == "there"
-    assert there.digest is not None
-    assert there.digest in pushed
-    assert ask_registry(f"{real_registry}/tfdoctor/one@{there.digest}").state == "there"
+    answer = ask_registry(name)
+    assert answer.state == "there"
+    assert answer.digest is not None
+    assert answer.digest in pushed
+    assert ask_registry(f"{real_registry}/tfdoctor/one@{answer.digest}").state == "there"
     assert ask_registry(f"{real_registry}/tfdoctor/one:2").state == "missing"

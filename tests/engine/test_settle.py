@@ -1,6 +1,6 @@
-"""A step that ends with settle.sh makes the same layer each time, however long its container took to start.
+"""Tests that a step that ends with settle.sh always gives the same layer, however slowly its container starts.
 
-With a real engine, on Debian (TFDOCTOR_LAB=1); the images_old and images_middle tests have whole images.
+Needs a real engine, on Debian (TFDOCTOR_LAB=1); the images_old and images_middle tests have complete images.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ RUN sleep {} && since=$(date +%s.%N) \\
 """
 
 
-def test_a_slow_container_makes_no_other_layer(lab_engine: LabEngine, tmp_path: Path) -> None:
-    """What the engine makes as a container starts is a second older than the step then, and was in one layer only."""
+def test_slow_container_gives_the_same_layer(lab_engine: LabEngine, tmp_path: Path) -> None:
+    """Files that the engine creates at the start are then a second older than the step, and were in one layer only."""
     (tmp_path / "settle.sh").write_bytes((data_dir("dockerfiles") / "settle.sh").read_bytes())
     ground = docker_ground(lab_engine)
     layers, members = [], []
@@ -45,4 +45,4 @@ def test_a_slow_container_makes_no_other_layer(lab_engine: LabEngine, tmp_path: 
     assert members[0] == members[1]
     assert layers[0] == layers[1]
     assert members[0].keys() >= {"made/file", "etc/passwd"}
-    assert {row[4] for name, row in members[0].items() if name.startswith("made")} == {1560902400}
+    assert {entry[4] for name, entry in members[0].items() if name.startswith("made")} == {1560902400}

@@ -1,4 +1,4 @@
-"""`verify --simulate` of an image: the stand-in is in its container, and nowhere afterwards."""
+"""Tests of `verify --simulate` of an image: the stand-in driver is in its container only, and leaves no trace."""
 
 from __future__ import annotations
 
@@ -35,27 +35,33 @@ def stand_in(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def run_verification(
     engine: ContainerEngine, image: str, stand_in: Path, *names: str, driver: str | None = None
 ) -> Verification:
-    asked = parse_simulation(COMPAT, names, driver=driver)
-    wish = Wish(stages=("runtime", "driver"), simulated=asked)
-    return verify_image(engine, COMPAT, image, wish, stand_in=stand_in)
+    simulation = parse_simulation(COMPAT, names, driver=driver)
+    request = Wish(stages=("runtime", "driver"), simulated=simulation)
+    return verify_image(engine, COMPAT, image, request, stand_in=stand_in)
 
 
-def test_the_container_meets_the_stand_in(engine: ContainerEngine, small: str, stand_in: Path) -> None:
-    done = run_verification(engine, small, stand_in, "RTX 4090", "T4")
-    stages = {one.name: (one.status, one.detail) for one in done.stages}
-    assert stages["runtime"][0] == "passed", done
+def test_container_uses_the_stand_in(engine: ContainerEngine, small: str, stand_in: Path) -> None:
+    verification = run_verification(engine, small, stand_in, "RTX 4090", "T4")
+    stages = {stage.name: (stage.status, stage.detail) for stage in verification.stages}
+    assert stages["runtime"][0] == "passed", verification
     assert stages["driver"] == ("passed", "libcuda answers (simulated): CUDA 13.2, 2 devices")
-    assert done.access == ""
+    assert verification.access == ""
 
 
-def test_a_driver_that_does_not_know_the_card(engine: ContainerEngine, small: str, stand_in: Path) -> None:
-    done = run_verification(engine, small, stand_in, "RTX 4090", driver="470")
-    assert (done.ok, done.cause) == (False, Cause.NO_DEVICE)
+def test_driver_too_old_for_the_gpu_finds_no_device(
+    engine: ContainerEngine, small: str, stand_in: Path
+) -> None:
+    verification = run_verification(engine, small, stand_in, "RTX 4090", driver="470")
+    assert (verification.ok, verification.cause) == (False, Cause.NO_DEVICE)
 
 
-def test_nothing_of_it_stays(engine: ContainerEngine, small: str, stand_in: Path) -> None:
+def test_stand_in_is_not_left_in_the_image(engine: ContainerEngine, small: str, stand_in: Path) -> None:
     before = engine.image(small)
     run_verification(engine, small, stand_in, "RTX 4090")
     assert engine.image(small) == before
-    look = ("python3", "-c", f"import os; print(os.path.exists({FOLDER!r}), os.environ.get('STANDIN_GPUS'))")
-    assert run(engine, RunRequest(image=small, command=look)).stdout.split() == ["False", "None"]
+    command = (
+        "python3",
+        "-c",
+        f"import os; print(os.path.exists({FOLDER!r}), os.environ.get('STANDIN_GPUS'))",
+    )
+    assert run(engine, RunRequest(image=small, command=command)).stdout.split() == ["False", "None"]

@@ -1,4 +1,4 @@
-"""A container as a `System`: it answers as the machine itself would, and whatever breaks is told and gone."""
+"""Tests of a container as a `System`: it answers like the machine itself; failures are reported and cleaned up."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.engine import ContainerEngine
 
 pytestmark = pytest.mark.usefixtures("nothing_left")
-PLAIN = """
+FLATTEN = """
 import dataclasses, enum
 def plain(value, at=""):
     # [(place, value)] of all that is in it: sets have no order, and machines no memory addresses
@@ -47,26 +47,26 @@ def plain(value, at=""):
     else:
         yield at, value.value if isinstance(value, enum.Enum) else value
 """
-OWN = f"""
+PRINT_FACTS = f"""
 import json, sys
 sys.path.insert(0, {SITE!r})
 from tfdoctor.compat import Compat
 from tfdoctor.examine.collect import survey
 from tfdoctor.system import LiveSystem
-{PLAIN}
+{FLATTEN}
 print("FACTS " + json.dumps(list(plain(survey(LiveSystem(), Compat.load(), timeout=60)))))
 """
 TRANSIENT = re.compile(r"seconds|HOSTNAME|memory|pid|uptime|load|inode")
-"""Places of what differs between two moments and two containers."""
+"""Matches the paths of facts that differ between two moments or two containers."""
 
 
 @pytest.fixture
 def system(engine: ContainerEngine, small: str, nothing_left: None) -> Iterator[ContainerSystem]:
-    with ContainerSystem(engine, RunRequest(small, (), environment={"WORD": "naïve ☃"})) as one:
-        yield one
+    with ContainerSystem(engine, RunRequest(small, (), environment={"WORD": "naïve ☃"})) as container:
+        yield container
 
 
-def test_files_and_folders(system: ContainerSystem) -> None:
+def test_files_and_folders_are_read(system: ContainerSystem) -> None:
     assert system.read_text("/etc/os-release") == "ID=debian\nVERSION_ID=12\n"
     assert system.read_bytes("/etc/os-release", limit=3) == b"ID="
     assert system.exists("/etc/passwd")
@@ -88,7 +88,7 @@ def test_files_and_folders(system: ContainerSystem) -> None:
         system.listdir("/none")
 
 
-def test_names_that_no_locale_knows(system: ContainerSystem) -> None:
+def test_undecodable_names_are_read(system: ContainerSystem) -> None:
     assert system.env["WORD"] == "naïve ☃"
     script = (
         "import os; os.mkdir(b'/tmp/n'); open(b'/tmp/n/\\xff', 'w').close(); "
@@ -102,34 +102,34 @@ def test_names_that_no_locale_knows(system: ContainerSystem) -> None:
 
 def test_a_fifo_does_not_hang(system: ContainerSystem) -> None:
     assert system.run(["python3", "-c", "import os; os.mkfifo('/tmp/fifo')"], timeout=20).ok
-    began = time.monotonic()
+    start = time.monotonic()
     assert system.read_bytes("/tmp/fifo") == b""
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - start < 10
 
 
-def test_a_library_is_read_as_the_machine_reads_it(system: ContainerSystem) -> None:
+def test_elf_library_is_read(system: ContainerSystem) -> None:
     name = next(name for name in system.listdir("/usr/lib/x86_64-linux-gnu") if name.startswith("libc.so"))
     elf = system.read_elf(f"/usr/lib/x86_64-linux-gnu/{name}")
     assert elf.soname == "libc.so.6"
     assert any("ld-linux" in needed for needed in elf.needed)
 
 
-def test_commands(system: ContainerSystem) -> None:
+def test_commands_are_run(system: ContainerSystem) -> None:
     result = system.run(
         ["sh", "-c", 'echo "$A-$WORD"; echo e >&2; exit 4'], timeout=20, env={"A": "b"}, unset=["WORD"]
     )
     assert (result.returncode, result.stdout, result.stderr) == (4, "b-\n", "e\n")
     assert system.run(["no-such-program"], timeout=20).failure is Failure.NOT_FOUND
     assert system.run(["/etc/passwd"], timeout=20).failure is Failure.PERMISSION
-    began = time.monotonic()
-    late = system.run(["sh", "-c", "echo early; sleep 100"], timeout=0.5)
-    assert late.failure is Failure.TIMEOUT
-    assert late.stdout == "early\n"
-    assert time.monotonic() - began < 15
+    start = time.monotonic()
+    timed_out = system.run(["sh", "-c", "echo early; sleep 100"], timeout=0.5)
+    assert timed_out.failure is Failure.TIMEOUT
+    assert timed_out.stdout == "early\n"
+    assert time.monotonic() - start < 15
     assert system.run(["sh", "-c", "kill -9 $$"], timeout=20).returncode == -signal.SIGKILL
 
 
-def test_a_megabyte_and_many_at_once(system: ContainerSystem) -> None:
+def test_long_outputs_are_read_in_parallel(system: ContainerSystem) -> None:
     sizes: list[int] = []
 
     def read() -> None:
@@ -144,37 +144,37 @@ def test_a_megabyte_and_many_at_once(system: ContainerSystem) -> None:
     assert sizes == [3_000_001] * 4
 
 
-def test_our_own_payload_is_put_into_the_container(system: ContainerSystem) -> None:
+def test_payload_script_is_put_into_the_container(system: ContainerSystem) -> None:
     script = Path(payload.__file__).with_name("agent.py")
     result = system.run(["python3", str(script)], timeout=20)
     assert result.returncode == 0
 
 
-def test_a_survey_from_outside_equals_one_from_inside(engine: ContainerEngine, small: str) -> None:
-    """The same probes, in the same root: over the pipe, and by tfdoctor itself in such a container."""
-    inside = run(engine, RunRequest(small, ("python3", "-B", "-c", OWN), timeout=100))
-    assert inside.status == 0, inside.stderr
-    own = next(line for line in inside.stdout.splitlines() if line.startswith("FACTS "))[6:]
+def test_survey_from_outside_equals_survey_inside(engine: ContainerEngine, small: str) -> None:
+    """Run the same probes over the pipe and by tfdoctor itself in such a container."""
+    result = run(engine, RunRequest(small, ("python3", "-B", "-c", PRINT_FACTS), timeout=100))
+    assert result.status == 0, result.stderr
+    facts_line = next(line for line in result.stdout.splitlines() if line.startswith("FACTS "))[6:]
     with ContainerSystem(engine, RunRequest(small, ())) as system:
         facts = survey(system, Compat.load(), timeout=60)
     scope: dict[str, Any] = {}
-    exec(PLAIN, scope)  # noqa: S102 - the text above
-    there = dict(json.loads(json.dumps(list(scope["plain"](facts)))))
-    here = dict(json.loads(own))
+    exec(FLATTEN, scope)  # noqa: S102 - the text above
+    outside = dict(json.loads(json.dumps(list(scope["plain"](facts)))))
+    inside = dict(json.loads(facts_line))
     differing = {
-        place: (here.get(place), there.get(place))
-        for place in {*here, *there}
-        if here.get(place) != there.get(place) and not TRANSIENT.search(place)
+        path: (inside.get(path), outside.get(path))
+        for path in {*inside, *outside}
+        if inside.get(path) != outside.get(path) and not TRANSIENT.search(path)
     }
     assert differing == {}
-    assert len(here) > 60
-    assert len(here) == len(there)
+    assert len(inside) > 60
+    assert len(inside) == len(outside)
 
 
-# ---------------------------------------------------------------- what breaks
+# ---------------------------------------------------------------- failures
 
 
-def test_the_container_is_killed_in_the_middle(engine: ContainerEngine, small: str) -> None:
+def test_killed_container_is_reported(engine: ContainerEngine, small: str) -> None:
     with ContainerSystem(engine, RunRequest(small, ())) as system:
         results: list[Any] = []
 
@@ -184,23 +184,23 @@ def test_the_container_is_killed_in_the_middle(engine: ContainerEngine, small: s
         thread = threading.Thread(target=work)
         thread.start()
         time.sleep(0.5)
-        began = time.monotonic()
+        start = time.monotonic()
         engine.client.api.kill(system._container)
         thread.join(30)
-        assert time.monotonic() - began < 15
+        assert time.monotonic() - start < 15
         assert results[0].failure is Failure.OS_ERROR
         assert "the container ended" in results[0].detail
         with pytest.raises(EngineError, match="the container ended"):
             system.read_text("/etc/passwd")
 
 
-def test_memory_is_used_up_inside(engine: ContainerEngine, small: str) -> None:
+def test_command_out_of_memory_fails(engine: ContainerEngine, small: str) -> None:
     with ContainerSystem(engine, RunRequest(small, (), memory=96 << 20)) as system:
         result = system.run(["python3", "-c", "x = bytearray(500 << 20)"], timeout=60)
         assert not result.ok
 
 
-def test_closed_twice_and_asked_afterwards(engine: ContainerEngine, small: str) -> None:
+def test_closed_system_raises(engine: ContainerEngine, small: str) -> None:
     system = ContainerSystem(engine, RunRequest(small, ()))
     system.close()
     system.close()
@@ -209,7 +209,7 @@ def test_closed_twice_and_asked_afterwards(engine: ContainerEngine, small: str) 
     assert system.state() == {}
 
 
-def test_an_image_that_is_not_there(engine: ContainerEngine) -> None:
+def test_missing_image_raises(engine: ContainerEngine) -> None:
     with pytest.raises(EngineError, match="is not here"):
         ContainerSystem(engine, RunRequest("tfdoctor-test/none:1", ()))
 
@@ -219,7 +219,7 @@ def test_an_image_that_is_not_there(engine: ContainerEngine) -> None:
     ["FROM scratch\nCOPY hi /hi\n", "FROM {small}\nRUN rm -f /usr/bin/python3* {python}\n"],
     ids=["nothing", "a shell and no Python"],
 )
-def test_an_image_without_python(engine: ContainerEngine, small: str, dockerfile: str) -> None:
+def test_image_without_python_is_reported(engine: ContainerEngine, small: str, dockerfile: str) -> None:
     name = "tfdoctor-test-no-python:1"
     text = dockerfile.format(small=small, python=Path(sys.executable).resolve())
     list(build(engine, BuildRequest(text, {"hi": b"hi"}, name)))
@@ -231,7 +231,7 @@ def test_an_image_without_python(engine: ContainerEngine, small: str, dockerfile
     assert caught.value.no_python
 
 
-def test_an_image_without_a_shell_is_looked_into(engine: ContainerEngine, small: str) -> None:
+def test_image_without_a_shell_is_inspected(engine: ContainerEngine, small: str) -> None:
     name = "tfdoctor-test-no-shell:1"
     script = "import os; [os.remove(f'/usr/bin/{n}') for n in ('sh',)]"
     text = f'FROM {small}\nRUN ["python3", "-c", "{script}"]\n'
@@ -243,9 +243,7 @@ def test_an_image_without_a_shell_is_looked_into(engine: ContainerEngine, small:
         engine.remove_image(name, force=True)
 
 
-def test_what_an_images_python_sets_for_itself_is_not_the_containers(
-    engine: ContainerEngine, small: str
-) -> None:
+def test_environment_set_by_sitecustomize_is_ignored(engine: ContainerEngine, small: str) -> None:
     name = "tfdoctor-test-sets:1"
     text = f"FROM {small}\nENV PYTHONPATH=/own\nCOPY sitecustomize.py json.py /own/\n"
     files = {"sitecustomize.py": b"import os; os.environ['CUDA_VISIBLE_DEVICES'] = '-1'", "json.py": b"1 / 0"}
@@ -258,7 +256,7 @@ def test_what_an_images_python_sets_for_itself_is_not_the_containers(
         engine.remove_image(name, force=True)
 
 
-def test_gpus_that_the_engine_cannot_give(engine: ContainerEngine, small: str) -> None:
+def test_unavailable_gpus_are_reported(engine: ContainerEngine, small: str) -> None:
     if "nvidia" in engine.runtimes:
         pytest.skip("this engine has the runtime")
     with pytest.raises(StartError) as caught:
@@ -266,7 +264,7 @@ def test_gpus_that_the_engine_cannot_give(engine: ContainerEngine, small: str) -
     assert "nvidia" in caught.value.said
 
 
-def test_interrupted_while_it_starts(
+def test_interrupt_at_the_start_removes_the_container(
     engine: ContainerEngine, small: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt(*_: Any, **__: Any) -> None:
@@ -277,9 +275,9 @@ def test_interrupted_while_it_starts(
         ContainerSystem(engine, RunRequest(small, ()))
 
 
-# ---------------------------------------------------------------- who answers is not to be trusted
+# ---------------------------------------------------------------- untrusted answers
 
-HOSTILE = {
+HOSTILE_SCRIPTS = {
     "ends": "exit 0",
     "says why": "echo 'ImportError: no json' >&2; exit 1",
     "text": "echo hello; echo tfdoctor-payload:; cat >/dev/null",
@@ -294,7 +292,7 @@ HOSTILE = {
 
 @pytest.fixture(scope="session")
 def liar(engine: ContainerEngine, small: str) -> str:
-    """An image whose python3 does what the variable LIE says."""
+    """Return the name of an image whose python3 runs the variable LIE as a shell script."""
     name = "tfdoctor-test/liar:1"
     script = b'#!/bin/sh\neval "$LIE"\n'
     steps = (
@@ -306,8 +304,8 @@ def liar(engine: ContainerEngine, small: str) -> str:
     return name
 
 
-@pytest.mark.parametrize("lie", HOSTILE.values(), ids=HOSTILE)
-def test_garbage_is_an_error_and_leaves_nothing(
+@pytest.mark.parametrize("lie", HOSTILE_SCRIPTS.values(), ids=HOSTILE_SCRIPTS)
+def test_invalid_start_raises_and_cleans_up(
     engine: ContainerEngine, liar: str, lie: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tfdoctor.engine.system.START_TIMEOUT_S", 1.5)
@@ -317,7 +315,7 @@ def test_garbage_is_an_error_and_leaves_nothing(
         assert "ImportError: no json" in caught.value.message
 
 
-NONSENSE = (
+INVALID_REPLIES = (
     {},
     {"data": 5},
     {"data": "%%%", "size": 1, "device": 1, "inode": 1},
@@ -327,25 +325,27 @@ NONSENSE = (
 )
 
 
-@pytest.mark.parametrize("reply", NONSENSE, ids=range(len(NONSENSE)))
-def test_later_answers_that_make_no_sense(engine: ContainerEngine, liar: str, reply: dict[str, Any]) -> None:
-    """After a proper beginning: every question is answered with the same."""
+@pytest.mark.parametrize("reply", INVALID_REPLIES, ids=range(len(INVALID_REPLIES)))
+def test_invalid_later_replies_are_os_errors(
+    engine: ContainerEngine, liar: str, reply: dict[str, Any]
+) -> None:
+    """After a valid start, every request gets the same answer."""
     hello = {"id": 1, "env": {}, "cwd": "/", "platform": {"machine": "x86_64"}}
-    said = json.dumps({"id": 0, **reply}).replace('"id": 0', '"id": $n')
+    answer = json.dumps({"id": 0, **reply}).replace('"id": 0', '"id": $n')
     lie = (
         f"read l; echo 'tfdoctor-payload:{json.dumps(hello)}'; n=1; "
-        f"while read l; do n=$((n+1)); cat <<END\ntfdoctor-payload:{said}\nEND\ndone"
+        f"while read l; do n=$((n+1)); cat <<END\ntfdoctor-payload:{answer}\nEND\ndone"
     )
     with ContainerSystem(engine, RunRequest(liar, (), environment={"LIE": lie})) as system:
-        for ask in (system.read_text, system.read_elf, system.exists, system.listdir, system.realpath):
+        for request in (system.read_text, system.read_elf, system.exists, system.listdir, system.realpath):
             with pytest.raises(OSError):  # noqa: PT011 - any of them is what probes expect
-                ask("/etc/passwd")
+                request("/etc/passwd")
         result = system.run(["true"], timeout=5)
         assert result.failure in (Failure.OS_ERROR, Failure.NOT_FOUND)
 
 
-def test_noise_between_the_answers_does_no_harm(engine: ContainerEngine, small: str) -> None:
-    """A sitecustomize that prints, as some images have."""
+def test_output_between_the_replies_is_ignored(engine: ContainerEngine, small: str) -> None:
+    """Some images have a sitecustomize that prints."""
     noisy = "import sys; sys.stdout.write('noise\\n' * 1000); sys.stderr.write('more\\n')"
     files = {"/tmp/sitecustomize.py": noisy.encode()}
     request = RunRequest(small, (), environment={"PYTHONPATH": "/tmp"}, files=files)

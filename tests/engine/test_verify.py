@@ -1,4 +1,4 @@
-"""`tfdoctor verify IMAGE` that is stopped: its container is gone."""
+"""Tests that a stopped `tfdoctor verify IMAGE` removes its container."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="module")
 def slow_python(engine: ContainerEngine, small: str) -> Iterator[str]:
-    """An image whose Python takes its time; tfdoctor's own agent in it does not hear of that."""
+    """Yield the name of an image whose Python takes 100 seconds to start; tfdoctor's own agent skips that delay."""
     name = f"{PREFIX}/slow-python:1"
     files = {"sitecustomize.py": b"import time; time.sleep(100)\n"}
     dockerfile = f"FROM {small}\nCOPY sitecustomize.py /own/\nENV PYTHONPATH=/own\n"
@@ -33,7 +33,7 @@ def slow_python(engine: ContainerEngine, small: str) -> Iterator[str]:
 
 @pytest.mark.parametrize("moment", [0.0, 1.5], ids=["at once", "in the midst"])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=lambda number: number.name)
-def test_a_signal_ends_it_and_its_container(
+def test_signal_stops_verify_and_its_container(
     engine: ContainerEngine,
     small: str,
     slow_python: str,
@@ -58,7 +58,7 @@ def test_a_signal_ends_it_and_its_container(
             time.sleep(0.02)
         time.sleep(moment)
         process.send_signal(number)
-        _, said = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
     assert containers_of(engine, small) == []

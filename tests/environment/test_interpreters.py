@@ -15,21 +15,21 @@ from tfdoctor.system import LiveSystem
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
-def write_interpreter(path: Path, version: str = "3.9.1", **changes: Any) -> Path:
+def write_interpreter(target: Path, version: str = "3.9.1", **changes: Any) -> Path:
     """Write a program that answers as an interpreter would."""
     facts = {
-        "path": str(path),
+        "path": str(target),
         "version": version,
-        "base": str(path.parent.parent),
+        "base": str(target.parent.parent),
         "abi": "",
         "implementation": "CPython",
         "bits": 64,
         "venv": True,
     } | changes
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(f"#!{sys.executable}\nimport json\nprint(json.dumps({facts!r}))\n", encoding="utf-8")
-    path.chmod(0o755)
-    return path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    target.write_text(f"#!{sys.executable}\nimport json\nprint(json.dumps({facts!r}))\n", encoding="utf-8")
+    target.chmod(0o755)
+    return target
 
 
 def test_running_interpreter_is_recognized() -> None:

@@ -1,4 +1,4 @@
-"""What is begun before tfdoctor is loaded is asked once, and never outlives the command."""
+"""Commands begun before tfdoctor is imported run once and never outlive the command."""
 
 from __future__ import annotations
 
@@ -28,61 +28,61 @@ OPTIONS = {
 
 @pytest.fixture
 def started(monkeypatch):
-    """The payloads that are run, in order."""
-    seen = []
-    real = LiveSystem._run
+    """Return the list of payloads that are run, in order."""
+    payloads = []
+    original_run = LiveSystem._run
 
     def run(self, argv, *rest):
-        seen.extend(word.rpartition("/")[2] for word in argv if word.endswith(".py"))
-        return real(self, argv, *rest)
+        payloads.extend(argument.rpartition("/")[2] for argument in argv if argument.endswith(".py"))
+        return original_run(self, argv, *rest)
 
     monkeypatch.setattr(LiveSystem, "_run", run)
-    return seen
+    return payloads
 
 
-def test_the_python_is_asked_first_and_once(started, capsys):
+def test_python_is_queried_first_and_once(started, capsys):
     assert check(python=sys.executable, **OPTIONS) == 0
     assert started[0] == "target.py"
     assert started.count("target.py") == 1
 
 
-def test_run_waits_for_what_was_begun(tmp_path):
-    file = tmp_path / "once"
-    words = ["sh", "-c", f"echo again >> {file}; echo $WHAT"]
+def test_run_waits_for_the_begun_command(tmp_path):
+    log = tmp_path / "once"
+    command = ["sh", "-c", f"echo again >> {log}; echo $WHAT"]
     system = LiveSystem()
-    system.begin(words, timeout=5, env={"WHAT": "yes"})
-    assert system.run(words, timeout=5, env={"WHAT": "yes"}).stdout == "yes\n"
-    assert file.read_text() == "again\n"
-    assert system.run(words, timeout=5, env={"WHAT": "no"}).stdout == "no\n"
-    assert file.read_text() == "again\n" * 2
+    system.begin(command, timeout=5, env={"WHAT": "yes"})
+    assert system.run(command, timeout=5, env={"WHAT": "yes"}).stdout == "yes\n"
+    assert log.read_text() == "again\n"
+    assert system.run(command, timeout=5, env={"WHAT": "no"}).stdout == "no\n"
+    assert log.read_text() == "again\n" * 2
 
 
-def test_what_cannot_be_started_is_told_to_whoever_asks():
+def test_failed_start_is_reported_by_run():
     system = LiveSystem()
     system.begin(["/nowhere/at-all"], timeout=5)
     assert system.run(["/nowhere/at-all"], timeout=5).failure is not None
 
 
-def test_nothing_that_was_begun_outlives_a_failure(monkeypatch, tmp_path):
+def test_begun_command_ends_after_a_failure(monkeypatch, tmp_path):
     python = tmp_path / "python"
-    alive = tmp_path / "alive"
-    python.write_text(f"#!/bin/sh\necho $$ > {alive}\nexec sleep 60\n")
+    pid_file = tmp_path / "alive"
+    python.write_text(f"#!/bin/sh\necho $$ > {pid_file}\nexec sleep 60\n")
     python.chmod(0o755)
 
     def fail(*_args, **_options):
-        until = time.monotonic() + 20
-        while not (alive.exists() and alive.read_text()) and time.monotonic() < until:
+        deadline = time.monotonic() + 20
+        while not (pid_file.exists() and pid_file.read_text()) and time.monotonic() < deadline:
             time.sleep(0.01)
         raise UsageError("something else is wrong")
 
     monkeypatch.setattr("tfdoctor.cli.check._examine_machine", fail)
     with pytest.raises(UsageError):
         check(python=str(python), **OPTIONS)
-    state = Path("/proc", alive.read_text().strip(), "stat")
-    until = time.monotonic() + 5
-    while time.monotonic() < until:
+    stat = Path("/proc", pid_file.read_text().strip(), "stat")
+    deadline = time.monotonic() + 5
+    while time.monotonic() < deadline:
         try:
-            if state.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
+            if stat.read_text(encoding="utf-8").rpartition(")")[2].split()[0] == "Z":
                 return
         except OSError:
             return
@@ -90,6 +90,6 @@ def test_nothing_that_was_begun_outlives_a_failure(monkeypatch, tmp_path):
     pytest.fail("it runs on")
 
 
-def test_what_nobody_can_run_is_not_begun():
+def test_missing_python_is_not_begun():
     with pytest.raises(UsageError):
         target.begin(LiveSystem(), "/nowhere/python", timeout=10)

@@ -1,4 +1,4 @@
-"""One room looks, runs TensorFlow if asked, and judges; a signal that asks us to end is heard while it does."""
+"""Examination in one place: probes, an optional run of TensorFlow, evaluation, and prompt handling of signals."""
 
 from __future__ import annotations
 
@@ -23,30 +23,31 @@ if TYPE_CHECKING:
 
 HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 COMPAT = Compat.load()
-SEEN = Observation(
+OBSERVATION = Observation(
     import_ok=True, gpu_registered=True, gpu_count=1, missing_libraries=(), seconds=2.0, devices=("GPU:0",)
 )
 
 
 def healthy() -> RecordedSystem:
+    """Return the recorded host `healthy-one-gpu`."""
     return RecordedSystem(HOSTS / "healthy-one-gpu")
 
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """TensorFlow is not run; the deadlines with which it would have been."""
-    deadlines: list[float] = []
+    """Replace the run of TensorFlow and return the list of the timeouts that it was called with."""
+    timeouts: list[float] = []
 
     def observe(*_: Any, timeout: float, computes: bool) -> Observation:
         assert computes
-        deadlines.append(timeout)
-        return SEEN
+        timeouts.append(timeout)
+        return OBSERVATION
 
     monkeypatch.setattr("tfdoctor.examine.tensorflow_run.observe", observe)
-    return deadlines
+    return timeouts
 
 
-def test_its_parts_make_the_whole(ran: list[float]) -> None:
+def test_examine_equals_its_parts(ran: list[float]) -> None:
     report = examine(healthy(), COMPAT)
     assert report.observed is None
     facts = replace(collect_facts(healthy(), COMPAT), seconds=report.facts.seconds)
@@ -63,26 +64,26 @@ def test_its_parts_make_the_whole(ran: list[float]) -> None:
         (lambda facts: facts.machine.system == "Windows", False),
     ],
 )
-def test_tensorflow_is_run_where_that_is_asked_for(
+def test_tensorflow_is_run_only_on_request(
     deep: bool | Callable[[Facts], bool], runs: bool, ran: list[float]
 ) -> None:
-    told: list[str] = []
-    report = examine(healthy(), COMPAT, timeout=500, deep=deep, tell=told.append)
-    assert (report.observed is SEEN) is runs
-    assert told == [RUNNING] * runs
+    messages: list[str] = []
+    report = examine(healthy(), COMPAT, timeout=500, deep=deep, tell=messages.append)
+    assert (report.observed is OBSERVATION) is runs
+    assert messages == [RUNNING] * runs
     assert ran == [500] * runs
 
 
-def test_nobody_runs_a_tensorflow_that_is_not_there(ran: list[float]) -> None:
-    told: list[str] = []
+def test_missing_tensorflow_is_not_run(ran: list[float]) -> None:
+    messages: list[str] = []
     facts = collect_facts(RecordedSystem(HOSTS / "no-card-no-driver"), COMPAT)
     without = replace(facts, tensorflow=Absent("x", "there is none"))
-    assert run_tensorflow(healthy(), COMPAT, without, tell=told.append) is None
-    assert not told
+    assert run_tensorflow(healthy(), COMPAT, without, tell=messages.append) is None
+    assert not messages
     assert not ran
 
 
-SWALLOWED = """
+INTERRUPT_SCRIPT = """
 import os, signal, sys
 from types import SimpleNamespace
 
@@ -125,8 +126,12 @@ except KeyboardInterrupt:
 
 
 @pytest.mark.parametrize("name", ["examine", "look", "run_tensorflow", "ask_python", "verify"])
-def test_an_interrupt_that_cpython_drops_is_heard(name: str) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", SWALLOWED, name], capture_output=True, text=True, timeout=60, check=False
+def test_interrupt_dropped_by_cpython_is_handled(name: str) -> None:
+    process = subprocess.run(
+        [sys.executable, "-c", INTERRUPT_SCRIPT, name],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
     )
-    assert done.stdout == "heard ['stop']\n", done.stderr
+    assert process.stdout == "heard ['stop']\n", process.stderr

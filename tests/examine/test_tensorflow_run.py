@@ -1,4 +1,4 @@
-"""What is made of a child that runs TensorFlow, however it ends."""
+"""Observations from a child process that runs TensorFlow, however it ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.findings import Observation
 
-WANTED = {"libcudnn.so.9", "libcusolver.so.11", "libcuda.so.1"}
+LIBRARIES = {"libcudnn.so.9", "libcusolver.so.11", "libcuda.so.1"}
 LOG = """\
 2026-11-20 11:22:03.884964: I tensorflow/stream_executor/platform/default/dso_loader.cc:53] Could not dlopen library \
 'libcudnn.so.9'; dlerror: libfoo.so.1: cannot open shared object file: No such file or directory; LD_LIBRARY_PATH: /a
@@ -33,35 +33,39 @@ libnvinfer.so.8: cannot open shared object file: No such file or directory
 
 
 def make_observation_in(
-    answer: dict[str, Any], result: CommandResult, wanted: Collection[str] = WANTED
+    answer: dict[str, Any], result: CommandResult, libraries: Collection[str] = LIBRARIES
 ) -> Observation:
-    return make_observation(read_deep(answer, result), result, wanted, COMPAT)
+    """Return the observation for an answer of the payload and the result of its process."""
+    return make_observation(read_deep(answer, result), result, libraries, COMPAT)
 
 
-def test_names_in_the_log_of_every_era() -> None:
+def test_failed_opens_in_logs_of_all_versions() -> None:
     failed = find_failed_opens(LOG)
-    assert [(f.opened, f.really_missing, f.line) for f in failed] == [
+    assert [(failure.opened, failure.really_missing, failure.line) for failure in failed] == [
         ("libcudnn.so.9", "libfoo.so.1", 1),
         ("libcusolver.so.11", "libcusolver.so.11", 2),
         ("libnvinfer.so.8", "libnvinfer.so.8", 3),
     ]
     assert failed[0].error == "libfoo.so.1: cannot open shared object file: No such file or directory"
-    old = find_failed_opens(
+    import_error = find_failed_opens(
         "ImportError: libcublas.so.10.0: cannot open shared object file: No such file or directory"
     )
-    assert [f.opened for f in old] == ["libcublas.so.10.0"]
+    assert [failure.opened for failure in import_error] == ["libcublas.so.10.0"]
 
 
-def test_listed_and_none_registered() -> None:
+def test_no_registered_gpu_names_missing_libraries() -> None:
     observed = make_observation_in(
         {"import_ok": True, "devices": [], "seconds": 5.81},
         CommandResult(("python",), 0, stderr=LOG),
     )
     assert (observed.import_ok, observed.gpu_registered, observed.gpu_count) == (True, False, 0)
-    assert observed.missing_libraries == ("libcusolver.so.11", "libfoo.so.1")  # TensorRT does not matter
+    assert observed.missing_libraries == (
+        "libcusolver.so.11",
+        "libfoo.so.1",
+    )  # TensorRT (libnvinfer) is optional
 
 
-def test_import_fails() -> None:
+def test_failed_import_names_the_library() -> None:
     answer = {
         "import_ok": False,
         "error": "ImportError: libcublas.so.10.0: cannot open shared object file: No such",
@@ -82,13 +86,13 @@ def test_import_fails() -> None:
         ),
     ],
 )
-def test_killed_before_it_listed_anything(result: CommandResult, registered: bool | None, said: str) -> None:
+def test_killed_before_gpus_were_listed(result: CommandResult, registered: bool | None, said: str) -> None:
     observed = make_observation_in({"import_ok": True}, result)
     assert observed.gpu_registered is registered
     assert said in observed.error
 
 
-def test_killed_while_computing_keeps_what_was_listed() -> None:
+def test_killed_while_computing_keeps_listed_gpus() -> None:
     answer = {"import_ok": True, "devices": ["/physical_device:GPU:0"], "computing": 0}
     observed = make_observation_in(answer, CommandResult(("python",), -6))
     assert observed.gpu_registered is True
@@ -107,12 +111,13 @@ def test_killed_while_computing_keeps_what_was_listed() -> None:
         ("SystemError: nobody has seen this", Cause.INCONCLUSIVE),
     ],
 )
-def test_a_failed_import_has_a_cause(error: str, cause: Cause) -> None:
+def test_failed_import_has_a_cause(error: str, cause: Cause) -> None:
     observed = make_observation_in({"import_ok": False, "error": error}, CommandResult(("python",), 0))
     assert observed.cause is cause
 
 
 def stages(*lines: dict[str, Any]) -> str:
+    """Return the standard output of the stages payload with these lines."""
     return "".join(f"{MARKER}{json.dumps(line)}\n" for line in lines)
 
 
@@ -146,16 +151,20 @@ LISTED = {"stage": "visible", "status": "passed", "devices": ["/physical_device:
         ),
     ],
 )
-def test_both_payloads_are_read_alike(answer: dict[str, Any], lines: tuple[dict[str, Any], ...]) -> None:
-    """What `check --deep` and what `verify` make of a TensorFlow that did the same."""
+def test_both_payloads_give_the_same_observation(
+    answer: dict[str, Any], lines: tuple[dict[str, Any], ...]
+) -> None:
+    """`check --deep` and `verify` must agree on the same behaviour of TensorFlow."""
     result = CommandResult(("python",), 0, stderr=LOG, seconds=2.0)
     deep = make_observation_in(answer, result)
-    ran = replace(result, stdout=stages(*lines))
-    verified = make_observation(_build_run_output(read_answer(ran, Limits()), ran), ran, WANTED, COMPAT)
+    staged = replace(result, stdout=stages(*lines))
+    verified = make_observation(
+        _build_run_output(read_answer(staged, Limits()), staged), staged, LIBRARIES, COMPAT
+    )
     assert verified == deep
 
 
-def test_an_import_that_hangs_tells_nothing() -> None:
-    said = Said(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
-    observed = make_observation(said, CommandResult(("python",), None), WANTED, COMPAT)
+def test_hanging_import_is_inconclusive() -> None:
+    output = Said(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
+    observed = make_observation(output, CommandResult(("python",), None), LIBRARIES, COMPAT)
     assert (observed.gpu_registered, observed.gpu_count, observed.cause) == (None, None, Cause.INCONCLUSIVE)

@@ -1,4 +1,4 @@
-"""Made-up results of a fleet, each from a recorded machine."""
+"""Results of a made-up fleet, each from a recorded machine."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from tfdoctor.render.report import report_json
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-OWN = "5b6a-4788"
-"""In every card's identifier of the recorded machines."""
+UUID_PART = "5b6a-4788"
+"""Part of the identifier of every GPU of the recorded machines."""
 
 
-def answer(host: str, number: int = 0, **changed: Any) -> dict[str, Any]:
-    """What `check --json` prints on a recorded machine, whose cards have identifiers of their own."""
-    text = json.dumps(report_json(report(HOSTS / host))).replace(OWN, f"5b6a-{number:04x}")
-    return {**json.loads(text), **changed}
+def answer(host: str, number: int = 0, **changes: Any) -> dict[str, Any]:
+    """Return the output of `check --json` on a recorded machine, with GPU identifiers made unique by `number`."""
+    text = json.dumps(report_json(report(HOSTS / host))).replace(UUID_PART, f"5b6a-{number:04x}")
+    return {**json.loads(text), **changes}
 
 
-def with_value(made: dict[str, Any], area: str, name: str, value: str | None) -> dict[str, Any]:
-    """The same answer with another value to compare."""
-    values = [one for one in made["values"] if (one["area"], one["name"]) != (area, name)]
-    return {**made, "values": [*values, {"area": area, "name": name, "value": value}]}
+def with_value(original: dict[str, Any], area: str, name: str, value: str | None) -> dict[str, Any]:
+    """Return the same answer with a different value to compare."""
+    values = [entry for entry in original["values"] if (entry["area"], entry["name"]) != (area, name)]
+    return {**original, "values": [*values, {"area": area, "name": name, "value": value}]}
 
 
 def gather_results(answers: Mapping[str, dict[str, Any]]) -> Gathered:
-    """All of them, read as from files."""
-    found = Gathered()
-    for name, one in answers.items():
-        found.add(name, read_result(json.dumps(one).encode()))
-    return found
+    """Return all answers, parsed as if read from files."""
+    gathered = Gathered()
+    for name, result in answers.items():
+        gathered.add(name, read_result(json.dumps(result).encode()))
+    return gathered

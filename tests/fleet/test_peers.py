@@ -1,4 +1,4 @@
-"""Which peers each host reaches: what is read, and what is told of it."""
+"""Tests of which peers each host reaches: reading the answers, and the findings."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ from tfdoctor.fleet.peers import Peers, machine, peer_findings
 NAMES = ["node1", "node2", "node3", "node4"]
 
 
-def make_output(members: list[Any], **changed: Any) -> bytes:
-    return json.dumps({"schema_version": 1, "members": members, "findings": [], **changed}).encode()
+def make_output(members: list[Any], **changes: Any) -> bytes:
+    return json.dumps({"schema_version": 1, "members": members, "findings": [], **changes}).encode()
 
 
 def member(address: str, *, ok: bool | None = True, why: str | None = None) -> dict[str, Any]:
@@ -28,16 +28,19 @@ def member(address: str, *, ok: bool | None = True, why: str | None = None) -> d
 def summarize_answer(
     cut: dict[str, dict[str, str]], names: list[str] = NAMES
 ) -> list[tuple[tuple[str, ...], str]]:
-    """cut: host → peer → why; all others are reached."""
-    found = {}
+    """Return the hosts and the message of each finding.
+
+    `cut` maps a host to its unreachable peers and the reasons; all other peers are reached.
+    """
+    peers = {}
     for name in names:
-        addresses = {f"{one}:2222" for one in names}
-        away = {f"{peer}:2222": why for peer, why in cut.get(name, {}).items()}
-        found[name] = Peers(frozenset(addresses - away.keys()), away)
-    return [(one.hosts, one.message) for one in peer_findings(found, {})]
+        addresses = {f"{item}:2222" for item in names}
+        unreachable = {f"{peer}:2222": why for peer, why in cut.get(name, {}).items()}
+        peers[name] = Peers(frozenset(addresses - unreachable.keys()), unreachable)
+    return [(item.hosts, item.message) for item in peer_findings(peers, {})]
 
 
-def test_a_refusal_is_an_answer_of_that_machine() -> None:
+def test_refused_connection_counts_as_reached() -> None:
     members = [
         member("a:1"),
         member("b:1", ok=False, why="refused"),
@@ -46,26 +49,26 @@ def test_a_refusal_is_an_answer_of_that_machine() -> None:
         member("e:1", ok=False, why="no-such-name"),
         member("f:1", ok=None),
     ]
-    one = read_peers(make_output(members))
-    assert one.reached == {"a:1", "b:1", "c:1"}
-    assert one.cut == {"d:1": "timeout", "e:1": "no-such-name"}
+    peers = read_peers(make_output(members))
+    assert peers.reached == {"a:1", "b:1", "c:1"}
+    assert peers.cut == {"d:1": "timeout", "e:1": "no-such-name"}
 
 
-def test_where_all_reach_all_nothing_is_told() -> None:
+def test_no_finding_if_all_hosts_reach_each_other() -> None:
     assert summarize_answer({}) == []
 
 
-def test_a_host_that_nobody_reaches_is_named() -> None:
+def test_host_that_no_host_reaches_is_reported() -> None:
     cut = {name: {"node3": "timeout"} for name in NAMES if name != "node3"}
     assert summarize_answer(cut) == [(("node3",), "nobody reaches node3:2222: no answer in time.")]
 
 
-def test_a_host_that_reaches_nobody_is_named() -> None:
+def test_host_that_reaches_no_host_is_reported() -> None:
     cut = {"node2": dict.fromkeys(["node1", "node3", "node4"], "no-such-name")}
     assert summarize_answer(cut) == [(("node2",), "reaches no other host: the name does not resolve there.")]
 
 
-def test_two_halves() -> None:
+def test_two_separate_halves_are_reported() -> None:
     cut = {
         "node1": {"node3": "timeout", "node4": "timeout"},
         "node2": {"node3": "timeout", "node4": "timeout"},
@@ -77,31 +80,33 @@ def test_two_halves() -> None:
     ]
 
 
-def test_two_hosts() -> None:
+def test_fault_between_two_hosts_is_reported() -> None:
     ((hosts, message),) = summarize_answer({"node1": {"node2": "timeout"}}, ["node1", "node2"])
     assert hosts == ("node1",)
     assert message.startswith("does not reach node2:2222: no answer in time")
 
 
 def test_a_host_is_no_peer_of_itself() -> None:
-    """Its own name may lead elsewhere, or to its loopback."""
+    """The host's own name may resolve to a different address or to its loopback."""
     assert summarize_answer({"node1": {"node1": "timeout"}}) == []
 
 
-def test_addresses_that_are_no_hosts_of_the_fleet() -> None:
-    found = {name: Peers(frozenset(), {"10.0.0.9:5000": "timeout"}) for name in NAMES}
-    (one,) = peer_findings(found, {})
-    assert one.hosts == tuple(NAMES)
-    assert "do not reach 10.0.0.9:5000, and nobody else does" in one.message
+def test_unreachable_address_outside_the_fleet_is_reported() -> None:
+    peers = {name: Peers(frozenset(), {"10.0.0.9:5000": "timeout"}) for name in NAMES}
+    (finding,) = peer_findings(peers, {})
+    assert finding.hosts == tuple(NAMES)
+    assert "do not reach 10.0.0.9:5000, and nobody else does" in finding.message
 
 
-def test_it_is_among_the_findings_and_those_without_an_answer_are_named() -> None:
-    made = gather_results({name: answer("healthy-two-gpus", number) for number, name in enumerate(NAMES)})
-    made.peers = {name: Peers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
-    made.peers["node2"] = Peers(frozenset({"node4:1"}), {"node1:1": "timeout"})
-    made.mute = {"node4": "exit status 3"}
-    found = [one for one in evaluate_fleet("ssh", made).findings if one.name == "peers-apart"]
-    assert [(one.hosts, one.severity) for one in found] == [
+def test_fleet_report_has_the_peer_findings() -> None:
+    gathered = gather_results({name: answer("healthy-two-gpus", number) for number, name in enumerate(NAMES)})
+    gathered.peers = {name: Peers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
+    gathered.peers["node2"] = Peers(frozenset({"node4:1"}), {"node1:1": "timeout"})
+    gathered.mute = {"node4": "exit status 3"}
+    findings = [
+        finding for finding in evaluate_fleet("ssh", gathered).findings if finding.name == "peers-apart"
+    ]
+    assert [(finding.hosts, finding.severity) for finding in findings] == [
         (("node2",), Severity.ERROR),
         (("node4",), Severity.WARNING),
     ]
@@ -117,7 +122,7 @@ def test_it_is_among_the_findings_and_those_without_an_answer_are_named() -> Non
         ("fe80::1", "fe80::1"),
     ],
 )
-def test_the_machine_in_a_name(name: str, host: str) -> None:
+def test_machine_is_extracted_from_a_name(name: str, host: str) -> None:
     assert machine(name) == host
 
 
@@ -136,12 +141,12 @@ def test_the_machine_in_a_name(name: str, host: str) -> None:
         b"x" * (5 << 20),
     ],
 )
-def test_what_is_no_answer_is_refused(content: bytes) -> None:
+def test_invalid_answer_is_refused(content: bytes) -> None:
     with pytest.raises(UnusableError):
         read_peers(content)
 
 
-JSON = st.recursive(
+JSON_VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=8),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3),
     max_leaves=6,
@@ -151,14 +156,17 @@ JSON = st.recursive(
 @settings(deadline=None)
 @given(
     st.lists(
-        st.fixed_dictionaries({}, optional={"address": JSON, "reachable": JSON, "why": JSON}) | JSON,
+        st.fixed_dictionaries(
+            {}, optional={"address": JSON_VALUES, "reachable": JSON_VALUES, "why": JSON_VALUES}
+        )
+        | JSON_VALUES,
         max_size=4,
     )
 )
-def test_no_answer_makes_the_reader_stumble(members: list[Any]) -> None:
+def test_any_answer_is_read_or_refused(members: list[Any]) -> None:
     try:
-        one = read_peers(make_output(members))
+        peers = read_peers(make_output(members))
     except UnusableError:
         return
-    for finding in peer_findings({"a": one, "b": one}, {}):
+    for finding in peer_findings({"a": peers, "b": peers}, {}):
         assert "\x1b" not in finding.message

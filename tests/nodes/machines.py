@@ -1,4 +1,4 @@
-"""Programs that stand in for ssh and srun: each "node" is a recorded machine, or one that behaves badly."""
+"""Programs that stand in for ssh and srun; each node is a recorded machine or one that misbehaves."""
 
 from __future__ import annotations
 
@@ -20,31 +20,34 @@ BAD = {
     "dying": 'kill -9 "$PPID"; sleep 1',
     "failing": "echo it is broken >&2; exit 9",
 }
-"""What the node's Python does instead of running the file."""
+"""Kind of a bad node -> the shell command that its Python runs instead of the file."""
 
 
 def node(folder: Path, name: str, kind: str) -> Path:
-    """A folder for PATH in which `python3` runs the file that came, on the recorded machine `kind`."""
-    place = folder / "nodes" / name
-    place.mkdir(parents=True)
-    run = BAD.get(kind)
-    mark = f"export TFDOCTOR_TEST={shlex.quote(str(folder))}; "
-    if run is None:
+    """Return a folder for PATH whose `python3` runs the given file on the recorded machine `kind`."""
+    node_folder = folder / "nodes" / name
+    node_folder.mkdir(parents=True)
+    command = BAD.get(kind)
+    export_mark = f"export TFDOCTOR_TEST={shlex.quote(str(folder))}; "
+    if command is None:
         facts = shlex.quote(str(HOSTS / kind))
-        run = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --facts {facts}; fi; '
-        run += f'exec {shlex.quote(sys.executable)} "$file" "$@"'
-    program(place / "python3", mark + run)
-    return place
+        command = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --facts {facts}; fi; '
+        command += f'exec {shlex.quote(sys.executable)} "$file" "$@"'
+    program(node_folder / "python3", export_mark + command)
+    return node_folder
 
 
 def program(path: Path, text: str) -> None:
-    """A shell script."""
+    """Write an executable shell script."""
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
 
 
 def make_reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
-    """A folder for PATH with `ssh`, `srun`, `sinfo` and `scontrol`; nodes: name → kind. "gone" is not reached."""
+    """Return a folder for PATH with `ssh`, `srun`, `sinfo` and `scontrol`.
+
+    `nodes` maps a node's name to its kind; a node of the kind "gone" cannot be reached.
+    """
     for name, kind in nodes.items():
         if kind != "gone":
             node(folder, name, kind)
@@ -73,9 +76,14 @@ def make_reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
     return programs
 
 
-def start_process(env: Mapping[str, str], folder: Path, runner: Path, *words: str) -> subprocess.Popen[str]:
-    """`fleet run` on real engines; `runner` stands in for the nodes' Python; `folder` marks what it starts."""
-    command = ["fleet", "run", str(folder / "out"), "--runner", str(runner), "--json", *words]
+def start_process(
+    env: Mapping[str, str], folder: Path, runner: Path, *arguments: str
+) -> subprocess.Popen[str]:
+    """Start `fleet run` on a real engine.
+
+    `runner` stands in for the Python of the nodes; the environment variable with `folder` marks all processes.
+    """
+    command = ["fleet", "run", str(folder / "out"), "--runner", str(runner), "--json", *arguments]
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *command],
         env={**env, "TFDOCTOR_TEST": str(folder)},

@@ -1,4 +1,4 @@
-"""A real Slurm on this machine: munged, slurmctld, and a slurmd for each of many node names, all in one folder."""
+"""A real Slurm on this machine, in one folder: munged, slurmctld, and one slurmd per node name."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PROGRAMS = ("munged", "slurmctld", "slurmd", "srun", "sinfo", "squeue", "scancel", "scontrol", "salloc")
-WHERE = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
+SEARCH_PATH = os.pathsep.join((os.environ.get("PATH", ""), "/usr/sbin", "/sbin"))
 CONFIGURATION = """\
 ClusterName=tfdoctor
 SlurmctldHost=localhost(127.0.0.1)
@@ -43,43 +43,48 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 
 
 def make_missing() -> str:
-    """What there is not, of what a Slurm needs here: "munged, slurmd"."""
-    return ", ".join(name for name in PROGRAMS if shutil.which(name, path=WHERE) is None)
+    """Return the missing programs that Slurm needs, such as "munged, slurmd", or an empty string."""
+    return ", ".join(name for name in PROGRAMS if shutil.which(name, path=SEARCH_PATH) is None)
 
 
 class Slurm:
-    """One that runs. Nodes are known by their names."""
+    """A running Slurm; nodes are identified by name."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.env = {**os.environ, "PATH": WHERE, "SLURM_CONF": str(folder / "slurm.conf")}
+        self.env = {**os.environ, "PATH": SEARCH_PATH, "SLURM_CONF": str(folder / "slurm.conf")}
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
-    def start(self, name: str, *words: str) -> None:
-        with (self.folder / f"{name}.out").open("wb") as out:
+    def start(self, name: str, *command: str) -> None:
+        with (self.folder / f"{name}.out").open("wb") as output:
             self.daemons[name] = subprocess.Popen(
-                words, env=self.env, stdin=subprocess.DEVNULL, stdout=out, stderr=out, start_new_session=True
+                command,
+                env=self.env,
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
             )
 
-    def make_output(self, *words: str) -> str:
+    def make_output(self, *command: str) -> str:
         return subprocess.run(
-            words, env=self.env, capture_output=True, text=True, check=True, timeout=30
+            command, env=self.env, capture_output=True, text=True, check=True, timeout=30
         ).stdout
 
     def kill_tasks(self, name: str, *, steps: bool = False) -> None:
-        """What runs on a node is gone at once; steps: with Slurm's own part of it."""
-        mine = f"SLURMD_NODENAME={name}\0".encode()
-        for place in Path("/proc").glob("[0-9]*"):
+        """Kill all tasks on a node at once; with `steps`, also Slurm's own processes of the tasks."""
+        node_variable = f"SLURMD_NODENAME={name}\0".encode()
+        for process_folder in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
-                if mine not in (place / "environ").read_bytes():
+                if node_variable not in (process_folder / "environ").read_bytes():
                     continue
-                parent = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-                for number in (parent, int(place.name)):
-                    if number == int(place.name) or (steps and _is_step(number)):
+                parent = int((process_folder / "stat").read_text().rpartition(")")[2].split()[1])
+                for number in (parent, int(process_folder.name)):
+                    if number == int(process_folder.name) or (steps and _is_step(number)):
                         os.kill(number, signal.SIGKILL)
 
     def kill_node(self, name: str) -> None:
-        """As in a power failure."""
+        """Kill the node and its tasks, as a power failure does."""
         os.killpg(self.daemons[name].pid, signal.SIGKILL)
         self.kill_tasks(name, steps=True)
 
@@ -90,11 +95,14 @@ def _is_step(number: int) -> bool:
 
 @contextlib.contextmanager
 def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> Iterator[Slurm]:
-    """One with these nodes; of `absent` no slurmd is started. Raises RuntimeError where it does not start."""
+    """Yield a Slurm with these nodes; no slurmd is started for the nodes in `absent`.
+
+    Raise RuntimeError if it does not start.
+    """
     folder.mkdir(mode=0o755)
     (folder / "state").mkdir()
-    made = Slurm(folder)
-    ports = _ports(len(nodes) + len(absent) + 1)
+    cluster = Slurm(folder)
+    ports = _find_free_ports(len(nodes) + len(absent) + 1)
     key = folder / "munge.key"
     key.write_bytes(os.urandom(1024))
     key.chmod(0o400)
@@ -104,7 +112,7 @@ def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> 
     ]
     text = CONFIGURATION.format(user=getpass.getuser(), folder=folder, port=ports[0])
     (folder / "slurm.conf").write_text("".join([*lines, text]))
-    version = re.search(r"(\d+)\.(\d+)", made.make_output("slurmctld", "-V"))
+    version = re.search(r"(\d+)\.(\d+)", cluster.make_output("slurmctld", "-V"))
     if version is not None and tuple(map(int, version.groups())) >= (23, 11):
         (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     files = {
@@ -114,50 +122,52 @@ def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> 
         "log-file": folder / "munged.log",
         "seed-file": folder / "munged.seed",
     }
-    words = [f"--{name}={path}" for name, path in files.items()]
+    options = [f"--{name}={path}" for name, path in files.items()]
     try:
-        made.start("munged", "munged", "--foreground", "--force", *words)
-        _wait_until((folder / "munge.socket").exists, made, "munged")
-        made.start("slurmctld", "slurmctld", "-D", "-c", "-f", str(folder / "slurm.conf"))
+        cluster.start("munged", "munged", "--foreground", "--force", *options)
+        _wait_until((folder / "munge.socket").exists, cluster, "munged")
+        cluster.start("slurmctld", "slurmctld", "-D", "-c", "-f", str(folder / "slurm.conf"))
         for name in nodes:
-            made.start(name, "slurmd", "-D", "-N", name, "-f", str(folder / "slurm.conf"))
-        _wait_until(lambda: _idle(made) >= set(nodes), made, "slurmctld")
-        yield made
+            cluster.start(name, "slurmd", "-D", "-N", name, "-f", str(folder / "slurm.conf"))
+        _wait_until(lambda: _list_idle_nodes(cluster) >= set(nodes), cluster, "slurmctld")
+        yield cluster
     finally:
         with contextlib.suppress(subprocess.SubprocessError, OSError):
-            made.make_output("scancel", "--user", str(os.getuid()))
-        for end in (signal.SIGTERM, signal.SIGKILL):
-            running = [one for one in made.daemons.values() if one.poll() is None]
-            for one in running:
-                os.killpg(one.pid, end)
-            until = time.monotonic() + 5
-            while any(one.poll() is None for one in running) and time.monotonic() < until:
+            cluster.make_output("scancel", "--user", str(os.getuid()))
+        for signal_number in (signal.SIGTERM, signal.SIGKILL):
+            running = [process for process in cluster.daemons.values() if process.poll() is None]
+            for process in running:
+                os.killpg(process.pid, signal_number)
+            deadline = time.monotonic() + 5
+            while any(process.poll() is None for process in running) and time.monotonic() < deadline:
                 time.sleep(0.05)
 
 
-def _ports(count: int) -> list[int]:
-    """Ports of 127.0.0.1 that are free."""
-    taken = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    found = [one.getsockname()[1] for one in taken]
-    for one in taken:
-        one.close()
-    return found
+def _find_free_ports(count: int) -> list[int]:
+    """Return free ports of 127.0.0.1."""
+    listeners = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    numbers = [listener.getsockname()[1] for listener in listeners]
+    for listener in listeners:
+        listener.close()
+    return numbers
 
 
-def _idle(made: Slurm) -> set[str]:
+def _list_idle_nodes(cluster: Slurm) -> set[str]:
     try:
-        lines = made.make_output("sinfo", "-N", "-h", "-o", "%N %T").splitlines()
+        lines = cluster.make_output("sinfo", "-N", "-h", "-o", "%N %T").splitlines()
     except subprocess.SubprocessError:
         return set()
     return {line.split()[0] for line in lines if line.endswith(" idle")}
 
 
-def _wait_until(true: object, made: Slurm, name: str) -> None:
-    assert callable(true)
-    until = time.monotonic() + 40
-    while not true():
-        if time.monotonic() > until:
-            told = "".join(path.read_text(errors="replace")[-3000:] for path in made.folder.glob(f"{name}.*"))
-            msg = f"{name} did not start: {told}"
+def _wait_until(condition: object, cluster: Slurm, name: str) -> None:
+    assert callable(condition)
+    deadline = time.monotonic() + 40
+    while not condition():
+        if time.monotonic() > deadline:
+            logs = "".join(
+                path.read_text(errors="replace")[-3000:] for path in cluster.folder.glob(f"{name}.*")
+            )
+            msg = f"{name} did not start: {logs}"
             raise RuntimeError(msg)
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""`fleet run --kubernetes` through the official client, against a scripted API whose pods really run; and --emit."""
+"""Tests of `fleet run --kubernetes` with the official client and a scripted API that runs the pods, and of --emit."""
 
 from __future__ import annotations
 
@@ -39,11 +39,11 @@ IMAGE = "tensorflow/tensorflow:2.20.0-gpu"
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     pytest.importorskip("kubernetes")
-    made = Cluster(tmp_path, KINDS)
+    fake_cluster = Cluster(tmp_path, KINDS)
     for name, kind in KINDS.items():
         if kind not in ("gone", "full"):
             node(tmp_path, name, kind)
-    server = serve(made)
+    server = serve(fake_cluster)
     port = server.server_address[1]
     config = {
         "apiVersion": "v1",
@@ -54,19 +54,19 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         "users": [{"name": "me", "user": {}}],
     }
     (tmp_path / "kubeconfig").write_text(yaml.safe_dump(config))
-    yield made
-    made.stop()
+    yield fake_cluster
+    fake_cluster.stop()
     server.shutdown()
     server.server_close()
 
 
-def start_process(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
-    command = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "gpu", "--image", IMAGE, *words]
-    # Grace beside the deadline is for pulling images: here it would only be waited for.
-    run = "import runpy, tfdoctor.fleet.nodes.kubernetes as k; k.GRACE_S = 8; "
-    run += "runpy.run_module('tfdoctor', run_name='__main__')"
+def start_process(tmp_path: Path, *arguments: str) -> subprocess.Popen[str]:
+    command = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "gpu", "--image", IMAGE, *arguments]
+    # The grace period is for pulling images; here it would only delay the test.
+    script = "import runpy, tfdoctor.fleet.nodes.kubernetes as k; k.GRACE_S = 8; "
+    script += "runpy.run_module('tfdoctor', run_name='__main__')"
     return subprocess.Popen(
-        [sys.executable, "-c", run, *command],
+        [sys.executable, "-c", script, *command],
         env={**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -74,39 +74,39 @@ def start_process(tmp_path: Path, *words: str) -> subprocess.Popen[str]:
     )
 
 
-def test_all_others_arrive_the_bad_ones_are_named_and_nothing_stays(cluster: Cluster, tmp_path: Path) -> None:
+def test_bad_nodes_are_reported_and_all_objects_removed(cluster: Cluster, tmp_path: Path) -> None:
     process = start_process(tmp_path, "--deadline", "10", "--json")
-    printed, said = process.communicate(timeout=120)
-    assert process.returncode == 1, said
-    told: dict[str, Any] = json.loads(printed)
-    assert {one["host"]: one["status"] for one in told["hosts"]} == dict(zip(KINDS, STATES, strict=True)), (
-        said
-    )
-    why = {one["host"]: one["why"] for one in told["hosts"]}
-    assert "it is broken" in why["node-6"]
-    assert "lost the node" in why["node-7"]
-    assert "Insufficient nvidia.com/gpu" in why["node-8"]
-    assert "asks for 1 of nvidia.com/gpu" in said
+    stdout, stderr = process.communicate(timeout=120)
+    assert process.returncode == 1, stderr
+    report: dict[str, Any] = json.loads(stdout)
+    assert {entry["host"]: entry["status"] for entry in report["hosts"]} == dict(
+        zip(KINDS, STATES, strict=True)
+    ), stderr
+    reasons = {entry["host"]: entry["why"] for entry in report["hosts"]}
+    assert "it is broken" in reasons["node-6"]
+    assert "lost the node" in reasons["node-7"]
+    assert "Insufficient nvidia.com/gpu" in reasons["node-8"]
+    assert "asks for 1 of nvidia.com/gpu" in stderr
     assert (cluster.maps, cluster.jobs) == ({}, {})
-    assert "Traceback" not in said
+    assert "Traceback" not in stderr
 
 
-def test_ctrl_c_removes_what_was_made(cluster: Cluster, tmp_path: Path) -> None:
+def test_ctrl_c_removes_all_objects(cluster: Cluster, tmp_path: Path) -> None:
     process = start_process(tmp_path)
-    until = time.monotonic() + 60
-    while not (tmp_path / "out" / "node-1.json").exists() and time.monotonic() < until:
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "out" / "node-1.json").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=40)
-    assert process.returncode == 130, said
+    _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 130, stderr
     assert (cluster.maps, cluster.jobs) == ({}, {})
-    assert "--resume" in said
+    assert "--resume" in stderr
 
 
-def test_no_permission_is_told_and_nothing_stays(cluster: Cluster, tmp_path: Path) -> None:
-    words = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "kube-system", "--image", IMAGE]
+def test_missing_permission_is_reported(cluster: Cluster, tmp_path: Path) -> None:
+    arguments = ["fleet", "run", str(tmp_path / "out"), "--kubernetes", "kube-system", "--image", IMAGE]
     process = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *words],
+        [sys.executable, "-m", "tfdoctor", *arguments],
         env={**os.environ, "KUBECONFIG": str(tmp_path / "kubeconfig")},
         capture_output=True,
         text=True,
@@ -119,18 +119,18 @@ def test_no_permission_is_told_and_nothing_stays(cluster: Cluster, tmp_path: Pat
     assert cluster.maps == {}
 
 
-def emit_plan(*words: str) -> subprocess.CompletedProcess[str]:
-    command = ["fleet", "run", "unused", "--kubernetes", "gpu", "--emit", *words]
+def emit_plan(*arguments: str) -> subprocess.CompletedProcess[str]:
+    command = ["fleet", "run", "unused", "--kubernetes", "gpu", "--emit", *arguments]
     return subprocess.run(
         [sys.executable, "-m", "tfdoctor", *command], capture_output=True, text=True, timeout=60, check=False
     )
 
 
-def test_the_manifest_asks_for_no_more_than_it_says() -> None:
-    ran = emit_plan("--image", IMAGE, "--gpus", "2", "--python", "/opt/venv/bin/python")
-    assert ran.returncode == 0, ran.stderr
-    *maps, daemon = yaml.safe_load_all(ran.stdout)
-    parts = [base64.b64decode(content) for one in maps for _, content in sorted(one["binaryData"].items())]
+def test_manifest_requests_no_extra_privileges() -> None:
+    result = emit_plan("--image", IMAGE, "--gpus", "2", "--python", "/opt/venv/bin/python")
+    assert result.returncode == 0, result.stderr
+    *maps, daemon = yaml.safe_load_all(result.stdout)
+    parts = [base64.b64decode(content) for item in maps for _, content in sorted(item["binaryData"].items())]
     assert b"".join(parts) == zipapp()
     assert all(len(part) < 1 << 20 for part in parts)
     pod = daemon["spec"]["template"]["spec"]
@@ -145,37 +145,37 @@ def test_the_manifest_asks_for_no_more_than_it_says() -> None:
     }
     assert pod["securityContext"]["runAsNonRoot"]
     assert pod["automountServiceAccountToken"] is False
-    assert {key for one in pod["volumes"] for key in one} == {"name", "projected", "emptyDir"}
+    assert {key for item in pod["volumes"] for key in item} == {"name", "projected", "emptyDir"}
     assert not {"hostNetwork", "hostPID", "hostIPC", "serviceAccountName"} & set(pod)
-    assert "no path of its host" in ran.stdout.splitlines()[0]
-    # `rollout status` is to wait for the answer, not for the start.
+    assert "no path of its host" in result.stdout.splitlines()[0]
+    # `rollout status` must wait for the answer, not for the start.
     assert container["readinessProbe"]["exec"]["command"] == ["test", "-s", "/scratch/status"]
 
 
 @pytest.mark.parametrize("version", ["1.28", ""])
-def test_it_is_what_the_api_takes(tmp_path: Path, version: str) -> None:
-    """By the schemas of an old and of the newest Kubernetes, which refuse what they do not know."""
-    validating = pytest.importorskip("kubernetes_validate")
+def test_manifest_matches_the_schemas(tmp_path: Path, version: str) -> None:
+    """The schemas of an old and of the newest Kubernetes refuse unknown fields."""
+    validator = pytest.importorskip("kubernetes_validate")
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.manifests import file_maps, node_job
 
     job = Job(tmp_path, ("check", "--json"))
-    made = [
+    manifests = [
         *yaml.safe_load_all(emit_plan("--image", IMAGE).stdout),
         node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3),
         *file_maps("run", b"content"),
     ]
-    for one in made:
-        validating.validate(one, version or validating.latest_version(), strict=True)
+    for manifest in manifests:
+        validator.validate(manifest, version or validator.latest_version(), strict=True)
 
 
 @pytest.mark.parametrize("words", [[], ["--image", "-x"], ["--image", "a b"], ["--image", "a\nb"]])
-def test_a_wrong_image_is_refused(words: list[str]) -> None:
+def test_invalid_image_name_is_refused(words: list[str]) -> None:
     assert emit_plan(*words).returncode == 2
 
 
-def test_it_is_what_the_client_knows(tmp_path: Path) -> None:
-    """The client's models refuse no field, and lose none."""
+def test_manifest_matches_the_client_models(tmp_path: Path) -> None:
+    """The client's models accept all fields and lose none."""
     client = pytest.importorskip("kubernetes.client")
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.manifests import daemon_set, node_job

@@ -1,4 +1,4 @@
-"""`fleet run` through ssh and srun: scripts stand in for both, and run what they are given in a shell of this one."""
+"""Tests of `fleet run` through ssh and srun: scripts stand in for both and run their command in a local shell."""
 
 from __future__ import annotations
 
@@ -45,11 +45,11 @@ STATES = {
 }
 
 
-def fleet(
-    folder: Path, programs: Path, *words: str, env: dict[str, str] | None = None
+def run_fleet(
+    folder: Path, programs: Path, *arguments: str, env: dict[str, str] | None = None
 ) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "fleet", "run", str(folder), *words],
+        [sys.executable, "-m", "tfdoctor", "fleet", "run", str(folder), *arguments],
         env={**os.environ, **(env or {}), "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
         capture_output=True,
         text=True,
@@ -60,54 +60,54 @@ def fleet(
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["ssh", "slurm", "slurm job"])
-def test_all_others_arrive_and_the_bad_ones_are_named(tmp_path: Path, engine: str) -> None:
+def test_bad_nodes_do_not_affect_the_others(tmp_path: Path, engine: str) -> None:
     programs = make_reaching(tmp_path, KINDS)
-    words = {
+    arguments = {
         "ssh": ["--ssh", ",".join(KINDS)],
         "slurm": ["--slurm", "gpu"],
         "slurm job": ["--slurm", "job"],
     }[engine]
-    began = time.monotonic()
-    ran = fleet(
+    start = time.monotonic()
+    result = run_fleet(
         tmp_path / "out",
         programs,
-        *words,
+        *arguments,
         "--deadline",
         "25",
         "--json",
         env={"SLURM_JOB_NODELIST": "node[1-9]"},
     )
-    assert ran.returncode == 1, ran.stderr
-    told: dict[str, Any] = json.loads(ran.stdout)
-    assert {one["host"]: one["status"] for one in told["hosts"]} == STATES
-    assert told["engine"] == engine.split(maxsplit=1)[0]
-    why = {one["host"]: one["why"] for one in told["hosts"]}
-    assert "no JSON" in why["node5"]
-    assert "4 MiB" in why["node6"]
-    assert "it is broken" in why["node8"]
-    assert time.monotonic() - began < 60
+    assert result.returncode == 1, result.stderr
+    report: dict[str, Any] = json.loads(result.stdout)
+    assert {entry["host"]: entry["status"] for entry in report["hosts"]} == STATES
+    assert report["engine"] == engine.split(maxsplit=1)[0]
+    reasons = {entry["host"]: entry["why"] for entry in report["hosts"]}
+    assert "no JSON" in reasons["node5"]
+    assert "4 MiB" in reasons["node6"]
+    assert "it is broken" in reasons["node8"]
+    assert time.monotonic() - start < 60
     assert processes_stay(tmp_path) == set()
-    assert list((tmp_path / "tmp").glob("*/*")) == []  # although all was killed at once where it flooded
+    assert list((tmp_path / "tmp").glob("*/*")) == []  # even though the flooding node was killed at once
 
 
-def test_a_second_run_asks_only_those_that_have_no_result(tmp_path: Path) -> None:
+def test_resume_asks_only_hosts_without_a_result(tmp_path: Path) -> None:
     programs = make_reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "failing"})
     out = tmp_path / "out"
-    assert fleet(out, programs, "--ssh", "node1,node2").returncode == 1
+    assert run_fleet(out, programs, "--ssh", "node1,node2").returncode == 1
     before = (out / "node1.json").stat().st_mtime_ns
-    refused = fleet(out, programs, "--ssh", "node1,node2")
+    refused = run_fleet(out, programs, "--ssh", "node1,node2")
     assert refused.returncode == 2
     assert "--resume" in refused.stderr
     (tmp_path / "nodes" / "node2" / "python3").write_bytes(
         (tmp_path / "nodes" / "node1" / "python3").read_bytes()
     )
-    again = fleet(out, programs, "--ssh", "node1,node2", "--resume")
-    assert "Asking 1 host through ssh, 1 have a result" in again.stderr
+    resumed = run_fleet(out, programs, "--ssh", "node1,node2", "--resume")
+    assert "Asking 1 host through ssh, 1 have a result" in resumed.stderr
     assert (out / "node1.json").stat().st_mtime_ns == before
-    assert "2 of 2 hosts answered" in again.stdout
+    assert "2 of 2 hosts answered" in resumed.stdout
 
 
-def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
+def test_ctrl_c_keeps_the_results_and_leaves_no_process(tmp_path: Path) -> None:
     programs = make_reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "hanging"})
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "fleet", "run", str(tmp_path / "out"), "--ssh", "node1,node2"],
@@ -116,23 +116,25 @@ def test_ctrl_c_keeps_what_came_and_leaves_no_process(tmp_path: Path) -> None:
         text=True,
         start_new_session=True,
     )
-    until = time.monotonic() + 40
-    while not (tmp_path / "out" / "fleet.jsonl").exists() and time.monotonic() < until:
+    deadline = time.monotonic() + 40
+    while not (tmp_path / "out" / "fleet.jsonl").exists() and time.monotonic() < deadline:
         time.sleep(0.1)
     time.sleep(0.5)  # the answer is counted after it was written
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=20)
+    _, stderr = process.communicate(timeout=20)
     assert process.returncode == 130
-    assert "1 of 2 hosts had answered; --resume asks the others" in said
+    assert "1 of 2 hosts had answered; --resume asks the others" in stderr
     assert (tmp_path / "out" / "node1.json").exists()
     assert processes_stay(tmp_path) == set()
 
 
-def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
+def test_dry_run_asks_no_host(tmp_path: Path) -> None:
     programs = make_reaching(tmp_path, {"node1": "failing"})
-    ran = fleet(tmp_path / "out", programs, "--ssh", "node1", "--dry-run", "--python", "/opt/tf/bin/python")
-    assert ran.returncode == 0
-    assert "check --json --python /opt/tf/bin/python on 1 hosts: node1" in ran.stdout
+    result = run_fleet(
+        tmp_path / "out", programs, "--ssh", "node1", "--dry-run", "--python", "/opt/tf/bin/python"
+    )
+    assert result.returncode == 0
+    assert "check --json --python /opt/tf/bin/python on 1 hosts: node1" in result.stdout
     assert not (tmp_path / "out").exists()
 
 
@@ -148,28 +150,28 @@ def test_a_dry_run_asks_nobody(tmp_path: Path) -> None:
         ["--ssh", "a", "--deadline", "nan"],
     ],
 )
-def test_a_wrong_request_asks_nobody(tmp_path: Path, words: list[str]) -> None:
+def test_invalid_arguments_ask_no_host(tmp_path: Path, words: list[str]) -> None:
     programs = make_reaching(tmp_path, {"a": "failing"})
-    ran = fleet(tmp_path / "out", programs, *words)
-    assert ran.returncode == 2, ran.stderr
+    result = run_fleet(tmp_path / "out", programs, *words)
+    assert result.returncode == 2, result.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_report_asks_nobody(tmp_path: Path) -> None:
-    words = [sys.executable, "-m", "tfdoctor", "fleet", "report", str(tmp_path)]
-    assert subprocess.run([*words, "--ssh", "a"], capture_output=True, check=False).returncode == 2
-    assert subprocess.run(words, capture_output=True, check=False).returncode == 2
+def test_report_asks_no_host(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "tfdoctor", "fleet", "report", str(tmp_path)]
+    assert subprocess.run([*command, "--ssh", "a"], capture_output=True, check=False).returncode == 2
+    assert subprocess.run(command, capture_output=True, check=False).returncode == 2
 
 
-def test_names_of_hosts() -> None:
+def test_host_names_are_parsed() -> None:
     text = "b, a  # the first\nuser@c.example.org\nssh://u@d:2222\na\n[::1]"
     assert host_names(text) == ("[::1]", "a", "b", "ssh://u@d:2222", "user@c.example.org")
-    for wrong in ("-x", "a\x1bb", "a$(x)", "a`b`", "a'b", "u@-x"):
+    for invalid in ("-x", "a\x1bb", "a$(x)", "a`b`", "a'b", "u@-x"):
         with pytest.raises(UsageError):
-            host_names(wrong)
+            host_names(invalid)
 
 
-def test_slurm_that_is_not_there_or_fails_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_or_failing_slurm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Error, match="no srun"):
         SlurmEngine("gpu")
@@ -186,34 +188,34 @@ def test_slurm_that_is_not_there_or_fails_is_told(tmp_path: Path, monkeypatch: p
 PEERS = '{"worker": ["127.0.0.1:9", "nobody.invalid:9"]}'
 
 
-def test_each_host_says_whom_it_does_not_reach(tmp_path: Path) -> None:
+def test_unreachable_peers_are_reported(tmp_path: Path) -> None:
     programs = make_reaching(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
-    ran = fleet(tmp_path / "out", programs, "--ssh", "a,b,c", "--connect", PEERS, "--json")
-    assert "Asking 3 hosts" in ran.stderr
-    assert "Asking 2 hosts" in ran.stderr
-    found = {one["name"]: one for one in json.loads(ran.stdout)["findings"]}
-    assert found["peers-apart"]["hosts"] == ["a", "b"]
-    assert "do not reach nobody.invalid:9" in found["peers-apart"]["message"]
-    words = [sys.executable, "-m", "tfdoctor", "fleet", "report", str(tmp_path / "out"), "--json"]
-    later = json.loads(subprocess.run(words, capture_output=True, check=False).stdout)
-    assert [one["name"] for one in later["findings"]] == [
-        one["name"] for one in json.loads(ran.stdout)["findings"]
+    result = run_fleet(tmp_path / "out", programs, "--ssh", "a,b,c", "--connect", PEERS, "--json")
+    assert "Asking 3 hosts" in result.stderr
+    assert "Asking 2 hosts" in result.stderr
+    findings = {finding["name"]: finding for finding in json.loads(result.stdout)["findings"]}
+    assert findings["peers-apart"]["hosts"] == ["a", "b"]
+    assert "do not reach nobody.invalid:9" in findings["peers-apart"]["message"]
+    command = [sys.executable, "-m", "tfdoctor", "fleet", "report", str(tmp_path / "out"), "--json"]
+    report = json.loads(subprocess.run(command, capture_output=True, check=False).stdout)
+    assert [finding["name"] for finding in report["findings"]] == [
+        finding["name"] for finding in json.loads(result.stdout)["findings"]
     ]
-    assert later["files_left_aside"] == 0
+    assert report["files_left_aside"] == 0
 
 
 @pytest.mark.parametrize("value", ["0", "65536", "{", "[]", '{"worker": 5}', "/no/such/file"])
-def test_peers_that_are_none_ask_nobody(tmp_path: Path, value: str) -> None:
+def test_invalid_peers_ask_no_host(tmp_path: Path, value: str) -> None:
     programs = make_reaching(tmp_path, {"a": "failing"})
-    ran = fleet(tmp_path / "out", programs, "--ssh", "a", "--connect", value)
-    assert ran.returncode == 2, ran.stderr
+    result = run_fleet(tmp_path / "out", programs, "--ssh", "a", "--connect", value)
+    assert result.returncode == 2, result.stderr
     assert not (tmp_path / "out").exists()
 
 
-def test_a_file_of_hosts_may_begin_with_a_byte_order_mark(tmp_path: Path) -> None:
+def test_file_of_hosts_may_have_a_byte_order_mark(tmp_path: Path) -> None:
     programs = make_reaching(tmp_path, {})
     (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfh1\r\nh2\r\n")
-    ran = fleet(tmp_path / "out", programs, "--dry-run", "--ssh", str(tmp_path / "hosts"))
-    assert "on 2 hosts: h1, h2" in ran.stdout
-    ran = fleet(tmp_path / "out", programs, "--dry-run", "--ssh", "h" * 254)
-    assert (ran.returncode, "is no name of a host" in ran.stderr) == (2, True)
+    result = run_fleet(tmp_path / "out", programs, "--dry-run", "--ssh", str(tmp_path / "hosts"))
+    assert "on 2 hosts: h1, h2" in result.stdout
+    result = run_fleet(tmp_path / "out", programs, "--dry-run", "--ssh", "h" * 254)
+    assert (result.returncode, "is no name of a host" in result.stderr) == (2, True)

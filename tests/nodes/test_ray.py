@@ -1,4 +1,4 @@
-"""`fleet run --ray` with a real Ray of several local nodes. Runs where Ray is installed: it is no light dependency."""
+"""Tests of `fleet run --ray` with a real Ray of several local nodes, if Ray (a large dependency) is installed."""
 
 from __future__ import annotations
 
@@ -28,76 +28,81 @@ KINDS = ["healthy-two-gpus", "kernel-updated", "lying", "flooding", "hanging", "
 
 @pytest.fixture
 def cluster(tmp_path: Path) -> Iterator[tuple[str, dict[str, int]]]:
-    """The address, and kind-number → the process of its node."""
+    """Yield the address of the cluster and its nodes by id."""
     from ray.cluster_utils import Cluster
 
     path = os.environ["PATH"]
-    made, nodes = Cluster(), {}
+    ray_cluster, nodes = Cluster(), {}
     try:
         for number, kind in enumerate(KINDS):
-            place = node(tmp_path, f"n{number}", kind)
-            os.environ["PATH"] = f"{place}{os.pathsep}{path}"
-            words = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20}
-            one = made.add_node(**words)
-            nodes[one.node_id] = one
-        yield made.address, nodes
+            node_folder = node(tmp_path, f"n{number}", kind)
+            os.environ["PATH"] = f"{node_folder}{os.pathsep}{path}"
+            options = {"num_cpus": 1, "include_dashboard": False, "object_store_memory": 80 << 20}
+            ray_node = ray_cluster.add_node(**options)
+            nodes[ray_node.node_id] = ray_node
+        yield ray_cluster.address, nodes
     finally:
         os.environ["PATH"] = path
-        made.shutdown()
+        ray_cluster.shutdown()
 
 
 @pytest.mark.timeout(600)
-def test_one_killed_one_hanging_one_lying_one_flooding(
-    cluster: tuple[str, dict[str, Any]], tmp_path: Path
-) -> None:
+def test_bad_nodes_do_not_affect_the_others(cluster: tuple[str, dict[str, Any]], tmp_path: Path) -> None:
     address, nodes = cluster
     out = tmp_path / "out"
-    words = ["fleet", "run", str(out), "--ray", address, "--deadline", "25", "--json"]
+    arguments = ["fleet", "run", str(out), "--ray", address, "--deadline", "25", "--json"]
     process = subprocess.Popen(
-        [sys.executable, "-m", "tfdoctor", *words], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [sys.executable, "-m", "tfdoctor", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
-    until = time.monotonic() + 200
-    while len(list(out.glob("*.json"))) < 3 and time.monotonic() < until:
+    deadline = time.monotonic() + 200
+    while len(list(out.glob("*.json"))) < 3 and time.monotonic() < deadline:
         time.sleep(0.1)
     victim = list(nodes.values())[-1]
-    for of_type in ("raylet",):
-        for one in victim.all_processes[of_type]:
-            os.kill(one.process.pid, signal.SIGKILL)
-    printed, said = process.communicate(timeout=250)
-    assert process.returncode == 1, said
-    assert printed, said
-    told: dict[str, Any] = json.loads(printed)
-    assert sorted(one["status"] for one in told["hosts"]) == [
+    for process_type in ("raylet",):
+        for item in victim.all_processes[process_type]:
+            os.kill(item.process.pid, signal.SIGKILL)
+    stdout, stderr = process.communicate(timeout=250)
+    assert process.returncode == 1, stderr
+    assert stdout, stderr
+    report: dict[str, Any] = json.loads(stdout)
+    assert sorted(item["status"] for item in report["hosts"]) == [
         "failed",
         "failed",
         "found",
         "lost",
         "ok",
         "timeout",
-    ], said
-    assert "Traceback" not in said
-    until = time.monotonic() + 10
-    while (left := ours(tmp_path)) and time.monotonic() < until:
+    ], stderr
+    assert "Traceback" not in stderr
+    deadline = time.monotonic() + 10
+    while (commands := list_own_commands(tmp_path)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert left == []
+    assert commands == []
 
 
-def ours(folder: Path) -> list[bytes]:
-    """Command lines of what tfdoctor started on the nodes; Ray's own processes have the folder in PATH, too."""
-    found = []
+def list_own_commands(folder: Path) -> list[bytes]:
+    """Return the command lines of tfdoctor's processes on the nodes; Ray's own also have the folder in PATH."""
+    commands = []
     for number in processes_of(folder):
         with contextlib.suppress(OSError):
-            words = Path(f"/proc/{number}/cmdline").read_bytes()
-            if b"tfdoctor.pyz" in words or words == b"sleep\x00600\x00":
-                found.append(words)
-    return found
+            command = Path(f"/proc/{number}/cmdline").read_bytes()
+            if b"tfdoctor.pyz" in command or command == b"sleep\x00600\x00":
+                commands.append(command)
+    return commands
 
 
-def test_a_cluster_that_is_not_there_is_told(tmp_path: Path) -> None:
-    words = ["fleet", "run", str(tmp_path / "out"), "--ray", "127.0.0.1:9"]
-    ran = subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *words], capture_output=True, text=True, timeout=200, check=False
+def test_missing_cluster_is_reported(tmp_path: Path) -> None:
+    arguments = ["fleet", "run", str(tmp_path / "out"), "--ray", "127.0.0.1:9"]
+    result = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=200,
+        check=False,
     )
-    assert ran.returncode == 3
-    assert "no Ray cluster answers at 127.0.0.1:9" in ran.stderr
-    assert "Traceback" not in ran.stderr
+    assert result.returncode == 3
+    assert "no Ray cluster answers at 127.0.0.1:9" in result.stderr
+    assert "Traceback" not in result.stderr

@@ -1,4 +1,4 @@
-"""`fleet run --slurm` with a real Slurm from Debian's packages: many nodes on this machine, each a recorded machine."""
+"""Tests of `fleet run --slurm` with a real Slurm from Debian: many nodes here, each a recorded machine."""
 
 from __future__ import annotations
 
@@ -58,13 +58,13 @@ KINDS = {f"n{number:02d}": kind for number, kind in enumerate(RECORDED, 1)} | BA
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slurm]:
     folder = tmp_path_factory.mktemp("slurm")
-    with slurm(folder / "slurm", list(KINDS), absent=["absent"]) as made:
-        yield made
+    with slurm(folder / "slurm", list(KINDS), absent=["absent"]) as slurm_cluster:
+        yield slurm_cluster
 
 
 @pytest.fixture
 def runner(tmp_path: Path) -> Path:
-    """What stands in for the nodes' Python: each node is another machine."""
+    """Return a stand-in for the Python of the nodes, which gives each node its own recorded machine."""
     for name, kind in KINDS.items():
         node(tmp_path, name, kind)
     path = tmp_path / "python"
@@ -74,91 +74,94 @@ def runner(tmp_path: Path) -> Path:
 
 
 def environment(cluster: Slurm, tmp_path: Path) -> dict[str, str]:
-    return cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": temporary(tmp_path)}
+    return cluster.env | {"TFDOCTOR_TEST": str(tmp_path), "TMPDIR": make_temporary_folder(tmp_path)}
 
 
-def temporary(tmp_path: Path) -> str:
-    """Where the nodes unpack the file, and we pack it."""
+def make_temporary_folder(tmp_path: Path) -> str:
+    """Create the folder in which tfdoctor packs its file and the nodes unpack it."""
     (tmp_path / "tmp").mkdir()
     return str(tmp_path / "tmp")
 
 
-def assert_nothing_stays(cluster: Slurm, tmp_path: Path, *, folders: int = 0) -> None:
-    """No job, no process, no folder; folders: of nodes on which everything was killed at once."""
-    until = time.monotonic() + 15
-    while time.monotonic() < until:
+def assert_nothing_left(cluster: Slurm, tmp_path: Path, *, folders: int = 0) -> None:
+    """Wait until no job, process or folder is left.
+
+    `folders` is the number of nodes that were killed at once, whose folders may stay.
+    """
+    deadline = time.monotonic() + 15
+    while time.monotonic() < deadline:
         jobs = cluster.make_output("squeue", "-h", "-o", "%A %T %N").strip()
-        left = processes_of(tmp_path)
-        kept = list((tmp_path / "tmp").iterdir())
-        if not (jobs or left or len(kept) > folders):
+        processes = processes_of(tmp_path)
+        remaining = list((tmp_path / "tmp").iterdir())
+        if not (jobs or processes or len(remaining) > folders):
             return
         time.sleep(0.3)
-    pytest.fail(f"jobs {jobs!r}, processes {left}, folders {kept}")
+    pytest.fail(f"jobs {jobs!r}, processes {processes}, folders {remaining}")
 
 
-def task_on(name: str, tmp_path: Path) -> int:
-    """The shell that Slurm started on this node."""
-    until = time.monotonic() + 40
-    while time.monotonic() < until:
+def wait_for_task(name: str, tmp_path: Path) -> int:
+    """Return the process id of the shell that Slurm started on this node."""
+    deadline = time.monotonic() + 40
+    while time.monotonic() < deadline:
         for number in processes_of(tmp_path):
             with contextlib.suppress(OSError):
-                place = Path(f"/proc/{number}")
-                mine = f"SLURMD_NODENAME={name}\0".encode() in (place / "environ").read_bytes()
-                if mine and (place / "cmdline").read_bytes().startswith(b"/bin/sh\0-c\0d="):
+                process_folder = Path(f"/proc/{number}")
+                is_on_node = f"SLURMD_NODENAME={name}\0".encode() in (process_folder / "environ").read_bytes()
+                if is_on_node and (process_folder / "cmdline").read_bytes().startswith(b"/bin/sh\0-c\0d="):
                     return number
         time.sleep(0.2)
     pytest.fail(f"nothing runs on {name}")
 
 
-def test_all_others_arrive_and_the_bad_ones_are_named(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
+def test_bad_nodes_do_not_affect_the_others(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
     cluster.make_output("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
     process = start_process(
         environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--deadline", "40"
     )
-    task_on("power", tmp_path)
-    task_on("killed", tmp_path)
+    wait_for_task("power", tmp_path)
+    wait_for_task("killed", tmp_path)
     cluster.kill_tasks("killed")
     cluster.kill_node("power")
-    printed, said = process.communicate(timeout=150)
-    assert process.returncode == 1, said
-    assert "Traceback" not in said
-    told: dict[str, Any] = json.loads(printed)
-    states = {one["host"]: one["status"] for one in told["hosts"]}
-    why = {one["host"]: one["why"] for one in told["hosts"]}
-    assert {name: states[name] for name in STATES} == STATES, why
-    assert {states[name] for name in KINDS if name not in STATES} <= {"ok", "found"}, why
+    stdout, stderr = process.communicate(timeout=150)
+    assert process.returncode == 1, stderr
+    assert "Traceback" not in stderr
+    report: dict[str, Any] = json.loads(stdout)
+    states = {entry["host"]: entry["status"] for entry in report["hosts"]}
+    reasons = {entry["host"]: entry["why"] for entry in report["hosts"]}
+    assert {name: states[name] for name in STATES} == STATES, reasons
+    assert {states[name] for name in KINDS if name not in STATES} <= {"ok", "found"}, reasons
     assert len(states) == len(KINDS) + 1
-    assert "a fan is broken" in why["drained"]
-    assert "Slurm has it as" in why["absent"]
-    assert "Slurm has it as" in why["power"]
-    assert "it is broken" in why["b4"]
-    assert "no answer within 40 s" in why["b1"]
-    assert_nothing_stays(cluster, tmp_path, folders=2)
+    assert "a fan is broken" in reasons["drained"]
+    assert "Slurm has it as" in reasons["absent"]
+    assert "Slurm has it as" in reasons["power"]
+    assert "it is broken" in reasons["b4"]
+    assert "no answer within 40 s" in reasons["b1"]
+    assert_nothing_left(cluster, tmp_path, folders=2)
 
 
 def test_ctrl_c_leaves_no_job(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
     process = start_process(environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu")
-    task_on("b1", tmp_path)
+    wait_for_task("b1", tmp_path)
     process.send_signal(signal.SIGINT)
-    _, said = process.communicate(timeout=40)
-    assert process.returncode == 130, said
-    assert "--resume asks the others" in said
-    assert_nothing_stays(cluster, tmp_path)
+    _, stderr = process.communicate(timeout=40)
+    assert process.returncode == 130, stderr
+    assert "--resume asks the others" in stderr
+    assert_nothing_left(cluster, tmp_path)
 
 
 def test_inside_an_allocation(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
-    inside = ["salloc", "--quiet", "--nodelist=n01,b1", sys.executable, "-m", "tfdoctor"]
-    inside += ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", "--slurm", "job"]
-    ran = subprocess.run(
-        [*inside, "--deadline", "8"],
+    command = ["salloc", "--quiet", "--nodelist=n01,b1", sys.executable, "-m", "tfdoctor"]
+    command += ["fleet", "run", str(tmp_path / "out"), "--runner", str(runner), "--json", "--slurm", "job"]
+    result = subprocess.run(
+        [*command, "--deadline", "8"],
         env=environment(cluster, tmp_path),
         capture_output=True,
         text=True,
         timeout=90,
         check=False,
     )
-    told = json.loads(ran.stdout)
-    states = {one["host"]: one["status"] for one in told["hosts"]}
+    report = json.loads(result.stdout)
+    states = {entry["host"]: entry["status"] for entry in report["hosts"]}
     assert states == {"b1": "timeout", "n01": states["n01"]}
     assert states["n01"] in ("ok", "found")
-    assert_nothing_stays(cluster, tmp_path)
+    assert_nothing_left(cluster, tmp_path)

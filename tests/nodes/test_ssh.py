@@ -1,4 +1,4 @@
-"""`fleet run --ssh` with real sshd on ports of this machine, each a "host", and the system's own ssh."""
+"""Tests of `fleet run --ssh` with real sshd processes on local ports, one per host, and the system's ssh."""
 
 from __future__ import annotations
 
@@ -61,106 +61,106 @@ STATES = {
 def hosts(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hosts]:
     folder = tmp_path_factory.mktemp("ssh")
     names = [*KINDS, "stranger"]
-    with sshd(folder / "ssh", names, refusing="refusing", silent="silent", closed="closed") as made:
-        known = made.folder / "known_hosts"
-        other = (made.folder / "other_key.pub").read_text().split()[:2]
-        port = made.ports["stranger"]  # its key is not the one that is known
-        lines = [line for line in known.read_text().splitlines() if f":{port} " not in line]
-        known.write_text("\n".join([*lines, f"[127.0.0.1]:{port} {' '.join(other)}"]) + "\n")
-        yield made
+    with sshd(folder / "ssh", names, refusing="refusing", silent="silent", closed="closed") as ssh_hosts:
+        known_hosts = ssh_hosts.folder / "known_hosts"
+        other_key = (ssh_hosts.folder / "other_key.pub").read_text().split()[:2]
+        port = ssh_hosts.ports["stranger"]  # its key differs from the one in known_hosts
+        lines = [line for line in known_hosts.read_text().splitlines() if f":{port} " not in line]
+        known_hosts.write_text("\n".join([*lines, f"[127.0.0.1]:{port} {' '.join(other_key)}"]) + "\n")
+        yield ssh_hosts
 
 
 @pytest.fixture
 def runner(hosts: Hosts, tmp_path: Path) -> Path:
-    """The hosts' Python: which host it is says the port."""
+    """Return a stand-in for the Python of the hosts, which recognizes its host by the port."""
     names = "".join(f"{hosts.ports[name]}) name={name};; " for name in KINDS)
     for name, kind in KINDS.items():
         node(tmp_path, name, kind)
     path = tmp_path / "a python"
     folder = shlex.quote(str(tmp_path))
-    run = f"export TFDOCTOR_TEST={folder}; exec {folder}/nodes/$name/python3"
-    program(path, f'case ${{SSH_CONNECTION##* }} in {names} esac; {run} "$@"')
+    command = f"export TFDOCTOR_TEST={folder}; exec {folder}/nodes/$name/python3"
+    program(path, f'case ${{SSH_CONNECTION##* }} in {names} esac; {command} "$@"')
     return path
 
 
-def assert_nothing_stays(hosts: Hosts, tmp_path: Path) -> None:
-    until = time.monotonic() + 15
-    while (processes_of(tmp_path) or list_left(hosts)) and time.monotonic() < until:
+def assert_nothing_left(hosts: Hosts, tmp_path: Path) -> None:
+    deadline = time.monotonic() + 15
+    while (processes_of(tmp_path) or list_remaining(hosts)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert (processes_of(tmp_path), list_left(hosts)) == ([], [])
+    assert (processes_of(tmp_path), list_remaining(hosts)) == ([], [])
 
 
-def list_left(hosts: Hosts) -> list[Path]:
+def list_remaining(hosts: Hosts) -> list[Path]:
     return list((hosts.folder / "tmp").iterdir())
 
 
-def count_arrived(tmp_path: Path, *names: str) -> None:
-    until = time.monotonic() + 60
-    while not all((tmp_path / "out" / f"{one}.json").exists() for one in names):
-        assert time.monotonic() < until, f"not all of {names} answer"
+def wait_for_results(tmp_path: Path, *names: str) -> None:
+    deadline = time.monotonic() + 60
+    while not all((tmp_path / "out" / f"{name}.json").exists() for name in names):
+        assert time.monotonic() < deadline, f"not all of {names} answer"
         time.sleep(0.1)
 
 
-def runs(name: str, tmp_path: Path) -> None:
-    """Waits until this host has begun."""
-    until = time.monotonic() + 60
-    mine = f"{tmp_path}/nodes/{name}/python3".encode()
-    while time.monotonic() < until:
+def wait_for_start(name: str, tmp_path: Path) -> None:
+    """Wait until the command on this host has started."""
+    deadline = time.monotonic() + 60
+    python_path = f"{tmp_path}/nodes/{name}/python3".encode()
+    while time.monotonic() < deadline:
         for number in processes_of(tmp_path):
             with contextlib.suppress(OSError):
-                if mine in Path(f"/proc/{number}/cmdline").read_bytes():
+                if python_path in Path(f"/proc/{number}/cmdline").read_bytes():
                     return
         time.sleep(0.1)
     pytest.fail(f"{name} does not begin")
 
 
-def test_all_others_arrive_and_the_bad_ones_are_named(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
+def test_bad_hosts_do_not_affect_the_others(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
     process = start_process(hosts.env, tmp_path, runner, "--ssh", ",".join(STATES), "--deadline", "15")
-    runs("cut", tmp_path)
+    wait_for_start("cut", tmp_path)
     hosts.cut("cut")
-    printed, said = process.communicate(timeout=100)
-    assert process.returncode == 1, said
-    assert "Traceback" not in said
-    told: dict[str, Any] = json.loads(printed)
-    why = {one["host"]: one["why"] for one in told["hosts"]}
-    assert {one["host"]: one["status"] for one in told["hosts"]} == STATES, why
-    assert "Permission denied" in why["refusing"]
-    assert "refused" in why["closed"]
-    assert "Host key verification failed" in why["stranger"]
-    assert "it is broken" in why["failing"]
-    assert "no answer within 15 s" in why["hanging"]
-    assert all(why[name] for name in STATES if STATES[name] not in ("ok", "found"))
-    assert_nothing_stays(hosts, tmp_path)
+    stdout, stderr = process.communicate(timeout=100)
+    assert process.returncode == 1, stderr
+    assert "Traceback" not in stderr
+    report: dict[str, Any] = json.loads(stdout)
+    reasons = {entry["host"]: entry["why"] for entry in report["hosts"]}
+    assert {entry["host"]: entry["status"] for entry in report["hosts"]} == STATES, reasons
+    assert "Permission denied" in reasons["refusing"]
+    assert "refused" in reasons["closed"]
+    assert "Host key verification failed" in reasons["stranger"]
+    assert "it is broken" in reasons["failing"]
+    assert "no answer within 15 s" in reasons["hanging"]
+    assert all(reasons[name] for name in STATES if STATES[name] not in ("ok", "found"))
+    assert_nothing_left(hosts, tmp_path)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
-def test_what_runs_there_ends_with_us(
+def test_remote_processes_end_with_the_run(
     hosts: Hosts, tmp_path: Path, runner: Path, number: signal.Signals
 ) -> None:
-    """Killed at once, too: the hosts see that nobody waits for them any more."""
+    """Even after SIGKILL the hosts notice that no client waits for them any more."""
     process = start_process(hosts.env, tmp_path, runner, "--ssh", "good,hanging")
-    count_arrived(tmp_path, "good")
-    runs("hanging", tmp_path)
+    wait_for_results(tmp_path, "good")
+    wait_for_start("hanging", tmp_path)
     process.send_signal(number)
-    _, said = process.communicate(timeout=30)
+    _, stderr = process.communicate(timeout=30)
     assert process.returncode == (130 if number == signal.SIGINT else -number)
     if number != signal.SIGKILL:
-        assert "1 of 2 hosts had answered; --resume asks the others" in said
-    assert_nothing_stays(hosts, tmp_path)
+        assert "1 of 2 hosts had answered; --resume asks the others" in stderr
+    assert_nothing_left(hosts, tmp_path)
 
 
 @pytest.mark.parametrize("shell", ["tcsh", "fish", "bash", "dash", "ksh", "zsh"])
-def test_whatever_the_users_shell_is(tmp_path: Path, shell: str) -> None:
-    """sshd gives the command to it."""
-    where = shutil.which(shell)
-    if where is None:
+def test_command_works_in_any_login_shell(tmp_path: Path, shell: str) -> None:
+    """sshd passes the command to the user's login shell."""
+    shell_path = shutil.which(shell)
+    if shell_path is None:
         pytest.skip(f"there is no {shell}")
     file = tmp_path / "file.py"
     file.write_text("import os, sys; print(sys.argv[1:], os.environ['TMPDIR'])\n")
     (tmp_path / "tmp").mkdir()
     job = Job(file, ("check", "a b", "it's", '{"x": ["$y", "`z`"]}'), python=sys.executable)
     process = subprocess.Popen(
-        [where, "-c", command_of(job)],
+        [shell_path, "-c", command_of(job)],
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
@@ -169,18 +169,18 @@ def test_whatever_the_users_shell_is(tmp_path: Path, shell: str) -> None:
     process.stdin.write(file.read_bytes())
     process.stdin.flush()
     assert process.stdout is not None
-    said = process.stdout.read().decode()
+    output = process.stdout.read().decode()
     process.stdin.close()
     assert process.wait(20) == 0
-    assert said.startswith(str(list(job.arguments)) + f" {tmp_path}/tmp/tfdoctor-")
+    assert output.startswith(str(list(job.arguments)) + f" {tmp_path}/tmp/tfdoctor-")
     process.stdout.close()
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_a_broken_configuration_is_told(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
+def test_broken_ssh_configuration_is_reported(hosts: Hosts, tmp_path: Path, runner: Path) -> None:
     process = start_process(hosts.env, tmp_path, runner, "--ssh", "good", "--pass-on=-oNonsense=1")
-    printed, _ = process.communicate(timeout=60)
-    (one,) = json.loads(printed)["hosts"]
-    assert (process.returncode, one["status"]) == (1, "lost")
-    assert "onsense" in one["why"]
+    stdout, _ = process.communicate(timeout=60)
+    (entry,) = json.loads(stdout)["hosts"]
+    assert (process.returncode, entry["status"]) == (1, "lost")
+    assert "onsense" in entry["why"]
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["fleet.jsonl"]

@@ -1,4 +1,4 @@
-"""The folder of a fleet's results."""
+"""Tests of the folder with the results of a fleet."""
 
 from __future__ import annotations
 
@@ -20,22 +20,24 @@ if TYPE_CHECKING:
 HOSTS = ["node1", "../../etc/x", "user@host:22", "a/b", ".", "..", "ü", "x" * 400, "%2e"]
 
 
-def test_what_is_kept_is_read_again_with_its_end(tmp_path: Path) -> None:
+def test_stored_results_are_read_with_their_ending(tmp_path: Path) -> None:
     store = Store(tmp_path / "out")
     store.make()
     store.keep(NodeAnswer("a", "answered", b'{"x": 1}', seconds=2.0), asked=5.0, came=7.0)
     store.keep(NodeAnswer("b", "timeout", why="no answer within 3 s"), asked=5.0, came=8.0)
-    kept = {one.host: one for one in store.results(100)}
-    assert kept["a"].content == b'{"x": 1}'
-    assert kept["b"].content is None
+    results = {result.host: result for result in store.results(100)}
+    assert results["a"].content == b'{"x": 1}'
+    assert results["b"].content is None
     ends = {
-        name: (one.ending.ended, one.ending.why, one.ending.asked) for name, one in kept.items() if one.ending
+        name: (result.ending.ended, result.ending.why, result.ending.asked)
+        for name, result in results.items()
+        if result.ending
     }
     assert ends == {"a": ("answered", "", 5.0), "b": ("timeout", "no answer within 3 s", 5.0)}
 
 
 @pytest.mark.parametrize("host", HOSTS)
-def test_no_name_leads_out_of_the_folder(tmp_path: Path, host: str) -> None:
+def test_no_host_name_escapes_the_folder(tmp_path: Path, host: str) -> None:
     store = Store(tmp_path / "out")
     store.make()
     store.keep(NodeAnswer(host, "answered", b"{}"), asked=None, came=1.0)
@@ -43,16 +45,16 @@ def test_no_name_leads_out_of_the_folder(tmp_path: Path, host: str) -> None:
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([file_of(host), JOURNAL])
 
 
-def test_the_last_end_counts(tmp_path: Path) -> None:
+def test_last_ending_is_used(tmp_path: Path) -> None:
     store = Store(tmp_path)
     store.keep(NodeAnswer("a", "lost", why="no route"), asked=1.0, came=2.0)
     store.keep(NodeAnswer("a", "answered", b"{}"), asked=3.0, came=4.0)
-    (one,) = store.results(100)
-    assert one.ending is not None
-    assert one.ending.ended == "answered"
+    (result,) = store.results(100)
+    assert result.ending is not None
+    assert result.ending.ended == "answered"
 
 
-def test_a_journal_of_rubbish_is_no_journal(tmp_path: Path) -> None:
+def test_invalid_journal_is_ignored(tmp_path: Path) -> None:
     lines = [
         b"hello",
         b"[" * 4000,
@@ -70,20 +72,20 @@ def test_a_pipe_and_a_folder_are_not_read(tmp_path: Path) -> None:
     (tmp_path / "folder.json").mkdir()
     (tmp_path / "notes.txt").write_text("x")
     store = Store(tmp_path)
-    assert [(one.host, one.content, one.why) for one in store.results(100)] == [
+    assert [(result.host, result.content, result.why) for result in store.results(100)] == [
         ("folder", None, "it is no regular file"),
         ("pipe", None, "it is no regular file"),
     ]
     assert store.aside == 1
 
 
-def test_of_a_large_file_no_more_is_read_than_shows_that_it_is_too_large(tmp_path: Path) -> None:
+def test_large_file_is_read_up_to_the_limit(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_bytes(b"x" * 1000)
-    (one,) = Store(tmp_path).results(100)
-    assert one.content == b"x" * 101
+    (result,) = Store(tmp_path).results(100)
+    assert result.content == b"x" * 101
 
 
-def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_missing_folder_raises(tmp_path: Path) -> None:
     with pytest.raises(UsageError):
         list(Store(tmp_path / "none").results(1))
     (tmp_path / "file").write_text("")
@@ -95,14 +97,14 @@ def test_a_folder_that_is_not_there_is_told(tmp_path: Path) -> None:
         Store(tmp_path / "none" / "deeper").make()
 
 
-def test_a_full_disk_is_told_with_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> None:
+def test_full_disk_raises_with_a_hint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def raise_full_disk(*_: object, **__: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", full)
-    with pytest.raises(Error, match="No space left") as told:
+    monkeypatch.setattr("tfdoctor.fleet.nodes.store.place_file", raise_full_disk)
+    with pytest.raises(Error, match="No space left") as caught:
         Store(tmp_path).keep(NodeAnswer("a", "answered", json.dumps({}).encode()), asked=None, came=1.0)
-    assert "--resume" in told.value.hint
+    assert "--resume" in caught.value.hint
 
 
 def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
@@ -112,7 +114,7 @@ def test_a_link_in_the_folder_is_not_followed(tmp_path: Path) -> None:
     assert not (tmp_path / "victim").exists()
 
 
-def test_what_a_killed_process_left_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_folder_of_a_killed_process_is_removed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     (tmp_path / f"{SCRATCH}dead").mkdir()
     (tmp_path / f"{SCRATCH}dead" / "file").write_text("")

@@ -1,4 +1,4 @@
-"""What a worker of Dask or Ray sends: bytes are read, objects become placeholders, and nothing runs."""
+"""Tests of unpickling what a Dask or Ray worker sends: objects become placeholders and no code runs."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ except pickle.UnpicklingError as error:
 
 def test_no_pickle_runs_code(tmp_path: Path) -> None:
     marker = tmp_path / "marker"
-    done = subprocess.run(
+    result = subprocess.run(
         [sys.executable, "-c", SCRIPT, str(marker)], capture_output=True, text=True, timeout=60, check=False
     )
-    assert done.stderr == ""
-    assert done.stdout.splitlines() == [
+    assert result.stderr == ""
+    assert result.stdout.splitlines() == [
         "Failure text of the node True",
         "[b'x', {'a': 1.5}, 'text', None] True",
         "a node sent no plain bytes",
@@ -63,15 +63,15 @@ def test_no_pickle_runs_code(tmp_path: Path) -> None:
     assert not marker.exists()
 
 
-def line(**changes: object) -> bytes:
+def make_header(**changes: object) -> bytes:
     return json.dumps({"ended": "answered", "why": "", "seconds": 1.5, **changes}).encode() + b"\n"
 
 
 def test_an_answer_is_read() -> None:
-    assert read_answer("h", line() + b"{}\n", 10) == NodeAnswer("h", "answered", b"{}\n", "", 1.5)
-    late = line(ended="timeout", why="no \x1b[1manswer")
-    assert read_answer("h", late + b"{}", 10) == NodeAnswer("h", "timeout", b"", "no answer", 1.5)
-    assert read_answer("h", line() + b"x" * (2 << 20), 1 << 20).ended == "flooded"
+    assert read_answer("h", make_header() + b"{}\n", 10) == NodeAnswer("h", "answered", b"{}\n", "", 1.5)
+    timeout_header = make_header(ended="timeout", why="no \x1b[1manswer")
+    assert read_answer("h", timeout_header + b"{}", 10) == NodeAnswer("h", "timeout", b"", "no answer", 1.5)
+    assert read_answer("h", make_header() + b"x" * (2 << 20), 1 << 20).ended == "flooded"
     assert read_answer("h", b"x" * 5000, 1 << 20).ended == "flooded"
 
 
@@ -79,10 +79,16 @@ def test_an_answer_is_read() -> None:
     "sent",
     [
         *(5, None, "text", {"ended": "answered"}, b"", b"[]\n", b"5\n", b"{}\n", b"[" * 4000 + b"\n"),
-        *(line(ended="fine"), line(ended=[]), line(why=None), line(seconds=float("nan")), line(seconds=True)),
+        *(
+            make_header(ended="fine"),
+            make_header(ended=[]),
+            make_header(why=None),
+            make_header(seconds=float("nan")),
+            make_header(seconds=True),
+        ),
     ],
 )
-def test_another_answer_fails_that_host(sent: object) -> None:
+def test_invalid_answer_fails_the_host(sent: object) -> None:
     assert read_answer("h", sent, 10) == NodeAnswer(
         "h", "failed", why="what it sent is no answer of tfdoctor"
     )

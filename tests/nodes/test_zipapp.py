@@ -1,4 +1,4 @@
-"""tfdoctor as one file, run by every Python that is here, with nothing installed for it."""
+"""Tests of tfdoctor as a single file, run by every installed Python without any package."""
 
 from __future__ import annotations
 
@@ -20,95 +20,103 @@ from tfdoctor.fleet.nodes.zipapp import zipapp
 
 PYENV = Path.home() / ".pyenv" / "versions"
 HEALTHY = str(HOSTS / "healthy-two-gpus")
-CHANGING = ("at", "facts", "tool")
+VARIABLE_KEYS = ("at", "facts", "tool")
 
 
-def pythons() -> list[Path]:
-    found = {
+def list_pythons() -> list[Path]:
+    by_version = {
         tuple(map(int, path.name.split(".")[:2])): path
         for path in sorted(PYENV.glob("3.*"))
         if path.name[2:3]
     }
-    return [path / "bin" / "python3" for version, path in sorted(found.items()) if version >= (3, 10)]
+    return [path / "bin" / "python3" for version, path in sorted(by_version.items()) if version >= (3, 10)]
 
 
 @cache
-def content() -> bytes:
+def build_content() -> bytes:
     return zipapp()
 
 
 @pytest.fixture
 def file(tmp_path: Path) -> Path:
     path = tmp_path / "tfdoctor.pyz"
-    path.write_bytes(content())
+    path.write_bytes(build_content())
     return path
 
 
-def env(tmp_path: Path) -> dict[str, str]:
+def make_env(tmp_path: Path) -> dict[str, str]:
     (tmp_path / "tmp").mkdir(exist_ok=True)
     return {"PATH": os.environ["PATH"], "TMPDIR": str(tmp_path / "tmp"), "HOME": str(tmp_path)}
 
 
 @pytest.mark.parametrize(
-    "python", [Path(sys.executable), *pythons()], ids=lambda path: path.parent.parent.name
+    "python", [Path(sys.executable), *list_pythons()], ids=lambda path: path.parent.parent.name
 )
-def test_it_says_what_the_installed_one_says(file: Path, tmp_path: Path, python: Path) -> None:
-    words = ["check", "--json", "--facts", HEALTHY]
-    ran = subprocess.run(
-        [python, file, *words], env=env(tmp_path), capture_output=True, timeout=60, check=False
+def test_report_equals_that_of_the_installed_tfdoctor(file: Path, tmp_path: Path, python: Path) -> None:
+    arguments = ["check", "--json", "--facts", HEALTHY]
+    result = subprocess.run(
+        [python, file, *arguments], env=make_env(tmp_path), capture_output=True, timeout=60, check=False
     )
-    assert (ran.returncode, ran.stderr) == (0, b"")
-    there: dict[str, Any] = json.loads(ran.stdout)
-    installed = subprocess.run([sys.executable, "-m", "tfdoctor", *words], capture_output=True, check=True)
-    here: dict[str, Any] = json.loads(installed.stdout)
-    assert {k: v for k, v in there.items() if k not in CHANGING} == {
-        k: v for k, v in here.items() if k not in CHANGING
+    assert (result.returncode, result.stderr) == (0, b"")
+    report: dict[str, Any] = json.loads(result.stdout)
+    installed = subprocess.run(
+        [sys.executable, "-m", "tfdoctor", *arguments], capture_output=True, check=True
+    )
+    expected: dict[str, Any] = json.loads(installed.stdout)
+    assert {k: v for k, v in report.items() if k not in VARIABLE_KEYS} == {
+        k: v for k, v in expected.items() if k not in VARIABLE_KEYS
     }
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_it_looks_at_the_machine_that_it_runs_on(file: Path, tmp_path: Path) -> None:
-    """Its own libraries are not those of the examined Python."""
-    words = ["check", "--json", "--python", sys.executable]
-    seen = []
+def test_facts_are_those_of_the_machine(file: Path, tmp_path: Path) -> None:
+    """The libraries inside the file are not reported as those of the examined Python."""
+    arguments = ["check", "--json", "--python", sys.executable]
+    facts = []
     for tool in ([file], ["-m", "tfdoctor"]):
-        ran = subprocess.run(
-            [sys.executable, *tool, *words], env=env(tmp_path), capture_output=True, timeout=60, check=False
+        result = subprocess.run(
+            [sys.executable, *tool, *arguments],
+            env=make_env(tmp_path),
+            capture_output=True,
+            timeout=60,
+            check=False,
         )
-        seen.append(json.loads(ran.stdout)["facts"])
-        seen[-1]["python"]["known"]["mapped"].sort()
+        facts.append(json.loads(result.stdout)["facts"])
+        facts[-1]["python"]["known"]["mapped"].sort()
     for part in ("python", "tensorflow", "loader", "machine", "choice"):
-        assert seen[0][part] == seen[1][part]
-    assert seen[0]["python"]["known"]["executable"] == sys.executable
+        assert facts[0][part] == facts[1][part]
+    assert facts[0]["python"]["known"]["executable"] == sys.executable
 
 
-def test_it_connects_to_peers_where_there_is_no_typer(file: Path, tmp_path: Path) -> None:
+def test_connecting_to_peers_needs_no_typer(file: Path, tmp_path: Path) -> None:
     spec = '{"cluster":{"worker":["127.0.0.1:9","localhost:9"]}}'
-    words = [*CONNECTING, "--timeout", "2", "--tf-config", spec]
-    ran = [
-        subprocess.run([sys.executable, *tool, *words], env=env(tmp_path), capture_output=True, check=False)
+    arguments = [*CONNECTING, "--timeout", "2", "--tf-config", spec]
+    results = [
+        subprocess.run(
+            [sys.executable, *tool, *arguments], env=make_env(tmp_path), capture_output=True, check=False
+        )
         for tool in ([file], ["-m", "tfdoctor"])
     ]
-    assert [one.stdout for one in ran] == [ran[0].stdout] * 2
-    assert [one["why"] for one in json.loads(ran[0].stdout)["members"]] == ["refused", "refused"]
+    assert [item.stdout for item in results] == [results[0].stdout] * 2
+    assert [item["why"] for item in json.loads(results[0].stdout)["members"]] == ["refused", "refused"]
 
 
-def test_the_same_parts_give_the_same_bytes() -> None:
-    assert zipapp() == content()
+def test_file_is_reproducible() -> None:
+    assert zipapp() == build_content()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])
-def test_ended_by_a_signal_it_leaves_nothing(file: Path, tmp_path: Path, number: signal.Signals) -> None:
+def test_signal_leaves_no_folder(file: Path, tmp_path: Path, number: signal.Signals) -> None:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "nvidia-smi").write_text("#!/bin/sh\nexec sleep 60\n")
     (folder / "nvidia-smi").chmod(0o755)
-    place = {**env(tmp_path), "PATH": f"{folder}:{os.environ['PATH']}"}
+    environment = {**make_env(tmp_path), "PATH": f"{folder}:{os.environ['PATH']}"}
     process = subprocess.Popen(
-        [sys.executable, file, "check", "--json", "--timeout", "50"], env=place, stdout=subprocess.PIPE
+        [sys.executable, file, "check", "--json", "--timeout", "50"], env=environment, stdout=subprocess.PIPE
     )
-    until = time.monotonic() + 20
-    while not list((tmp_path / "tmp").glob("*/tfdoctor/cli")) and time.monotonic() < until:
+    deadline = time.monotonic() + 20
+    while not list((tmp_path / "tmp").glob("*/tfdoctor/cli")) and time.monotonic() < deadline:
         time.sleep(0.05)
     time.sleep(1.5)
     process.send_signal(number)
@@ -118,27 +126,27 @@ def test_ended_by_a_signal_it_leaves_nothing(file: Path, tmp_path: Path, number:
 
 
 @pytest.mark.parametrize("name", ["2.7", "3.6", "3.9"])
-def test_a_python_that_is_too_old_is_told(file: Path, tmp_path: Path, name: str) -> None:
-    found = sorted(PYENV.glob(f"{name}.*/bin/python"))
-    if not found:
+def test_too_old_python_is_reported(file: Path, tmp_path: Path, name: str) -> None:
+    interpreters = sorted(PYENV.glob(f"{name}.*/bin/python"))
+    if not interpreters:
         pytest.skip(f"there is no Python {name} here")
-    ran = subprocess.run(
-        [found[0], file, "check"], env=env(tmp_path), capture_output=True, timeout=60, check=False
+    result = subprocess.run(
+        [interpreters[0], file, "check"], env=make_env(tmp_path), capture_output=True, timeout=60, check=False
     )
-    assert ran.returncode == 3
-    assert ran.stderr.decode() == f"tfdoctor: Python {name} is too old: 3.10 or later is needed.\n"
+    assert result.returncode == 3
+    assert result.stderr.decode() == f"tfdoctor: Python {name} is too old: 3.10 or later is needed.\n"
 
 
-def test_a_full_disk_is_told(file: Path, tmp_path: Path) -> None:
-    place = {**env(tmp_path), "TMPDIR": "/dev/full", "TEMP": "/dev/full", "TMP": "/dev/full"}
-    run = f"import tempfile; tempfile.tempdir = '/proc/1'; import runpy, sys; sys.argv = [{str(file)!r}, 'check']; "
-    ran = subprocess.run(
-        [sys.executable, "-c", f"{run}runpy.run_path({str(file)!r}, run_name='__main__')"],
-        env=place,
+def test_full_disk_is_reported(file: Path, tmp_path: Path) -> None:
+    environment = {**make_env(tmp_path), "TMPDIR": "/dev/full", "TEMP": "/dev/full", "TMP": "/dev/full"}
+    script = f"import tempfile; tempfile.tempdir = '/proc/1'; import runpy, sys; sys.argv = [{str(file)!r}, 'check']; "
+    result = subprocess.run(
+        [sys.executable, "-c", f"{script}runpy.run_path({str(file)!r}, run_name='__main__')"],
+        env=environment,
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
-    assert ran.returncode == 3
-    assert ran.stderr.startswith("tfdoctor: it could not be unpacked: ")
+    assert result.returncode == 3
+    assert result.stderr.startswith("tfdoctor: it could not be unpacked: ")

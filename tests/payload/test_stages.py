@@ -299,13 +299,13 @@ def test_every_stage_passes_on_every_tensorflow(stages: StagesRunner, version: s
 
 
 def test_requested_stage_and_its_prerequisites_run(stages: StagesRunner) -> None:
-    run = stages(wish={"stages": ["cudnn"]})
+    run = stages(options={"stages": ["cudnn"]})
     assert list(run.statuses()) == ["import", "visible", "cudnn"]
 
 
 def test_half_precision_is_tested_if_the_gpu_supports_it(stages: StagesRunner) -> None:
     def dtypes(**fake: Any) -> list[str]:
-        run = stages(gpus=1, wish={"stages": ["compute"]}, **fake)
+        run = stages(gpus=1, options={"stages": ["compute"]}, **fake)
         assert run.statuses()["compute"] == "passed"
         return [line["dtype"] for line in run.select_lines("compute", "ok")]
 
@@ -329,14 +329,14 @@ def test_no_listed_gpu_fails_the_visible_stage(stages: StagesRunner) -> None:
 
 
 def test_tf32_is_distinguished_from_float32(stages: StagesRunner) -> None:
-    run = stages(deviation=0.02, gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
+    run = stages(deviation=0.02, gpus=1, options={"stages": ["compute"]}, capability=[5, 0])
     lines = run.select_lines("compute", "ok")
     assert [(line["dtype"], line["ok"], line["deviation"]) for line in lines] == [
         ("tf32", True, 0.02),
         ("float32", True, 0.0),
     ]
     assert "float32 as TF32" in run.detail("compute")
-    without = stages(deviation=0.02, version="2.3.4", gpus=1, wish={"stages": ["compute"]}, capability=[5, 0])
+    without = stages(deviation=0.02, version="2.3.4", gpus=1, options={"stages": ["compute"]}, capability=[5, 0])
     assert [line["dtype"] for line in without.select_lines("compute", "ok")] == ["tf32"]
     wrong = stages(deviation=0.02, without_tf32=0.02, gpus=1)
     assert wrong.statuses()["compute"] == "failed"
@@ -353,7 +353,7 @@ def test_wrong_product_fails_the_compute_stage(stages: StagesRunner, deviation: 
 
 
 def test_wrong_convolution_fails_the_cudnn_stage(stages: StagesRunner) -> None:
-    run = stages(deviation=1.0, wish={"size": 1 << 20, "stages": ["cudnn"]})
+    run = stages(deviation=1.0, options={"size": 1 << 20, "stages": ["cudnn"]})
     assert run.statuses()["cudnn"] == "failed"
     assert "the result is off by 1" in run.detail("cudnn")
 
@@ -402,7 +402,7 @@ def test_broken_numpy_is_reported(stages: StagesRunner) -> None:
 )
 @pytest.mark.few(3)
 def test_hang_ends_at_the_deadline(stages: StagesRunner, at: str, stage: str, how: str) -> None:
-    run = stages({at: how}, limit=1, wish={"limits": {stage: 1}})
+    run = stages({at: how}, limit=1, options={"limits": {stage: 1}})
     assert list(run.statuses())[-1] == stage
     assert run.detail(stage).startswith("did not end within 1 s")
     assert run.answer.timed_out
@@ -417,7 +417,7 @@ def test_hang_ends_at_the_deadline(stages: StagesRunner, at: str, stage: str, ho
 
 
 def test_busy_stage_is_not_called_idle(stages: StagesRunner) -> None:
-    run = stages({"matmul@/device:GPU:0": "spin"}, limit=2, wish={"limits": {"compute": 2}})
+    run = stages({"matmul@/device:GPU:0": "spin"}, limit=2, options={"limits": {"compute": 2}})
     assert "was idle" not in run.detail("compute")
     assert "Compiling PTX" in run.detail("compute")
 
@@ -458,7 +458,7 @@ def test_output_of_tensorflow_is_kept_out_of_the_answer(stages: StagesRunner) ->
 
 def test_slow_gpu_is_reported(stages: StagesRunner) -> None:
     options = {"stages": ["compute"], "expected": {"0": 1e15, "1": {"float32": 1.0}}}
-    run = stages(wish=options)
+    run = stages(options=options)
     assert run.statuses()["compute"] == "passed"
     floats = [line for line in run.select_lines("compute", "ok") if line["dtype"] == "float32"]
     assert [line["slow"] for line in floats] == [True, False]
@@ -468,7 +468,7 @@ def test_slow_gpu_is_reported(stages: StagesRunner) -> None:
 
 
 def test_nothing_is_timed_on_the_cpu(stages: StagesRunner) -> None:
-    run = stages(gpus=1, wish={"device": "CPU"})
+    run = stages(gpus=1, options={"device": "CPU"})
     assert run.statuses()["compute"] == "passed"
     assert run.statuses()["nccl"] == "skipped"
     assert not run.select_lines("compute", "gflops")
@@ -507,7 +507,7 @@ def test_failing_device_creation_is_tried_once(stages: StagesRunner) -> None:
     assert [line["gpu"] for line in run.select_lines("compute", "ok")] == [0, 1]
     assert not run.select_lines("compute", "computing")
     assert (
-        stages({"session": "raise"}, wish={"stages": ["cudnn"]})
+        stages({"session": "raise"}, options={"stages": ["cudnn"]})
         .detail("cudnn")
         .startswith("TensorFlow cannot")
     )

@@ -163,7 +163,7 @@ KINDS: dict[str, tuple[str, str]] = {
     "home of a cluster": ("NOT_FOUND: /nfs/homes/{0}/model.ckpt", "zqmarta"),
     "home by its letter": ("NOT_FOUND: /global/homes/z/{0}/model.ckpt", "zqmarta"),
     "home of a cell": ("NOT_FOUND: /afs/lab.example/user/z/{0}/model.ckpt", "zqmarta"),
-    "home of a volume": ("NOT_FOUND: /storage/home/hcoda1/3/{0}/model.ckpt", "zqmarta"),
+    "home of a volume": ("NOT_FOUND: /storage" + _HOME + "hcoda1/3/{0}/model.ckpt", "zqmarta"),
     "work folder": ('File "/work/{0}/train.py", line 3', "zqmarta"),
     "short home": ('File "/u/{0}/train.py", line 3', "zqmarta"),
     "project": ("NOT_FOUND: /projects/{0}/model.ckpt", "zqmarta"),

@@ -1,4 +1,4 @@
-"""Files that are no usual library, for the loader model and the real loader: tests/probes/test_loader.py."""
+"""Unusual files for the loader model and the real loader, used by tests/probes/test_loader.py."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def program(path: Path, *flags: str) -> None:
-    """An executable under a library's name."""
+    """Compile an executable under the name of a library."""
     path.parent.mkdir(parents=True, exist_ok=True)
     source = path.with_suffix(".c")
     source.write_text("int main(void) { return 0; }\n", encoding="utf-8")
@@ -23,20 +23,20 @@ def program(path: Path, *flags: str) -> None:
 
 
 def alter_text(path: Path, kind: int, field: int, value: int) -> None:
-    """Another value in one field (8 bytes at `field`) of the program header of `kind`; kind 0 of PT_NULL."""
+    """Write `value` into the 8 bytes at offset `field` of each program header of the type `kind`."""
     content = bytearray(path.read_bytes())
     (phoff,) = struct.unpack_from("<Q", content, 32)
     (count,) = struct.unpack_from("<H", content, 56)
     for index in range(count):
-        at = phoff + 56 * index
-        if struct.unpack_from("<I", content, at)[0] == kind:
-            struct.pack_into("<Q", content, at + field, value)
+        offset = phoff + 56 * index
+        if struct.unpack_from("<I", content, offset)[0] == kind:
+            struct.pack_into("<Q", content, offset + field, value)
     path.unlink()
     path.write_bytes(content)
 
 
 def remove_header(path: Path, kind: int) -> None:
-    """The program header of `kind` made one that says nothing (PT_NULL)."""
+    """Turn each program header of the type `kind` into PT_NULL."""
     content = bytearray(path.read_bytes())
     (phoff,) = struct.unpack_from("<Q", content, 32)
     (count,) = struct.unpack_from("<H", content, 56)
@@ -48,7 +48,7 @@ def remove_header(path: Path, kind: int) -> None:
 
 
 def chain(folder: Path, cache: Path, length: int) -> str:
-    """`length` objects, each of which needs the next; the name of the first."""
+    """Create `length` objects, each of which needs the next, and return the name of the first."""
     folder.mkdir(parents=True, exist_ok=True)
     first = standins.library(
         folder / "libc00000.so.1", cache, needs=["libc00001.so.1"], soname="libc00000.so.1", runpath="$ORIGIN"
@@ -56,9 +56,11 @@ def chain(folder: Path, cache: Path, length: int) -> str:
     last = standins.library(folder / "end", cache, soname=f"libc{length - 1:05}.so.1", runpath="$ORIGIN")
     content = first.read_bytes()
     for number in range(1, length - 1):
-        named = content.replace(b"libc00001", b"libcXXXXX").replace(b"libc00000", f"libc{number:05}".encode())
+        renamed = content.replace(b"libc00001", b"libcXXXXX").replace(
+            b"libc00000", f"libc{number:05}".encode()
+        )
         (folder / f"libc{number:05}.so.1").write_bytes(
-            named.replace(b"libcXXXXX", f"libc{number + 1:05}".encode())
+            renamed.replace(b"libcXXXXX", f"libc{number + 1:05}".encode())
         )
     last.replace(folder / f"libc{length - 1:05}.so.1")
     return "libc00000.so.1"

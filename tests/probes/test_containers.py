@@ -1,4 +1,4 @@
-"""Container engines: Docker's client and socket, CDI specifications, the toolkit's files, on a made machine."""
+"""Container engines: Docker's client and socket, CDI specifications and toolkit files on a simulated machine."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ containerEdits:
           options:
             - ro
 """
-"""As toolkits from 1.18 on write it."""
+"""The layout of toolkit 1.18 and later."""
 WITHOUT_INDENT = """cdiVersion: 0.3.0
 containerEdits:
   deviceNodes:
@@ -75,26 +75,26 @@ devices:
   name: "0"
 kind: nvidia.com/gpu
 """
-"""As older ones write it: keys in order, lists under their key's own column."""
+"""The layout of older toolkits: sorted keys, list items in the column of their key."""
 
 
-def test_a_specification_in_either_form() -> None:
-    new, old = parse_cdi(WITH_INDENT), parse_cdi(WITHOUT_INDENT)
-    assert (new.kind, new.version, new.devices, new.driver_version) == (
+def test_cdi_yaml_in_both_layouts() -> None:
+    indented, unindented = parse_cdi(WITH_INDENT), parse_cdi(WITHOUT_INDENT)
+    assert (indented.kind, indented.version, indented.devices, indented.driver_version) == (
         "nvidia.com/gpu", "0.5.0", ("0", "all"), "570.133.20",
     )  # fmt: skip
-    assert set(new.paths) == {
+    assert set(indented.paths) == {
         "/lib/x86_64-linux-gnu/libcuda.so.570.133.20", "/usr/bin/nvidia-cdi-hook",
         "/run/nvidia/driver/dev/nvidia0", "/dev/nvidia0",
     }  # fmt: skip
-    assert old.devices == ("0",)
-    assert set(old.paths) == {
+    assert unindented.devices == ("0",)
+    assert set(unindented.paths) == {
         "/dev/nvidiactl", "/usr/bin/nvidia-smi", "/usr/bin/nvidia-ctk", "/dev/dri/card1", "/dev/nvidia0",
     }  # fmt: skip
-    assert old.driver_version is None
+    assert unindented.driver_version is None
 
 
-def test_json_is_a_specification_too() -> None:
+def test_cdi_json_is_parsed() -> None:
     spec = {
         "cdiVersion": "0.6.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0"}],
         "containerEdits": {"mounts": [{"hostPath": "/a"}, "no table", {"hostPath": 3}]},
@@ -119,25 +119,25 @@ def test_json_is_a_specification_too() -> None:
         ("\n".join("  " * n + "a:" for n in range(60)), "too deep"),
     ],
 )
-def test_what_is_no_specification_is_refused_with_its_place(text: str, said: str) -> None:
+def test_invalid_cdi_is_refused_with_its_line(text: str, said: str) -> None:
     with pytest.raises(CdiError, match=said):
         parse_cdi(text)
 
 
-def test_a_yaml_library_without_its_fast_parser_says_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    fast = parse_cdi(WITH_INDENT)
+def test_cdi_without_the_fast_yaml_parser(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = parse_cdi(WITH_INDENT)
     monkeypatch.delattr(yaml, "CBaseLoader", raising=False)
-    assert parse_cdi(WITH_INDENT) == fast
-    for text, said in (
+    assert parse_cdi(WITH_INDENT) == parsed
+    for text, message in (
         ("kind: &a x\n", "line 1"),
         ("kind: x\n\tdevices: y\n", "line 2"),
         ("kind: \x00\n", "not YAML"),
     ):
-        with pytest.raises(CdiError, match=said):
+        with pytest.raises(CdiError, match=message):
             parse_cdi(text)
 
 
-def test_all_of_yaml_is_read() -> None:
+def test_general_yaml_is_parsed() -> None:
     text = (
         "---\nkind: |-\n  nvidia.com/gpu\ndevices: [{name: 0}, {name: all}]\ncontainerEdits:\n---\nkind: x\n"
     )
@@ -146,7 +146,7 @@ def test_all_of_yaml_is_read() -> None:
 
 
 @given(st.text() | st.text(alphabet="ab-:'\"{}[] \n#|&.~", max_size=200))
-def test_any_text_is_read_or_refused(text: str) -> None:
+def test_any_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(CdiError):
         parse_cdi(text)
     assert isinstance(daemon_json(text)[1], str)
@@ -179,7 +179,7 @@ def test_any_text_is_read_or_refused(text: str) -> None:
         ("something new", "other"),
     ],
 )
-def test_what_the_client_says_when_nobody_answers(text: str, kind: str) -> None:
+def test_client_error_is_classified(text: str, kind: str) -> None:
     assert silence_of(text) == kind
 
 
@@ -193,7 +193,7 @@ def test_what_the_client_says_when_nobody_answers(text: str, kind: str) -> None:
         ("no number", None),
     ],
 )
-def test_versions(text: str, version: str | None) -> None:
+def test_version_is_found_in_output(text: str, version: str | None) -> None:
     assert version_in(text) == version
 
 
@@ -207,12 +207,13 @@ class Asked(RecordedSystem):
         super().__init__(folder)
         self.ran: list[str] = []
 
-    def run(self, argv: Sequence[str], **how: Any) -> Any:
-        self.ran.append(how.get("key") or " ".join(argv))
-        return super().run(argv, **how)
+    def run(self, argv: Sequence[str], **options: Any) -> Any:
+        self.ran.append(options.get("key") or " ".join(argv))
+        return super().run(argv, **options)
 
 
 def look(folder: Path, **host: Any) -> tuple[ContainerFacts, list[str]]:
+    """Return the container facts of the recorded machine and the commands that the probe ran."""
     host.setdefault("which", {"docker": "/usr/bin/docker"})
     (folder / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
     system = Asked(folder)
@@ -222,13 +223,13 @@ def look(folder: Path, **host: Any) -> tuple[ContainerFacts, list[str]]:
 
 
 SOCKET = {"/var/run": ["docker.sock"]}
-ANSWER = {
+DOCKER_INFO = {
     "docker info": {"stdout": json.dumps({"ServerVersion": "28.2.2", "Runtimes": {"runc": {"path": "runc"}}})}
 }
 
 
 def context(name: str, host: str) -> dict[str, str]:
-    """The files of a chosen context of Docker's client."""
+    """Return the files of Docker's client for a selected context."""
     meta = f"/u/.docker/contexts/meta/{hashlib.sha256(name.encode()).hexdigest()}/meta.json"
     return {
         "/u/.docker/config.json": json.dumps({"currentContext": name}),
@@ -248,8 +249,8 @@ def context(name: str, host: str) -> dict[str, str]:
         ({"directories": SOCKET, "which": {}}, "no-client"),
     ],
 )
-def test_an_engine_that_is_not_here_is_not_asked(tmp_path: Path, host: dict[str, Any], kind: str) -> None:
-    facts, ran = look(tmp_path, commands=ANSWER, **host)
+def test_absent_engine_is_not_asked(tmp_path: Path, host: dict[str, Any], kind: str) -> None:
+    facts, ran = look(tmp_path, commands=DOCKER_INFO, **host)
     answer = value_of(facts.docker)
     assert isinstance(answer, EngineSilence)
     assert answer.kind == kind
@@ -276,13 +277,13 @@ def test_an_engine_that_is_not_here_is_not_asked(tmp_path: Path, host: dict[str,
         },
     ],
 )
-def test_an_engine_that_runs_here_is_asked_once(tmp_path: Path, host: dict[str, Any]) -> None:
-    facts, ran = look(tmp_path, commands=ANSWER, **host)
+def test_local_engine_is_asked_once(tmp_path: Path, host: dict[str, Any]) -> None:
+    facts, ran = look(tmp_path, commands=DOCKER_INFO, **host)
     assert isinstance(value_of(facts.docker), DockerEngine)
     assert ran == ["docker info"]
 
 
-def test_podman_under_dockers_name_is_not_docker(tmp_path: Path) -> None:
+def test_podman_named_docker_is_podman(tmp_path: Path) -> None:
     facts, ran = look(
         tmp_path,
         which={"docker": "/usr/bin/docker", "podman": "/usr/bin/podman"},
@@ -294,7 +295,7 @@ def test_podman_under_dockers_name_is_not_docker(tmp_path: Path) -> None:
     assert ran == []  # `podman info` would make folders
 
 
-def test_an_answer_that_hangs_or_is_garbage_is_said_so(tmp_path: Path) -> None:
+def test_hanging_and_invalid_answers_are_reported(tmp_path: Path) -> None:
     hung, _ = look(tmp_path, directories=SOCKET, commands={"docker info": {"failure": "timeout"}})
     garbage, _ = look(
         tmp_path, directories=SOCKET, commands={"docker info": {"stdout": "\x1b[31m{", "returncode": 1}}
@@ -307,7 +308,7 @@ def test_an_answer_that_hangs_or_is_garbage_is_said_so(tmp_path: Path) -> None:
         assert "\x1b" not in answer.text
 
 
-def test_a_path_is_missing_only_where_its_folder_can_be_listed(tmp_path: Path) -> None:
+def test_path_is_missing_only_in_a_readable_folder(tmp_path: Path) -> None:
     class Closed(RecordedSystem):
         def listdir(self, path: str) -> list[str]:
             if path == "/closed":
@@ -328,7 +329,7 @@ def test_a_path_is_missing_only_where_its_folder_can_be_listed(tmp_path: Path) -
     assert facts.cdi[0].missing == ("/open/b",)
 
 
-def test_specifications_of_others_are_left_alone(tmp_path: Path) -> None:
+def test_cdi_of_other_vendors_is_ignored(tmp_path: Path) -> None:
     facts, _ = look(
         tmp_path,
         files={
@@ -345,7 +346,7 @@ def test_specifications_of_others_are_left_alone(tmp_path: Path) -> None:
     ]
 
 
-def test_the_toolkits_configuration_reads_no_comment(tmp_path: Path) -> None:
+def test_commented_toolkit_setting_is_ignored(tmp_path: Path) -> None:
     facts, _ = look(
         tmp_path,
         which={"nvidia-ctk": "/usr/bin/nvidia-ctk"},

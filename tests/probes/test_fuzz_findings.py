@@ -1,4 +1,4 @@
-"""Inputs that once broke a reader, found by scripts/fuzz or by looking for what it could not reach."""
+"""Inputs that once broke a parser, found by scripts/fuzz or by coverage."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ NEEDED, HASH, STRTAB, SYMTAB, VERNEED, VERNEEDNUM = 1, 4, 5, 6, 0x6FFFFFFE, 0x6F
 
 
 def elf(tags: Sequence[tuple[int, int]], content: bytes = b"", phoff: int = EHDR64.size) -> bytes:
-    """A shared object whose only segment is the whole file: dynamic entries at DYNAMIC, the rest at CONTENT."""
+    """Return a shared object with its dynamic entries at DYNAMIC and `content` at CONTENT."""
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     header = EHDR64.pack(ident, 3, 62, 1, 0, phoff, 0, 0, EHDR64.size, PHDR64.size, 2, 0, 0, 0)
     dynamic = b"".join(DYN64.pack(*tag) for tag in tags) + DYN64.pack(0, 0)
@@ -35,14 +35,14 @@ def elf(tags: Sequence[tuple[int, int]], content: bytes = b"", phoff: int = EHDR
     return ((header + load + segment).ljust(DYNAMIC, b"\0") + dynamic).ljust(start, b"\0") + content
 
 
-def test_the_builder_builds(tmp_path: Path) -> None:
+def test_built_object_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     path.write_bytes(elf([(STRTAB, CONTENT), (NEEDED, 1)], b"\0libx.so.1\0"))
     assert read_elf(str(path), "x86_64").needed == ("libx.so.1",)
 
 
-def test_names_that_all_point_at_one_long_string_do_not_fill_memory(tmp_path: Path) -> None:
-    """60 000 needed libraries of a mebibyte each: 60 GB, from a file of 2 MB."""
+def test_shared_long_name_does_not_fill_memory(tmp_path: Path) -> None:
+    """60 000 needed libraries of 1 MiB each would take 60 GB, from a file of 2 MB."""
     path = tmp_path / "lib.so"
     path.write_bytes(elf([(STRTAB, 0x200000), *[(NEEDED, 0)] * 60_000], b"a" * 0x200000))
     with pytest.raises(ElfError) as caught:
@@ -50,8 +50,8 @@ def test_names_that_all_point_at_one_long_string_do_not_fill_memory(tmp_path: Pa
     assert caught.value.problem is ElfProblem.MALFORMED
 
 
-def test_version_tables_that_lead_back_into_themselves_end(tmp_path: Path) -> None:
-    """4096 libraries share one chain of 4096 versions: 16 million, once half a minute."""
+def test_overlapping_version_tables_take_bounded_time(tmp_path: Path) -> None:
+    """4096 libraries share one chain of 4096 versions: 16 million entries, which once took half a minute."""
     path = tmp_path / "lib.so"
     count = 4096
     needs = b"".join(struct.pack("<HHIII", 1, count, 0, (count - i) * 16, 16) for i in range(count))
@@ -64,8 +64,8 @@ def test_version_tables_that_lead_back_into_themselves_end(tmp_path: Path) -> No
     assert time.process_time() - began < 2
 
 
-def test_headers_beyond_any_file_have_no_symbols(tmp_path: Path) -> None:
-    """Offsets of 2⁶³ and more do not fit what `struct` takes."""
+def test_headers_beyond_the_file_have_no_symbols(tmp_path: Path) -> None:
+    """`struct` cannot unpack at an offset of 2⁶³ or more."""
     path = tmp_path / "lib.so"
     path.write_bytes(elf([], phoff=1 << 63))
     assert find_unresolved(str(path), []) == ()
@@ -76,11 +76,11 @@ def test_headers_beyond_any_file_have_no_symbols(tmp_path: Path) -> None:
     assert find_unresolved(str(path), []) == ()
 
 
-def test_a_hash_chain_that_is_a_ring_ends_and_claims_nothing(tmp_path: Path) -> None:
+def test_cyclic_hash_chain_defines_nothing(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
     undefined = b"".join(SYM64.pack(1, 0x10, 0, 0, 0, 0) for _ in range(400))
     symbols = CONTENT + 0x100
-    # One bucket; its chain leads from symbol 1 to symbol 1.
+    # One bucket, whose chain links symbol 1 to itself.
     table = struct.pack("<IIIII", 1, 400, 1, 0, 1).ljust(0x100, b"\0")
     tags = [(STRTAB, symbols + len(undefined)), (SYMTAB, symbols), (HASH, CONTENT)]
     path.write_bytes(elf(tags, table + undefined + b"\0puts\0"))
@@ -90,17 +90,17 @@ def test_a_hash_chain_that_is_a_ring_ends_and_claims_nothing(tmp_path: Path) -> 
     assert time.process_time() - began < 6
 
 
-def test_a_cache_whose_entries_share_one_long_name_stays_small() -> None:
+def test_shared_long_cache_name_stays_small() -> None:
     count = 20_000
-    at = HEADER.size + count * ENTRY.size
-    entries = ENTRY.pack(0x0303, at, at, 0, 0) * count
+    offset = HEADER.size + count * ENTRY.size
+    entries = ENTRY.pack(0x0303, offset, offset, 0, 0) * count
     content = HEADER.pack(MAGIC, count, 4096, 2, 0) + entries + b"a" * 4000 + b"\0"
-    found = parse_ldcache(content)
-    assert found
-    assert sum(len(entry.soname) + len(entry.path) for entry in found) <= 4 * len(content)
+    parsed = parse_ldcache(content)
+    assert parsed
+    assert sum(len(entry.soname) + len(entry.path) for entry in parsed) <= 4 * len(content)
 
 
-def test_data_nested_too_deeply_are_no_data(tmp_path: Path) -> None:
+def test_deeply_nested_data_is_refused(tmp_path: Path) -> None:
     for name in ("x.toml", "x.json"):
         (tmp_path / name).write_text(("a = " if name == "x.toml" else "") + "[" * 100_000, encoding="ascii")
         with pytest.raises(DataError, match=r"not (TOML|JSON)"):
@@ -109,8 +109,8 @@ def test_data_nested_too_deeply_are_no_data(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["\r" * 100_000, "|" * 100_000 + "x---", "+|:`" * 25_000 + "x==="])
 @pytest.mark.parametrize("kind", ["smi_table", "nvcc", "auto"])
-def test_runs_of_one_mark_take_linear_time(kind: str, text: str) -> None:
-    """Each once took hours: a run was looked at from every one of its characters."""
+def test_repeated_characters_take_linear_time(kind: str, text: str) -> None:
+    """Each input once took hours, because a run was scanned from each of its characters."""
     began = time.process_time()
     if kind == "auto":
         detect(text)
@@ -119,7 +119,7 @@ def test_runs_of_one_mark_take_linear_time(kind: str, text: str) -> None:
     assert time.process_time() - began < 6
 
 
-def test_cutting_is_done_once() -> None:
+def test_clean_is_idempotent() -> None:
     for text in ("\x1b[1m" + "a" * 5000, "a" * 4001, "a" * 4000 + " […]", "a" * 3999 + " […] b"):
         once = clean(text)
         assert clean(once) == once
@@ -127,5 +127,5 @@ def test_cutting_is_done_once() -> None:
 
 
 @pytest.mark.parametrize("text", ["[" * 200_000, '{"a":' * 200_000, "9" * 5000, '{"a": ' + "1" * 5000 + "}"])
-def test_an_answer_that_python_will_not_read_is_no_answer(text: str) -> None:
+def test_unreadable_payload_answer_is_ignored(text: str) -> None:
     assert parse_answer(f'{MARKER}{text}\n{MARKER}{{"ok": true}}\n') == {"ok": True}

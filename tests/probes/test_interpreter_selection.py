@@ -1,4 +1,4 @@
-"""Which Python is examined: real folders and links, a real PATH."""
+"""Selection of the Python to examine, with real folders, links and a real PATH."""
 
 from __future__ import annotations
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 
 def program(path: Path) -> Path:
+    """Create an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
     path.chmod(0o755)
@@ -26,6 +27,7 @@ def program(path: Path) -> Path:
 
 
 def environment(folder: Path, base: Path, version: str = "3.9.2") -> Path:
+    """Create a virtual environment whose Python is a link to `base`."""
     (folder / "bin").mkdir(parents=True)
     (folder / "pyvenv.cfg").write_text(f"home = {base.parent}\nversion = {version}\n")
     (folder / "bin/activate").write_text(f'VIRTUAL_ENV="{folder}"\nexport VIRTUAL_ENV\n')
@@ -35,55 +37,58 @@ def environment(folder: Path, base: Path, version: str = "3.9.2") -> Path:
 
 @pytest.fixture
 def shell(tmp_path: Path) -> Path:
-    """A folder on PATH with a python3 in it."""
+    """Return a folder on PATH that contains a python3."""
     return program(tmp_path / "usr/bin/python3").parent
 
 
 def here(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
+    """Return the live system with `shell` on PATH and the working folder `tmp_path/work`."""
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     return LiveSystem(env={"PATH": str(shell), **variables}, cwd=str(work))
 
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_a_relative_environment_is_no_active_one(tmp_path: Path, shell: Path, variable: str) -> None:
+def test_relative_environment_is_not_active(tmp_path: Path, shell: Path, variable: str) -> None:
     environment(tmp_path / "work/env", shell / "python3")
     assert choose(here(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
 
 
-def test_the_active_environment(tmp_path: Path, shell: Path) -> None:
+def test_active_environment_is_chosen(tmp_path: Path, shell: Path) -> None:
     env = environment(tmp_path / "env", shell / "python3")
-    found = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
-    assert (found.path, found.how, found.lost) == (f"{env}/bin/python", "$VIRTUAL_ENV", ())
-    assert found.why == "the active virtual environment"
+    choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
+    assert (choice.path, choice.how, choice.lost) == (f"{env}/bin/python", "$VIRTUAL_ENV", ())
+    assert choice.why == "the active virtual environment"
 
 
-def test_an_environment_that_is_not_the_shells_is_said(tmp_path: Path, shell: Path) -> None:
-    """A variable that something left behind: the program will run in another Python than the one examined."""
+def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
+    """With a stale VIRTUAL_ENV, the program will run in another Python than the examined one."""
     env = environment(tmp_path / "env", shell / "python3")
     assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
     linked = tmp_path / "linked"
     linked.symlink_to(env)
-    for first in (env, linked):  # the same environment by another name is the same
-        found = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None)
-        assert found.on_path == ""
-    shims = program(tmp_path / "pyenv/shims/python").parent  # lead to the environments beside them
-    own = environment(tmp_path / "pyenv/versions/own", shell / "python3")
-    for one, said in ((env, f"{shims}/python"), (own, "")):
-        system = here(tmp_path, shell, VIRTUAL_ENV=str(one), PATH=f"{shims}:{shell}")
-        assert choose(system, None).on_path == said
-    nothing = program(tmp_path / "bin/ls").parent
-    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(nothing)), None).on_path == ""
+    for first in (env, linked):  # a link to the same environment counts as the same
+        choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None)
+        assert choice.on_path == ""
+    shims = program(
+        tmp_path / "pyenv/shims/python"
+    ).parent  # the shims run the environments in pyenv/versions
+    pyenv_env = environment(tmp_path / "pyenv/versions/own", shell / "python3")
+    for active, on_path in ((env, f"{shims}/python"), (pyenv_env, "")):
+        system = here(tmp_path, shell, VIRTUAL_ENV=str(active), PATH=f"{shims}:{shell}")
+        assert choose(system, None).on_path == on_path
+    without_python = program(tmp_path / "bin/ls").parent
+    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(without_python)), None).on_path == ""
 
 
-def test_condas_base_environment_is_told_from_one_of_ones_own(tmp_path: Path, shell: Path) -> None:
+def test_conda_base_environment_is_named(tmp_path: Path, shell: Path) -> None:
     env = environment(tmp_path / "conda", shell / "python3")
     system = here(tmp_path, shell, CONDA_PREFIX=str(env), CONDA_DEFAULT_ENV="base")
     assert choose(system, None).why == "conda's base environment, which is active"
 
 
 @pytest.mark.parametrize("first", ["VIRTUAL_ENV", "CONDA_PREFIX"])
-def test_of_two_environments_the_one_that_the_shell_finds(tmp_path: Path, shell: Path, first: str) -> None:
+def test_path_decides_between_two_environments(tmp_path: Path, shell: Path, first: str) -> None:
     folders = {
         name: environment(tmp_path / name, shell / "python3") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")
     }
@@ -92,82 +97,82 @@ def test_of_two_environments_the_one_that_the_shell_finds(tmp_path: Path, shell:
     assert choose(here(tmp_path, shell, **{**variables, "PATH": path}), None).how == f"${first}"
 
 
-def test_an_environment_that_was_deleted(tmp_path: Path, shell: Path) -> None:
-    found = choose(here(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
-    assert found.path == f"{shell}/python3"
-    assert [(lost.variable, lost.problem, lost.moved_to) for lost in found.lost] == [
+def test_deleted_environment_is_reported(tmp_path: Path, shell: Path) -> None:
+    choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
+    assert choice.path == f"{shell}/python3"
+    assert [(missing.variable, missing.problem, missing.moved_to) for missing in choice.lost] == [
         ("VIRTUAL_ENV", "gone", ())
     ]
 
 
 @pytest.mark.parametrize("told", ["activate", "command"])
-def test_an_environment_that_was_moved(tmp_path: Path, shell: Path, told: str) -> None:
+def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> None:
     old, new = environment(tmp_path / "old", shell / "python3"), tmp_path / "new"
     old.rename(new)
-    if told == "command":  # what venv writes from 3.11 on
+    if told == "command":  # written by venv since Python 3.11
         (new / "bin/activate").unlink()
         (new / "pyvenv.cfg").write_text(f"home = {shell}\ncommand = {shell}/python3 -m venv {old}\n")
     environment(tmp_path / "another", shell / "python3")
-    found = choose(here(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
-    assert found.lost[0].moved_to == (str(new),)
+    choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
+    assert choice.lost[0].moved_to == (str(new),)
 
 
-def test_an_environment_whose_base_is_gone(tmp_path: Path, shell: Path) -> None:
+def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> None:
     base = program(tmp_path / "opt/bin/python3.9")
     env = environment(tmp_path / "env", base)
     base.unlink()
     system = here(tmp_path, shell, VIRTUAL_ENV=str(env))
-    lost = choose(system, None).lost[0]
-    assert (lost.problem, lost.target, lost.version, lost.successor) == (
+    missing = choose(system, None).lost[0]
+    assert (missing.problem, missing.target, missing.version, missing.successor) == (
         "base-gone",
         str(base),
         "3.9.2",
         None,
     )
     program(shell / "python3.9")
-    for asked in (str(env), f"{env}/bin/python"):
-        named = choose(system, asked)
-        assert named.path == f"{env}/bin/python"
-        assert [(one.variable, one.problem) for one in named.lost] == [("--python", "base-gone")]
-        assert named.lost[0].successor == f"{shell}/python3.9"
+    for requested in (str(env), f"{env}/bin/python"):
+        choice = choose(system, requested)
+        assert choice.path == f"{env}/bin/python"
+        assert [(item.variable, item.problem) for item in choice.lost] == [("--python", "base-gone")]
+        assert choice.lost[0].successor == f"{shell}/python3.9"
 
 
-def test_behind_a_shim_the_python_itself_follows_the_one_that_is_gone(tmp_path: Path) -> None:
+def test_successor_is_the_python_behind_the_shim(tmp_path: Path) -> None:
     shims = program(tmp_path / "pyenv/shims/python3.9").parent
     program(shims / "python3")
     base = program(tmp_path / "opt/bin/python3.9")
     env = environment(tmp_path / "env", base)
     base.unlink()
-    real = program(tmp_path / "pyenv/versions/3.9.18/bin/python3.9")
-    found = choose(here(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
-    assert found.lost[0].successor == str(real)
-    assert "the shim" in found.why
+    successor = program(tmp_path / "pyenv/versions/3.9.18/bin/python3.9")
+    choice = choose(here(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
+    assert choice.lost[0].successor == str(successor)
+    assert "the shim" in choice.why
 
 
-def test_an_environment_without_a_python(tmp_path: Path, shell: Path) -> None:
+def test_environment_without_python_is_empty(tmp_path: Path, shell: Path) -> None:
     (tmp_path / "env").mkdir()
     assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "env")), None).lost[0].problem == "empty"
 
 
-def test_nothing_to_run_names_what_is_lost(tmp_path: Path) -> None:
+def test_error_names_the_missing_environment(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"VIRTUAL_ENV names .*gone, which is not there"):
         choose(here(tmp_path, tmp_path, VIRTUAL_ENV=str(tmp_path / "gone")), None)
 
 
-def test_the_environment_that_uvx_makes_for_tfdoctor_is_not_meant(tmp_path: Path, shell: Path) -> None:
-    own = program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
-    found = choose(here(tmp_path, shell, PATH=f"{own}:{shell}:/usr/bin:/bin"), None)
-    assert found.path == f"{shell}/python3"
+def test_uvx_environment_of_tfdoctor_is_skipped(tmp_path: Path, shell: Path) -> None:
+    uvx_bin = program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
+    choice = choose(here(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
+    assert choice.path == f"{shell}/python3"
 
 
-def test_a_projects_folder_names_the_environment_in_it(tmp_path: Path, shell: Path) -> None:
+def test_hint_names_the_environment_in_a_project(tmp_path: Path, shell: Path) -> None:
     environment(tmp_path / "work/.venv", shell / "python3")
-    with pytest.raises(UsageError) as told:
+    with pytest.raises(UsageError) as caught:
         choose(here(tmp_path, shell), ".")
-    assert told.value.hint == "An environment is in it: --python ./.venv"
+    assert caught.value.hint == "An environment is in it: --python ./.venv"
 
 
-def test_a_link_that_leads_nowhere_is_told_from_nothing(tmp_path: Path, shell: Path) -> None:
+def test_dangling_link_differs_from_missing_file(tmp_path: Path, shell: Path) -> None:
     (tmp_path / "python").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a link to .*nowhere, which does not exist"):
         choose(here(tmp_path, shell), str(tmp_path / "python"))
@@ -179,27 +184,28 @@ def test_a_link_that_leads_nowhere_is_told_from_nothing(tmp_path: Path, shell: P
 
 
 def kernel(folder: Path, *argv: str, **env: str) -> Path:
+    """Write a kernel.json and return its path."""
     folder.mkdir(parents=True)
     (folder / "kernel.json").write_text(json.dumps({"argv": list(argv), "env": env, "display_name": "x"}))
     return folder / "kernel.json"
 
 
-def test_a_kernel_is_the_python_that_it_starts(tmp_path: Path, shell: Path) -> None:
+def test_kernel_json_selects_its_python(tmp_path: Path, shell: Path) -> None:
     python = program(tmp_path / "env/bin/python")
     path = kernel(tmp_path / "k", str(python), "-m", "ipykernel_launcher", LD_LIBRARY_PATH="/x")
-    for asked in (str(path), str(path.parent)):
-        found = choose(here(tmp_path, shell), asked)
-        assert found.path == str(python)
-        assert "Jupyter kernel" in found.why
-        assert "LD_LIBRARY_PATH" in found.why
+    for requested in (str(path), str(path.parent)):
+        choice = choose(here(tmp_path, shell), requested)
+        assert choice.path == str(python)
+        assert "Jupyter kernel" in choice.why
+        assert "LD_LIBRARY_PATH" in choice.why
 
 
-def test_a_kernel_that_names_no_path_is_of_its_environment(tmp_path: Path, shell: Path) -> None:
+def test_kernel_without_path_uses_its_environment(tmp_path: Path, shell: Path) -> None:
     python = program(tmp_path / "env/bin/python")
     path = kernel(tmp_path / "env/share/jupyter/kernels/python3", "python", "-m", "ipykernel_launcher")
     assert choose(here(tmp_path, shell), str(path)).path == str(python)
-    lone = kernel(tmp_path / "k", "python3", "-m", "ipykernel_launcher")
-    assert choose(here(tmp_path, shell), str(lone)).path == f"{shell}/python3"
+    elsewhere = kernel(tmp_path / "k", "python3", "-m", "ipykernel_launcher")
+    assert choose(here(tmp_path, shell), str(elsewhere)).path == f"{shell}/python3"
 
 
 @pytest.mark.parametrize(
@@ -213,17 +219,18 @@ def test_a_kernel_that_names_no_path_is_of_its_environment(tmp_path: Path, shell
         ("[]", "is no kernel.json"),
     ],
 )
-def test_kernels_that_are_none(tmp_path: Path, shell: Path, text: str, said: str) -> None:
+def test_invalid_kernel_is_refused(tmp_path: Path, shell: Path, text: str, said: str) -> None:
     path = tmp_path / "kernel.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=said):
         choose(here(tmp_path, shell), str(path))
 
 
-# ---------------------------------------------------------------- others
+# ---------------------------------------------------------------- other Pythons with TensorFlow
 
 
 def with_tensorflow(folder: Path, version: str) -> Path:
+    """Create an environment that contains TensorFlow and return its Python."""
     python = program(folder / "bin/python")
     site = folder / "lib/python3.11/site-packages"
     (site / "tensorflow").mkdir(parents=True)
@@ -232,28 +239,30 @@ def with_tensorflow(folder: Path, version: str) -> Path:
     return python
 
 
-def test_the_others_that_have_a_tensorflow(tmp_path: Path, shell: Path) -> None:
+def test_other_pythons_with_tensorflow_are_found(tmp_path: Path, shell: Path) -> None:
     home = tmp_path / "home"
-    beside = with_tensorflow(tmp_path / "work/.venv", "2.20.0")
-    other = with_tensorflow(tmp_path / "kernel-env", "2.15.1")
-    kernel(home / ".local/share/jupyter/kernels/tf", str(other), "-m", "ipykernel_launcher")
-    kernel(home / ".local/share/jupyter/kernels/same", str(other), "-m", "ipykernel_launcher")
-    conda = with_tensorflow(tmp_path / "conda", "2.10.0")
+    project_python = with_tensorflow(tmp_path / "work/.venv", "2.20.0")
+    kernel_python = with_tensorflow(tmp_path / "kernel-env", "2.15.1")
+    kernel(home / ".local/share/jupyter/kernels/tf", str(kernel_python), "-m", "ipykernel_launcher")
+    kernel(home / ".local/share/jupyter/kernels/same", str(kernel_python), "-m", "ipykernel_launcher")
+    conda_python = with_tensorflow(tmp_path / "conda", "2.10.0")
     (home / ".conda").mkdir()
-    (home / ".conda/environments.txt").write_text(f"{conda.parent.parent}\n{tmp_path}/without\n")
+    (home / ".conda/environments.txt").write_text(f"{conda_python.parent.parent}\n{tmp_path}/without\n")
     system = here(tmp_path, shell, HOME=str(home))
-    found = find_other_pythons(system, choose(system, None), str(shell.parent))
-    assert [(one.path, one.tensorflow) for one in found] == [
-        (str(beside), "2.20.0"),
-        (str(other), "2.15.1"),
-        (str(conda), "2.10.0"),
+    others = find_other_pythons(system, choose(system, None), str(shell.parent))
+    assert [(candidate.path, candidate.tensorflow) for candidate in others] == [
+        (str(project_python), "2.20.0"),
+        (str(kernel_python), "2.15.1"),
+        (str(conda_python), "2.10.0"),
     ]
-    assert found[0].how == ".venv in the working folder"
-    assert find_other_pythons(system, choose(system, None), str(beside.parent.parent))[0].path == str(other)
+    assert others[0].how == ".venv in the working folder"
+    assert find_other_pythons(system, choose(system, None), str(project_python.parent.parent))[0].path == str(
+        kernel_python
+    )
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
-def test_a_closed_environment_is_not_gone(tmp_path: Path, shell: Path) -> None:
+def test_unreadable_environment_is_not_missing(tmp_path: Path, shell: Path) -> None:
     env = environment(tmp_path / "closed/env", shell / "python3")
     env.parent.chmod(0)
     try:
@@ -262,26 +271,26 @@ def test_a_closed_environment_is_not_gone(tmp_path: Path, shell: Path) -> None:
         env.parent.chmod(0o755)
 
 
-def test_the_variables_that_a_kernel_sets(tmp_path: Path) -> None:
-    """They are the Python's that it starts: CUDA_VISIBLE_DEVICES=-1 there hides every card."""
+def test_variables_of_a_kernel_are_used(tmp_path: Path) -> None:
+    """They affect the kernel's Python: CUDA_VISIBLE_DEVICES=-1 hides every GPU from it."""
     folder = tmp_path / "kernels" / "tf"
     folder.mkdir(parents=True)
-    said = {"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1", "A=B": "x", "N": 3, "Z": "a\0b"}}
-    (folder / "kernel.json").write_text(json.dumps(said), encoding="utf-8")
-    for named in (folder, folder / "kernel.json"):
-        assert live_machine(str(named)).env["CUDA_VISIBLE_DEVICES"] == "-1"
-        assert kernel_variables(LiveSystem(), str(named)) == {"CUDA_VISIBLE_DEVICES": "-1"}
+    spec = {"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1", "A=B": "x", "N": 3, "Z": "a\0b"}}
+    (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
+    for requested in (folder, folder / "kernel.json"):
+        assert live_machine(str(requested)).env["CUDA_VISIBLE_DEVICES"] == "-1"
+        assert kernel_variables(LiveSystem(), str(requested)) == {"CUDA_VISIBLE_DEVICES": "-1"}
     for other in (str(tmp_path), sys.executable, "/nowhere", "x\0y"):
         assert kernel_variables(LiveSystem(), other) == {}
 
 
-def test_a_folder_with_a_python_of_its_own_is_no_kernel(tmp_path: Path) -> None:
-    """What is examined and whose variables hold is decided in one place; a kernel may have any name."""
-    said = json.dumps({"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1"}})
+def test_folder_with_a_python_is_not_a_kernel(tmp_path: Path) -> None:
+    """Interpreter and variables must come from the same choice; a kernel file may have any name."""
+    spec = json.dumps({"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1"}})
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "python").symlink_to(sys.executable)
-    (tmp_path / "kernel.json").write_text(said, encoding="utf-8")
-    (tmp_path / "mine.json").write_text(said, encoding="utf-8")
+    (tmp_path / "kernel.json").write_text(spec, encoding="utf-8")
+    (tmp_path / "mine.json").write_text(spec, encoding="utf-8")
     system = LiveSystem(cwd=str(tmp_path))
     assert choose(system, str(tmp_path)).path == f"{tmp_path}/bin/python"
     assert kernel_variables(system, str(tmp_path)) == {}

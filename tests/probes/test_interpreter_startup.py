@@ -1,4 +1,4 @@
-"""Pythons that do not answer: real programs, each of which does it in its own way."""
+"""Pythons that do not answer: real programs, each of which fails in its own way."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import python_unusable
 from tfdoctor.system import LiveSystem
 
-FAST = 3.0
-"""Seconds for something that hangs."""
-PATIENT = 40.0
-"""Seconds for something that only has to start, on a machine that may be busy."""
+HANG_TIMEOUT_S = 3.0
+"""Timeout in seconds for a program that hangs."""
+START_TIMEOUT_S = 40.0
+"""Timeout in seconds for a program that only has to start, on a possibly busy machine."""
 
 
 def program(tmp_path: Path, text: str | bytes) -> str:
+    """Write an executable `python` with this content and return its path."""
     path = tmp_path / "python"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
     path.chmod(0o755)
@@ -38,28 +39,29 @@ def program(tmp_path: Path, text: str | bytes) -> str:
 
 
 def record_look(path: str, timeout: float) -> Unknown:
-    """What the probe says of a Python that nobody named."""
+    """Return the result of the probe for a Python that the user did not name."""
     fact, _ = python.probe(LiveSystem(), Choice(path, "python3 on PATH"), asked=False, timeout=timeout)
     assert isinstance(fact, Unknown)
     return fact
 
 
-def kind(path: str, timeout: float = PATIENT) -> str:
+def kind(path: str, timeout: float = START_TIMEOUT_S) -> str:
+    """Return the kind of trouble that the probe finds."""
     fact = record_look(path, timeout)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     return fact.trouble.kind
 
 
-def test_one_that_pythonhome_keeps_from_starting(tmp_path: Path) -> None:
-    """The variable is to blame, and only where it starts without."""
+def test_pythonhome_that_prevents_the_start(tmp_path: Path) -> None:
+    """PYTHONHOME is the cause only if the Python starts without it."""
     variables = {**os.environ, "PYTHONHOME": str(tmp_path)}
     for path, expected in (
         (sys.executable, "home"),
         (program(tmp_path, "#!/bin/sh\nexit 7\n"), "exited"),
     ):
         system = LiveSystem(env=variables)
-        fact, _ = python.probe(system, Choice(path, path), asked=False, timeout=PATIENT)
+        fact, _ = python.probe(system, Choice(path, path), asked=False, timeout=START_TIMEOUT_S)
         assert isinstance(fact, Unusable)
         assert fact.trouble is not None
         assert fact.trouble.kind == expected
@@ -68,14 +70,14 @@ def test_one_that_pythonhome_keeps_from_starting(tmp_path: Path) -> None:
         python=Unusable("x", "x", Trouble("home", "/env/bin/python", "exited with status 1")),
         environment=EnvironmentFacts({"PYTHONHOME": "/nowhere"}, (), None),
     )
-    one = finding(python_unusable.RULE, facts)
-    assert one.title == "PYTHONHOME keeps this Python from starting: /env/bin/python"
-    assert "'/nowhere'" in one.explanation
-    assert one.remedies[0].commands[0] == "unset PYTHONHOME"
+    result = finding(python_unusable.RULE, facts)
+    assert result.title == "PYTHONHOME keeps this Python from starting: /env/bin/python"
+    assert "'/nowhere'" in result.explanation
+    assert result.remedies[0].commands[0] == "unset PYTHONHOME"
 
 
-def test_one_that_hangs(tmp_path: Path) -> None:
-    assert kind(program(tmp_path, "#!/bin/sh\nexec sleep 1000\n"), FAST) == "silent"
+def test_hanging_python_is_silent(tmp_path: Path) -> None:
+    assert kind(program(tmp_path, "#!/bin/sh\nexec sleep 1000\n"), HANG_TIMEOUT_S) == "silent"
 
 
 @pytest.mark.parametrize(
@@ -89,29 +91,29 @@ def test_one_that_hangs(tmp_path: Path) -> None:
         ("\x01\x02 nothing", "not-started", "the file is no program"),
     ],
 )
-def test_one_that_is_none(tmp_path: Path, text: str, expected: str, detail: str) -> None:
+def test_program_that_is_no_python(tmp_path: Path, text: str, expected: str, detail: str) -> None:
     path = program(tmp_path, text)
-    fact = record_look(path, PATIENT)
+    fact = record_look(path, START_TIMEOUT_S)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     assert (fact.trouble.kind, fact.trouble.detail) == (expected, detail)
     with pytest.raises(UsageError, match="does not answer as a Python does"):
-        python.probe(LiveSystem(), Choice(path, path), asked=True, timeout=PATIENT)
+        python.probe(LiveSystem(), Choice(path, path), asked=True, timeout=START_TIMEOUT_S)
 
 
-def test_one_without_its_dynamic_loader(tmp_path: Path) -> None:
+def test_missing_dynamic_loader_is_named(tmp_path: Path) -> None:
     binary = Path("/bin/ls").read_bytes()
-    wanted = b"/lib64/ld-linux-x86-64.so.2\0"
-    if wanted not in binary[:8192]:
+    loader = b"/lib64/ld-linux-x86-64.so.2\0"
+    if loader not in binary[:8192]:
         pytest.skip("another kind of machine")
-    path = program(tmp_path, binary.replace(wanted, b"/lib64/ld-linux-x86-64.so.9\0", 1))
-    fact = record_look(path, PATIENT)
+    path = program(tmp_path, binary.replace(loader, b"/lib64/ld-linux-x86-64.so.9\0", 1))
+    fact = record_look(path, START_TIMEOUT_S)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     assert "dynamic loader that it names, /lib64/ld-linux-x86-64.so.9 is not there" in fact.trouble.detail
 
 
-def test_one_that_may_not_be_run(tmp_path: Path) -> None:
+def test_python_without_execute_permission(tmp_path: Path) -> None:
     path = program(tmp_path, "#!/bin/sh\n")
     Path(path).chmod(0o644)
     assert kind(path) == "denied"
@@ -119,7 +121,7 @@ def test_one_that_may_not_be_run(tmp_path: Path) -> None:
 
 @pytest.fixture
 def environment(tmp_path: Path) -> tuple[str, Path]:
-    """A virtual environment's Python, and its site-packages."""
+    """Return the Python of a virtual environment and its site-packages."""
     folder = tmp_path / "env"
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     return f"{folder}/bin/python", next((folder / "lib").glob("python*")) / "site-packages"
@@ -131,11 +133,13 @@ def environment(tmp_path: Path) -> tuple[str, Path]:
     [
         ("license.pth", "import time; time.sleep(1000)\n", 8.0),
         pytest.param("sitecustomize.py", "import time\ntime.sleep(1000)\n", 8.0, marks=needs_sitecustomize),
-        pytest.param("sitecustomize.py", "import os\nos._exit(3)\n", PATIENT, marks=needs_sitecustomize),
-        ("broken.pth", "import os; os._exit(3)\n", PATIENT),
+        pytest.param(
+            "sitecustomize.py", "import os\nos._exit(3)\n", START_TIMEOUT_S, marks=needs_sitecustomize
+        ),
+        ("broken.pth", "import os; os._exit(3)\n", START_TIMEOUT_S),
     ],
 )
-def test_the_file_at_which_its_start_stands_is_named(
+def test_file_that_blocks_the_start_is_named(
     environment: tuple[str, Path], name: str, text: str, timeout: float
 ) -> None:
     path, site = environment
@@ -145,8 +149,10 @@ def test_the_file_at_which_its_start_stands_is_named(
     def looked_at(asked: bool) -> Fact[PythonFacts]:
         return python.probe(LiveSystem(), Choice(path, path), asked=asked, timeout=timeout)[0]
 
-    with ThreadPoolExecutor() as beside:  # both wait for most of their time
-        facts = list(beside.map(looked_at, (False, True)))  # a Python, however it behaves: no wrong request
+    with ThreadPoolExecutor() as executor:  # both spend most of their time waiting
+        facts = list(
+            executor.map(looked_at, (False, True))
+        )  # it is a Python, so naming it is not a usage error
     for fact in facts:
         assert isinstance(fact, Unusable), fact
         assert fact.trouble is not None
@@ -155,20 +161,20 @@ def test_the_file_at_which_its_start_stands_is_named(
 
 
 @needs_sitecustomize
-def test_a_compiled_one_is_named_by_its_source(environment: tuple[str, Path]) -> None:
+def test_compiled_sitecustomize_is_named_by_source(environment: tuple[str, Path]) -> None:
     path, site = environment
     site = site.parent / "my site"
     site.mkdir()
     (site / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
     (site.parent / "site-packages/aaa.pth").write_text(f"{site}\n")
     subprocess.run([path, "-S", "-m", "py_compile", str(site / "sitecustomize.py")], check=True)
-    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=PATIENT)
+    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=START_TIMEOUT_S)
     assert isinstance(fact, Unusable), fact
     assert fact.trouble is not None
     assert fact.trouble.files == (str(site / "sitecustomize.py"),)
 
 
-def test_a_slow_start_is_waited_for(environment: tuple[str, Path]) -> None:
+def test_slow_start_is_awaited(environment: tuple[str, Path]) -> None:
     path, site = environment
     mark = site / "started"
     (site / "slow.pth").write_text(
@@ -180,12 +186,12 @@ def test_a_slow_start_is_waited_for(environment: tuple[str, Path]) -> None:
 
 
 class Elsewhere(LiveSystem):
-    """A container: tfdoctor has no Python of its own there."""
+    """A container, in which tfdoctor has no Python of its own."""
 
     own_python = None
 
 
-def test_where_no_other_python_can_ask_the_driver_it_is_not_blamed(tmp_path: Path) -> None:
+def test_driver_is_not_blamed_without_another_python(tmp_path: Path) -> None:
     path = program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
     report = diagnose(survey(Elsewhere(), compat, requested_python=path, timeout=6.0), compat)
@@ -193,7 +199,7 @@ def test_where_no_other_python_can_ask_the_driver_it_is_not_blamed(tmp_path: Pat
     assert "TFD105" not in {finding.code for finding in report.findings}
 
 
-def test_a_python_that_hangs_is_no_driver_that_does(tmp_path: Path) -> None:
+def test_hanging_python_is_not_a_hanging_driver(tmp_path: Path) -> None:
     path = program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
     report = diagnose(survey(LiveSystem(), compat, requested_python=path, timeout=6.0), compat)

@@ -1,4 +1,4 @@
-"""What the kernel's log, nvidia-smi's report and /proc say, read: parsers on real lines, probes on small machines."""
+"""Kernel log, nvidia-smi and /proc: parsers on real lines, probes on small simulated machines."""
 
 from __future__ import annotations
 
@@ -20,21 +20,22 @@ from tfdoctor.system import LiveSystem, RecordedSystem
 if TYPE_CHECKING:
     from pathlib import Path
 
-HERE = MachineFacts(
+MACHINE = MachineFacts(
     "Linux", "x86_64", "6.1.0-18-amd64", None, "debian", (), "12", frozenset(), None, None, False
 )
-CARD = PciGpu("0000:01:00.0", "2684", None)
+GPU = PciGpu("0000:01:00.0", "2684", None)
 
 
 def machine(folder: Path, **host: Any) -> RecordedSystem:
+    """Return a recorded machine with these facts."""
     (folder / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
     return RecordedSystem(folder)
 
 
 # ---------------------------------------------------------------- the kernel's log
 
-# As people posted them, from dmesg, the journal and syslog; host names and identifiers are replaced.
-LINES = (
+# Lines that users posted from dmesg, the journal and syslog, with host names and identifiers replaced.
+EVENT_LINES = (
     ("[    8.8] NVRM: Xid (PCI:0000:2b:00): 79, GPU has fallen off the bus.", "xid", 79, "0000:2b:00.0"),
     ("NVRM: Xid (0000:03:00): 14, Channel 00000001", "xid", 14, "0000:03:00.0"),
     (
@@ -80,7 +81,7 @@ LINES = (
     ("[   19.5] nvidia: probe of 0000:82:00.0 failed with error -1", "probe-failed", None, "0000:82:00.0"),
     ("[   19.5] NVRM: GPU at 0000:01:00.0 has fallen off the bus.", "bus-lost", None, "0000:01:00.0"),
 )  # fmt: skip
-INNOCENT = (
+ORDINARY_LINES = (
     "[    7.1] nvidia: module verification failed: signature and/or required key missing - tainting kernel",
     "[    7.1] nvidia: module license 'NVIDIA' taints kernel.",
     "[    7.1] nvidia-nvlink: Nvlink Core is being initialized, major device number 508",
@@ -92,41 +93,41 @@ INNOCENT = (
 )
 
 
-@pytest.mark.parametrize(("text", "kind", "xid", "address"), LINES)
-def test_a_line_of_the_log_is_known(text: str, kind: str, xid: int | None, address: str | None) -> None:
+@pytest.mark.parametrize(("text", "kind", "xid", "address"), EVENT_LINES)
+def test_log_line_is_recognised(text: str, kind: str, xid: int | None, address: str | None) -> None:
     (event,) = parse_kernel_log(text)
     assert (event.kind, event.xid, event.pci_bus_id, event.count) == (kind, xid, address, 1)
 
 
-def test_every_kind_has_a_real_line() -> None:
-    assert {kind for _, kind, _, _ in LINES} == {"xid", *(kind for kind, _ in KINDS)}
+def test_every_event_kind_has_a_real_line() -> None:
+    assert {kind for _, kind, _, _ in EVENT_LINES} == {"xid", *(kind for kind, _ in KINDS)}
 
 
-@pytest.mark.parametrize("line", INNOCENT)
-def test_what_is_usual_is_no_event(line: str) -> None:
+@pytest.mark.parametrize("line", ORDINARY_LINES)
+def test_ordinary_line_is_no_event(line: str) -> None:
     assert parse_kernel_log(line) == ()
 
 
-def test_repeated_events_are_counted_and_the_process_is_named() -> None:
+def test_repeated_events_are_counted() -> None:
     line = "[ 1.0] NVRM: Xid (PCI:0000:01:00): 31, pid={}, name=python3, Ch 00000008\n"
     (event,) = parse_kernel_log("".join(line.format(pid) for pid in range(5)))
     assert (event.count, event.process) == (5, "python3 (4)")
 
 
-def test_only_what_was_said_since_the_last_start_counts() -> None:
-    old = "[ 8.0] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
-    start = "[ 0.0] Linux version 6.1.0-18-amd64 (debian)\n"
-    assert parse_kernel_log(old + start) == ()
-    assert len(parse_kernel_log(start + old)) == 1
+def test_only_events_since_the_last_boot_count() -> None:
+    event = "[ 8.0] NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
+    boot = "[ 0.0] Linux version 6.1.0-18-amd64 (debian)\n"
+    assert parse_kernel_log(event + boot) == ()
+    assert len(parse_kernel_log(boot + event)) == 1
 
 
-def test_a_load_that_went_well_ends_what_was_said_of_the_load_before() -> None:
+def test_successful_load_clears_earlier_load_failures() -> None:
     text = "[ 1.0] NVRM: Xid (PCI:0000:01:00): 48, pid=1, name=x, DBE\n[ 2.0] NVRM: RmInitAdapter failed! (0x1:0x2:3)\n"
-    well = "[ 3.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n"
-    assert [event.kind for event in parse_kernel_log(text + well)] == ["xid"]
+    loaded = "[ 3.0] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  580.95.05\n"
+    assert [event.kind for event in parse_kernel_log(text + loaded)] == ["xid"]
 
 
-def test_a_card_that_fills_the_log_costs_little_time() -> None:
+def test_flooded_log_is_parsed_quickly() -> None:
     line = "[ 1.0] NVRM: nvAssertFailedNoLog: Assertion failed: Reset required " + "x " * 150 + "\n"
     began = time.process_time()
     parse_kernel_log(line * 20_000)
@@ -134,46 +135,51 @@ def test_a_card_that_fills_the_log_costs_little_time() -> None:
 
 
 @settings(max_examples=200, deadline=None)
-@given(text=st.lists(st.sampled_from([*(line for line, *_ in LINES), *INNOCENT, "", "\x1b[1m", "NVRM: "]),
+@given(text=st.lists(st.sampled_from([*(line for line, *_ in EVENT_LINES), *ORDINARY_LINES, "", "\x1b[1m", "NVRM: "]),
                      max_size=12).map("\n".join) | st.text(max_size=300))  # fmt: skip
-def test_any_text_has_an_answer(text: str) -> None:
+def test_any_text_is_parsed(text: str) -> None:
     for event in parse_kernel_log(text):
         assert event.text
         assert "\x1b" not in event.text
     assert isinstance(parse_smi_health(text), tuple)
 
 
-REFUSED = {"returncode": 1, "stderr": "dmesg: read kernel buffer failed: Operation not permitted\n"}
-XID = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
+REFUSED_DMESG = {"returncode": 1, "stderr": "dmesg: read kernel buffer failed: Operation not permitted\n"}
+XID_LINE = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
 
 
 @pytest.mark.parametrize(
     ("host", "source"),
     [
-        ({"which": {"dmesg": "/usr/bin/dmesg"}, "commands": {"dmesg": {"stdout": XID}}}, "dmesg"),
+        ({"which": {"dmesg": "/usr/bin/dmesg"}, "commands": {"dmesg": {"stdout": XID_LINE}}}, "dmesg"),
         (
             {
                 "which": {"dmesg": "/usr/bin/dmesg", "tail": "/usr/bin/tail"},
-                "commands": {"dmesg": REFUSED, "tail -c 1048576 /var/log/kern.log": {"stdout": XID}},
+                "commands": {
+                    "dmesg": REFUSED_DMESG,
+                    "tail -c 1048576 /var/log/kern.log": {"stdout": XID_LINE},
+                },
                 "files": {"/var/log/kern.log": ""},
             },
             "tail -c 1048576 /var/log/kern.log",
         ),
     ],
 )
-def test_the_log_is_read_where_it_can_be(tmp_path: Path, host: dict[str, Any], source: str) -> None:
-    fact = kernel.probe_log(machine(tmp_path, **host), HERE, timeout=1)
+def test_log_is_read_from_the_first_readable_source(
+    tmp_path: Path, host: dict[str, Any], source: str
+) -> None:
+    fact = kernel.probe_log(machine(tmp_path, **host), MACHINE, timeout=1)
     assert isinstance(fact, Known)
     assert fact.source == source
     assert [event.xid for event in fact.value] == [79]
 
 
-def test_a_log_that_is_forbidden_is_unknown_and_one_that_is_nowhere_absent(tmp_path: Path) -> None:
-    forbidden = machine(tmp_path, which={"dmesg": "/usr/bin/dmesg"}, commands={"dmesg": REFUSED})
-    fact = kernel.probe_log(forbidden, HERE, timeout=1)
+def test_forbidden_log_is_unknown_and_missing_log_absent(tmp_path: Path) -> None:
+    system = machine(tmp_path, which={"dmesg": "/usr/bin/dmesg"}, commands={"dmesg": REFUSED_DMESG})
+    fact = kernel.probe_log(system, MACHINE, timeout=1)
     assert isinstance(fact, Unknown)
     assert "Operation not permitted" in fact.why
-    assert isinstance(kernel.probe_log(machine(tmp_path), HERE, timeout=1), Absent)
+    assert isinstance(kernel.probe_log(machine(tmp_path), MACHINE, timeout=1), Absent)
 
 
 # ---------------------------------------------------------------- the module on the disk
@@ -195,7 +201,7 @@ def test_a_log_that_is_forbidden_is_unknown_and_one_that_is_nowhere_absent(tmp_p
         ("kernel/drivers/platform/x86/nvidia-wmi-ec-backlight.ko:", False),
     ],
 )
-def test_the_module_is_found_under_the_names_of_distributions(line: str, there: bool) -> None:
+def test_module_file_names_of_distributions(line: str, there: bool) -> None:
     assert bool(kernel.MODULE_FILE.search(f"kernel/net/a.ko:\n{line}\nkernel/net/b.ko:\n")) is there
 
 
@@ -212,74 +218,74 @@ def test_the_module_is_found_under_the_names_of_distributions(line: str, there: 
         ("options nvidia NVreg_OpenRmEnableUnsupportedGpus=1\n", None),
     ],
 )
-def test_lines_that_forbid_the_module(text: str, line: str | None) -> None:
+def test_modprobe_lines_that_block_the_module(text: str, line: str | None) -> None:
     match = kernel.BLOCKED.search(text)
     assert (" ".join(match[1].split()) if match else None) == line
 
 
-def test_the_module_is_not_looked_for_where_it_runs_or_cannot_be_seen(tmp_path: Path) -> None:
+def test_module_files_are_skipped_if_it_is_loaded(tmp_path: Path) -> None:
     loaded = machine(tmp_path, files={kernel.MODULE_VERSION: "NVRM version: …\n"})
-    assert isinstance(kernel.probe_module_files(loaded, HERE, timeout=1, signature=False), Absent)
+    assert isinstance(kernel.probe_module_files(loaded, MACHINE, timeout=1, signature=False), Absent)
     empty = machine(tmp_path)
-    assert isinstance(kernel.probe_module_files(empty, HERE, timeout=1, signature=False), Unknown)
+    assert isinstance(kernel.probe_module_files(empty, MACHINE, timeout=1, signature=False), Unknown)
 
 
-def test_dkms_names_of_drivers_only() -> None:
+def test_dkms_name_matches_drivers_only() -> None:
     assert all(
-        kernel.DKMS_NAME.match(n)
-        for n in ("nvidia", "nvidia-current", "nvidia-open", "nvidia-367", "nvidia-srv")
+        kernel.DKMS_NAME.match(name)
+        for name in ("nvidia", "nvidia-current", "nvidia-open", "nvidia-367", "nvidia-srv")
     )
     assert not any(
-        kernel.DKMS_NAME.match(n) for n in ("nvidia-fs", "nvidia-peermem", "virtualbox", "nvidiafb")
+        kernel.DKMS_NAME.match(name) for name in ("nvidia-fs", "nvidia-peermem", "virtualbox", "nvidiafb")
     )
 
 
 @pytest.mark.parametrize(
     ("raw", "on"), [(b"\x06\x00\x00\x00\x01", True), (b"\x06\x00\x00\x00\x00", False), (b"\x06\x00", None)]
 )
-def test_secure_boot_is_the_fifth_byte(tmp_path: Path, raw: bytes, on: bool | None) -> None:
+def test_secure_boot_is_read_from_the_fifth_byte(tmp_path: Path, raw: bytes, on: bool | None) -> None:
     path = tmp_path / kernel.SECURE_BOOT.lstrip("/")
     path.parent.mkdir(parents=True)
     path.write_bytes(raw)
-    fact = kernel.probe_secure_boot(LiveSystem(str(tmp_path)), HERE)
+    fact = kernel.probe_secure_boot(LiveSystem(str(tmp_path)), MACHINE)
     assert (fact.value if isinstance(fact, Known) else None) is on
 
 
-def test_without_firmware_variables_secure_boot_is_absent_or_unknown(tmp_path: Path) -> None:
-    assert isinstance(kernel.probe_secure_boot(LiveSystem(str(tmp_path)), HERE), Absent)
+def test_secure_boot_without_firmware_variables(tmp_path: Path) -> None:
+    assert isinstance(kernel.probe_secure_boot(LiveSystem(str(tmp_path)), MACHINE), Absent)
     (tmp_path / "sys/firmware/efi").mkdir(parents=True)
-    assert isinstance(kernel.probe_secure_boot(LiveSystem(str(tmp_path)), HERE), Unknown)
+    assert isinstance(kernel.probe_secure_boot(LiveSystem(str(tmp_path)), MACHINE), Unknown)
 
 
-def test_a_card_of_all_ones_is_lost_and_a_sleeping_one_is_let_sleep(tmp_path: Path) -> None:
-    folder = tmp_path / "sys/bus/pci/devices" / CARD.address
+def test_lost_gpu_is_found_and_suspended_gpu_is_not_read(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/bus/pci/devices" / GPU.address
     (folder / "power").mkdir(parents=True)
     (folder / "config").write_bytes(b"\xff" * 64)
     system = LiveSystem(str(tmp_path))
-    assert kernel.probe_lost(system, (CARD,)) == (CARD.address,)
+    assert kernel.probe_lost(system, (GPU,)) == (GPU.address,)
     (folder / "power" / "runtime_status").write_text("suspended\n")
-    assert kernel.probe_lost(system, (CARD,)) == ()
+    assert kernel.probe_lost(system, (GPU,)) == ()
     (folder / "power" / "runtime_status").write_text("active\n")
     (folder / "config").write_bytes(bytes.fromhex("de108426") + b"\0" * 60)
-    assert kernel.probe_lost(system, (CARD,)) == ()
+    assert kernel.probe_lost(system, (GPU,)) == ()
 
 
-def test_nothing_is_asked_where_there_is_nothing_of_nvidias(tmp_path: Path) -> None:
+def test_no_command_is_run_without_nvidia_hardware(tmp_path: Path) -> None:
     class Silent(LiveSystem):
         def run(self, *_: Any, **__: Any) -> Any:
             pytest.fail("a command was run")
 
-    facts = kernel.probe(Silent(str(tmp_path)), HERE, lambda: Absent("bus", "no card"), timeout=1)
+    facts = kernel.probe(Silent(str(tmp_path)), MACHINE, lambda: Absent("bus", "no card"), timeout=1)
     assert isinstance(facts.log, Absent)
     assert isinstance(facts.packages, Absent)
-    could_not = kernel.probe(Silent(str(tmp_path)), HERE, lambda: Unknown("no /sys", "bus"), timeout=1)
-    assert isinstance(could_not.log, Unknown)
+    unreadable = kernel.probe(Silent(str(tmp_path)), MACHINE, lambda: Unknown("no /sys", "bus"), timeout=1)
+    assert isinstance(unreadable.log, Unknown)
 
 
 # ---------------------------------------------------------------- packages
 
 
-def test_rpm_and_pacman_packages(tmp_path: Path) -> None:
+def test_rpm_and_pacman_packages_are_listed(tmp_path: Path) -> None:
     rpm = machine(
         tmp_path,
         which={"rpm": "/usr/bin/rpm"},
@@ -292,44 +298,46 @@ def test_rpm_and_pacman_packages(tmp_path: Path) -> None:
     )
     fact = kernel.probe_packages(rpm, timeout=1)
     assert isinstance(fact, Known)
-    assert [(p.name, p.version) for p in fact.value] == [("xorg-x11-drv-nvidia-cuda-libs", "550.54.14")]
+    assert [(package.name, package.version) for package in fact.value] == [
+        ("xorg-x11-drv-nvidia-cuda-libs", "550.54.14")
+    ]
     arch = machine(
         tmp_path, directories={"/var/lib/pacman/local": ["nvidia-utils-550.54.14-2", "nvtop-3.0-1"]}
     )
     fact = kernel.probe_packages(arch, timeout=1)
     assert isinstance(fact, Known)
-    assert [(p.name, p.version) for p in fact.value] == [("nvidia-utils", "550.54.14")]
+    assert [(package.name, package.version) for package in fact.value] == [("nvidia-utils", "550.54.14")]
 
 
-def test_dpkg_is_asked_only_for_packages_that_left_a_list_and_removed_ones_do_not_count(
+def test_removed_dpkg_packages_do_not_count(
     tmp_path: Path,
 ) -> None:
     info = {"/var/lib/dpkg/info": ["libc6:amd64.list", "libnvidia-compute-535:amd64.list"]}
-    gone = machine(
+    removed = machine(
         tmp_path,
         directories=info,
         commands={"dpkg-query -W": {"stdout": "rc |libnvidia-compute-535|535.1\n"}},
     )
-    assert isinstance(kernel.probe_packages(gone, timeout=1), Absent)
-    none = machine(tmp_path, directories={"/var/lib/dpkg/info": ["libc6:amd64.list"]})
-    assert isinstance(kernel.probe_packages(none, timeout=1), Absent)
+    assert isinstance(kernel.probe_packages(removed, timeout=1), Absent)
+    other_packages = machine(tmp_path, directories={"/var/lib/dpkg/info": ["libc6:amd64.list"]})
+    assert isinstance(kernel.probe_packages(other_packages, timeout=1), Absent)
 
 
 # ---------------------------------------------------------------- processes
 
 
-def test_in_a_container_nobody_is_looked_up() -> None:
-    listed = (SmiProcess(1, "python", 10),)
-    assert identify(LiveSystem(), listed, container=True) == listed
+def test_processes_are_not_identified_in_a_container() -> None:
+    processes = (SmiProcess(1, "python", 10),)
+    assert identify(LiveSystem(), processes, container=True) == processes
 
 
-def test_this_process_is_this_users() -> None:
+def test_own_process_belongs_to_the_user() -> None:
     import os
 
-    (found,) = identify(LiveSystem(), (SmiProcess(os.getpid(), None, 10),))
-    assert found.own is True
-    assert found.name
-    assert found.state is None
+    (process,) = identify(LiveSystem(), (SmiProcess(os.getpid(), None, 10),))
+    assert process.own is True
+    assert process.name
+    assert process.state is None
 
 
 @pytest.mark.parametrize(
@@ -344,12 +352,12 @@ def test_this_process_is_this_users() -> None:
         ("", ""),
     ],
 )
-def test_of_a_command_only_the_program_is_kept(tmp_path: Path, words: str, command: str) -> None:
+def test_command_line_is_reduced_to_the_program(tmp_path: Path, words: str, command: str) -> None:
     status = "Name:\tpython3\nState:\tZ (zombie)\nUid:\t1001\t1001\t1001\t1001\n"
     files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cmdline": words}
-    (found,) = identify(machine(tmp_path, files=files, platform={"uid": "1000"}), (SmiProcess(7, None, 1),))
-    assert found.command == command
-    assert (found.own, found.user, found.state) == (False, "1001", "zombie")
+    (process,) = identify(machine(tmp_path, files=files, platform={"uid": "1000"}), (SmiProcess(7, None, 1),))
+    assert process.command == command
+    assert (process.own, process.user, process.state) == (False, "1001", "zombie")
 
 
 @pytest.mark.parametrize(
@@ -368,17 +376,15 @@ def test_of_a_command_only_the_program_is_kept(tmp_path: Path, words: str, comma
         ("0::/docker-short.scope", ""),
     ],
 )
-def test_the_container_of_a_process_is_read_from_its_cgroup(
-    tmp_path: Path, cgroup: str, container: str
-) -> None:
+def test_container_is_read_from_the_cgroup(tmp_path: Path, cgroup: str, container: str) -> None:
     status = "Name:\tpython3\nState:\tS\nUid:\t0\t0\t0\t0\n"
     files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cgroup": cgroup}
-    (found,) = identify(machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
-    assert found.container == container
+    (process,) = identify(machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
+    assert process.container == container
 
 
-def test_where_others_processes_are_hidden_none_is_called_gone(tmp_path: Path) -> None:
-    (found,) = identify(machine(tmp_path), (SmiProcess(7, "x", 1),))
-    assert found.state is None
-    (found,) = identify(machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),))
-    assert found.state == "gone"
+def test_hidden_process_is_not_reported_as_gone(tmp_path: Path) -> None:
+    (process,) = identify(machine(tmp_path), (SmiProcess(7, "x", 1),))
+    assert process.state is None
+    (process,) = identify(machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),))
+    assert process.state == "gone"

@@ -1,7 +1,7 @@
-"""The loader model against the real loader: every case is compiled, opened for real in a child, and predicted.
+"""The loader model compared with the real loader: each case is compiled, opened in a child process and predicted.
 
-The child loads `libcaller.so` (by its path, as Python loads an extension) and calls its `opener`, which calls
-dlopen: so the search starts from an object with a RUNPATH or RPATH of its own, as it does in TensorFlow.
+The child loads `libcaller.so` by its path, as Python loads an extension, and calls its `opener`, which calls
+dlopen. The search therefore starts from an object with its own RUNPATH or RPATH, as it does in TensorFlow.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ print(json.dumps(answers))
 
 @dataclass
 class Bench:
-    """One case's folder."""
+    """The folder and the search settings of one case."""
 
     root: Path
     cache: Path
@@ -72,168 +72,177 @@ class Bench:
     env: dict[str, str] = field(default_factory=dict)
     cwd: Path | None = None
 
-    def library(self, where: str, **how: Any) -> Path:
+    def library(self, where: str, **options: Any) -> Path:
+        """Compile a library at the path `where` below the root."""
         path = self.root / where
         path.parent.mkdir(parents=True, exist_ok=True)
-        return standins.library(path, self.cache, **how)
+        return standins.library(path, self.cache, **options)
 
     def bad(self, where: str, content: bytes) -> None:
+        """Write a file with this content at the path `where` below the root."""
         path = self.root / where
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
 
     def search(self, *folders: str) -> None:
+        """Set LD_LIBRARY_PATH to these folders below the root."""
         self.env["LD_LIBRARY_PATH"] = ":".join(str(self.root / folder) for folder in folders)
 
 
-def plain(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1")
+def plain(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1")
     return ["libx.so.1", "libnowhere.so.1"]
 
 
-def library_path_before_runpath(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1")
-    b.library("first/libx.so.1")
-    b.search("first")
+def library_path_before_runpath(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1")
+    case.library("first/libx.so.1")
+    case.search("first")
     return ["libx.so.1"]
 
 
-def rpath_before_library_path(b: Bench) -> list[str]:
-    b.runpath, b.rpath = None, "$ORIGIN/../lib"
-    b.library("lib/libx.so.1")
-    b.library("first/libx.so.1")
-    b.search("first")
+def rpath_before_library_path(case: Bench) -> list[str]:
+    case.runpath, case.rpath = None, "$ORIGIN/../lib"
+    case.library("lib/libx.so.1")
+    case.library("first/libx.so.1")
+    case.search("first")
     return ["libx.so.1"]
 
 
-def needs_are_looked_for_with_their_own_runpath(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
-    b.library("lib/deep/liby.so.1", needs=["libz.so.1"])
-    b.library("lib/deep/libz.so.1")  # libx's RUNPATH does not serve liby
+def needs_are_looked_for_with_their_own_runpath(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
+    case.library("lib/deep/liby.so.1", needs=["libz.so.1"])
+    case.library("lib/deep/libz.so.1")  # the RUNPATH of libx does not apply to the needs of liby
     return ["libx.so.1"]
 
 
-def rpath_serves_the_needs_of_needs(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1", needs=["liby.so.1"], rpath="$ORIGIN/deep")
-    b.library("lib/deep/liby.so.1", needs=["libz.so.1"])
-    b.library("lib/deep/libz.so.1")
+def rpath_serves_the_needs_of_needs(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1", needs=["liby.so.1"], rpath="$ORIGIN/deep")
+    case.library("lib/deep/liby.so.1", needs=["libz.so.1"])
+    case.library("lib/deep/libz.so.1")
     return ["libx.so.1"]
 
 
-def load_by_soname(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
-    b.library("lib/deep/liby.so.1")
-    return ["liby.so.1", "libx.so.1", "liby.so.1"]  # first not to be found, then already there
+def load_by_soname(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
+    case.library("lib/deep/liby.so.1")
+    return ["liby.so.1", "libx.so.1", "liby.so.1"]  # not found at first, then already loaded
 
 
-def soname_other_than_the_file(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1", soname="libreally.so.9")
+def soname_other_than_the_file(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1", soname="libreally.so.9")
     return ["libx.so.1", "libreally.so.9"]
 
 
-def empty_file_ends_the_search(b: Bench) -> list[str]:
-    b.bad("first/libx.so.1", b"")
-    b.library("lib/libx.so.1")
-    b.search("first")
+def empty_file_ends_the_search(case: Bench) -> list[str]:
+    case.bad("first/libx.so.1", b"")
+    case.library("lib/libx.so.1")
+    case.search("first")
     return ["libx.so.1"]
 
 
-def text_file_ends_the_search(b: Bench) -> list[str]:
-    b.bad("first/libx.so.1", b"/* GNU ld script */ INPUT ( libx.so.1.2 )" + b" " * 64)
-    b.library("lib/libx.so.1")
-    b.search("first")
+def text_file_ends_the_search(case: Bench) -> list[str]:
+    case.bad("first/libx.so.1", b"/* GNU ld script */ INPUT ( libx.so.1.2 )" + b" " * 64)
+    case.library("lib/libx.so.1")
+    case.search("first")
     return ["libx.so.1"]
 
 
-def directory_ends_the_search(b: Bench) -> list[str]:
-    (b.root / "first/libx.so.1").mkdir(parents=True)
-    b.library("lib/libx.so.1")
-    b.search("first")
+def directory_ends_the_search(case: Bench) -> list[str]:
+    (case.root / "first/libx.so.1").mkdir(parents=True)
+    case.library("lib/libx.so.1")
+    case.search("first")
     return ["libx.so.1"]
 
 
-def other_class_is_passed_over(b: Bench) -> list[str]:
-    (b.root / "first").mkdir()
-    standins.wrong_class(b.root / "first/libx.so.1")
-    standins.wrong_class(b.root / "first/libonly.so.1")
-    b.library("lib/libx.so.1")
-    b.search("first")
+def other_class_is_passed_over(case: Bench) -> list[str]:
+    (case.root / "first").mkdir()
+    standins.wrong_class(case.root / "first/libx.so.1")
+    standins.wrong_class(case.root / "first/libonly.so.1")
+    case.library("lib/libx.so.1")
+    case.search("first")
     return ["libx.so.1", "libonly.so.1"]
 
 
-def other_machine_is_passed_over(b: Bench) -> list[str]:
-    (b.root / "first").mkdir()
-    standins.wrong_machine(b.root / "first/libx.so.1")
-    standins.wrong_machine(b.root / "first/libonly.so.1")
-    b.library("lib/libx.so.1")
-    b.search("first")
+def other_machine_is_passed_over(case: Bench) -> list[str]:
+    (case.root / "first").mkdir()
+    standins.wrong_machine(case.root / "first/libx.so.1")
+    standins.wrong_machine(case.root / "first/libonly.so.1")
+    case.library("lib/libx.so.1")
+    case.search("first")
     return ["libx.so.1", "libonly.so.1"]
 
 
-def a_library_without_versions_or_symbols(b: Bench) -> list[str]:
-    """What asks a version of it only warns; what is not in it at all is missed when it is bound."""
-    new = b.library("build/liby.so.1", symbols=["y@V1"])
-    b.library("lib/libx.so.1", needs=["liby.so.1"], imports=["y@V1"], runpath="$ORIGIN", flags=[str(new)])
-    b.library("lib/liby.so.1", symbols=["y@V1"])
-    b.library("first/liby.so.1")
-    b.search("first")
+def a_library_without_versions_or_symbols(case: Bench) -> list[str]:
+    """A missing version causes only a warning, but a missing symbol fails as it is bound."""
+    with_version = case.library("build/liby.so.1", symbols=["y@V1"])
+    case.library(
+        "lib/libx.so.1", needs=["liby.so.1"], imports=["y@V1"], runpath="$ORIGIN", flags=[str(with_version)]
+    )
+    case.library("lib/liby.so.1", symbols=["y@V1"])
+    case.library("first/liby.so.1")
+    case.search("first")
     return ["libx.so.1"]
 
 
-def a_library_without_versions_that_lacks_something_itself(b: Bench) -> list[str]:
-    """It is bound before what needs it."""
-    new = b.library("build/liby.so.1", symbols=["y@V1"])
-    b.library("lib/libx.so.1", needs=["liby.so.1"], imports=["y@V1"], runpath="$ORIGIN", flags=[str(new)])
-    b.library("first/liby.so.1", imports=["gone"])
-    b.search("first")
+def a_library_without_versions_that_lacks_something_itself(case: Bench) -> list[str]:
+    """The library is bound before the object that needs it."""
+    with_version = case.library("build/liby.so.1", symbols=["y@V1"])
+    case.library(
+        "lib/libx.so.1", needs=["liby.so.1"], imports=["y@V1"], runpath="$ORIGIN", flags=[str(with_version)]
+    )
+    case.library("first/liby.so.1", imports=["gone"])
+    case.search("first")
     return ["libx.so.1"]
 
 
-def links(b: Bench) -> list[str]:
-    b.library("store/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/near")
-    b.library("lib/near/liby.so.1")  # beside the link, not beside the file
-    (b.root / "lib/libx.so.1").symlink_to("../store/libx.so.1")
-    (b.root / "lib/libdangling.so.1").symlink_to("nowhere")
-    (b.root / "lib/libloop.so.1").symlink_to("libloop.so.1")
+def links(case: Bench) -> list[str]:
+    case.library("store/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/near")
+    case.library("lib/near/liby.so.1")  # next to the link, not next to the file
+    (case.root / "lib/libx.so.1").symlink_to("../store/libx.so.1")
+    (case.root / "lib/libdangling.so.1").symlink_to("nowhere")
+    (case.root / "lib/libloop.so.1").symlink_to("libloop.so.1")
     return ["libx.so.1", "libdangling.so.1", "libloop.so.1"]
 
 
-def entries_of_the_path(b: Bench) -> list[str]:
-    b.library("here/libx.so.1")
-    b.library("there/liby.so.1")
-    b.library("semi/libz.so.1")
-    b.cwd = b.root / "here"
-    b.env["LD_LIBRARY_PATH"] = f":/nowhere:{b.root}/there/;{b.root}/semi"
+def entries_of_the_path(case: Bench) -> list[str]:
+    case.library("here/libx.so.1")
+    case.library("there/liby.so.1")
+    case.library("semi/libz.so.1")
+    case.cwd = case.root / "here"
+    case.env["LD_LIBRARY_PATH"] = f":/nowhere:{case.root}/there/;{case.root}/semi"
     return ["libx.so.1", "liby.so.1", "libz.so.1"]
 
 
-def make_undefined_symbol(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone", "there"])
-    b.library("lib/liby.so.1", symbols=["there"])
-    b.library("lib/libfine.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["there"])
+def make_undefined_symbol(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone", "there"])
+    case.library("lib/liby.so.1", symbols=["there"])
+    case.library("lib/libfine.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["there"])
     return ["libx.so.1", "libfine.so.1"]
 
 
-def undefined_in_what_is_needed_too(b: Bench) -> list[str]:
-    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone"])
-    b.library("lib/liby.so.1", imports=["gone_too"])
+def undefined_in_what_is_needed_too(case: Bench) -> list[str]:
+    case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone"])
+    case.library("lib/liby.so.1", imports=["gone_too"])
     return ["libx.so.1"]
 
 
-def version_not_defined(b: Bench) -> list[str]:
-    new = b.library("new/liby.so.1", symbols=["f@NEW_2"])
-    b.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["f@NEW_2"], flags=[str(new)])
-    b.library("lib/liby.so.1", symbols=["f@OLD_1"])
+def version_not_defined(case: Bench) -> list[str]:
+    newer = case.library("new/liby.so.1", symbols=["f@NEW_2"])
+    case.library(
+        "lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["f@NEW_2"], flags=[str(newer)]
+    )
+    case.library("lib/liby.so.1", symbols=["f@OLD_1"])
     return ["libx.so.1"]
 
 
-def make_preloaded(b: Bench) -> list[str]:
-    path = b.library("else/anyname.so", soname="libx.so.1")
-    b.env["LD_PRELOAD"] = str(path)
+def make_preloaded(case: Bench) -> list[str]:
+    path = case.library("else/anyname.so", soname="libx.so.1")
+    case.env["LD_PRELOAD"] = str(path)
     return ["libx.so.1"]
 
 
-def hardware_folders(b: Bench) -> list[str]:
+def hardware_folders(case: Bench) -> list[str]:
     for sub in (
         "glibc-hwcaps/x86-64-v2",
         "glibc-hwcaps/x86-64-v3",
@@ -243,10 +252,10 @@ def hardware_folders(b: Bench) -> list[str]:
         "haswell",
     ):
         name = sub.rpartition("/")[2].replace("-", "")
-        b.library(f"first/{sub}/lib{name}.so.1")
-        b.library(f"first/{sub}/libx.so.1")
-    b.library("first/libx.so.1")
-    b.search("first")
+        case.library(f"first/{sub}/lib{name}.so.1")
+        case.library(f"first/{sub}/libx.so.1")
+    case.library("first/libx.so.1")
+    case.search("first")
     return [
         "libx.so.1",
         "libx8664v2.so.1",
@@ -262,47 +271,47 @@ def system_libraries(_: Bench) -> list[str]:
     return ["libc.so.6", "libz.so.1", "libstdc++.so.6", "libgcc_s.so.1", "libcrypt.so.1", "libutil.so.1"]
 
 
-def programs_under_a_library_s_name(b: Bench) -> list[str]:
-    oddities.program(b.root / "lib/libpie.so.1", "-pie", "-fPIE")
-    oddities.program(b.root / "lib/libfixed.so.1", "-no-pie")
-    b.library("lib/libneeds.so.1", needs=["libpie.so.1"], runpath="$ORIGIN")
-    oddities.program(b.root / "first/libx.so.1", "-no-pie")
-    b.library("lib/libx.so.1")  # behind it, and never reached
-    b.search("first")
+def programs_under_a_library_s_name(case: Bench) -> list[str]:
+    oddities.program(case.root / "lib/libpie.so.1", "-pie", "-fPIE")
+    oddities.program(case.root / "lib/libfixed.so.1", "-no-pie")
+    case.library("lib/libneeds.so.1", needs=["libpie.so.1"], runpath="$ORIGIN")
+    oddities.program(case.root / "first/libx.so.1", "-no-pie")
+    case.library("lib/libx.so.1")  # later in the search path, never reached
+    case.search("first")
     return ["libpie.so.1", "libfixed.so.1", "libneeds.so.1", "libx.so.1"]
 
 
-def dynamic_section_of_another_size(b: Bench) -> list[str]:
-    """The loader reads it up to DT_NULL, whatever the header says."""
+def dynamic_section_of_another_size(case: Bench) -> list[str]:
+    """The loader reads the section up to DT_NULL, whatever size the header has."""
     names = []
     for number, size in enumerate((1 << 63, (1 << 64) - 1, 1 << 20, 16, 8, 1)):
         names.append(f"libx{number}.so.1")
-        path = b.library(f"lib/{names[-1]}", needs=["libgone.so.1"] if number % 2 else [])
+        path = case.library(f"lib/{names[-1]}", needs=["libgone.so.1"] if number % 2 else [])
         oddities.alter_text(path, 2, 32, size)
     return names
 
 
-def drop_dynamic_section(b: Bench) -> list[str]:
-    oddities.remove_header(b.library("lib/libnone.so.1"), 2)
-    oddities.alter_text(b.library("lib/libempty.so.1"), 2, 32, 0)
+def drop_dynamic_section(case: Bench) -> list[str]:
+    oddities.remove_header(case.library("lib/libnone.so.1"), 2)
+    oddities.alter_text(case.library("lib/libempty.so.1"), 2, 32, 0)
     return ["libnone.so.1", "libempty.so.1"]
 
 
-def long_chain(b: Bench) -> list[str]:
-    return [oddities.chain(b.root / "lib", b.cache, 3000)]
+def long_chain(case: Bench) -> list[str]:
+    return [oddities.chain(case.root / "lib", case.cache, 3000)]
 
 
-def devices(b: Bench) -> list[str]:
-    (b.root / "lib").mkdir()
-    (b.root / "lib/libzero.so.1").symlink_to("/dev/zero")
-    bound = socket.socket(socket.AF_UNIX)
-    here = Path.cwd()
-    os.chdir(b.root / "lib")  # the name of a socket has 107 bytes
+def devices(case: Bench) -> list[str]:
+    (case.root / "lib").mkdir()
+    (case.root / "lib/libzero.so.1").symlink_to("/dev/zero")
+    unix_socket = socket.socket(socket.AF_UNIX)
+    working_folder = Path.cwd()
+    os.chdir(case.root / "lib")  # a socket's path is limited to 107 bytes
     try:
-        bound.bind("libsocket.so.1")
+        unix_socket.bind("libsocket.so.1")
     finally:
-        os.chdir(here)
-        bound.close()
+        os.chdir(working_folder)
+        unix_socket.close()
     return ["libzero.so.1", "libsocket.so.1"]
 
 
@@ -342,14 +351,15 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compiled")
 
 
-def compile_caller(b: Bench) -> Path:
-    source, target = b.root / "caller.c", b.root / "bin" / "libcaller.so"
+def compile_caller(case: Bench) -> Path:
+    """Compile libcaller.so with the RPATH or RUNPATH of the case."""
+    source, target = case.root / "caller.c", case.root / "bin" / "libcaller.so"
     source.write_text(CALLER, encoding="utf-8")
     target.parent.mkdir()
-    if b.rpath is not None:
-        options = [f"-Wl,-rpath,{b.rpath}", "-Wl,--disable-new-dtags"]
+    if case.rpath is not None:
+        options = [f"-Wl,-rpath,{case.rpath}", "-Wl,--disable-new-dtags"]
     else:
-        options = [f"-Wl,-rpath,{b.runpath}", "-Wl,--enable-new-dtags"] if b.runpath is not None else []
+        options = [f"-Wl,-rpath,{case.runpath}", "-Wl,--enable-new-dtags"] if case.runpath is not None else []
     command = ["cc", "-shared", "-fPIC", "-o", str(target), str(source), *options, "-ldl"]
     subprocess.run(command, check=True, capture_output=True)
     return target
@@ -358,7 +368,8 @@ def compile_caller(b: Bench) -> Path:
 def really(
     caller: Path, names: list[str], env: dict[str, str], cwd: Path
 ) -> list[tuple[str | None, str | None]]:
-    done = subprocess.run(
+    """Return the path or the error of each name from the real loader, in a child process."""
+    process = subprocess.run(
         [sys.executable, "-c", CHILD, str(caller), *names],
         env=env,
         cwd=cwd,
@@ -366,12 +377,13 @@ def really(
         text=True,
         check=True,
     )
-    return [(path, error) for path, error in json.loads(done.stdout)]
+    return [(path, error) for path, error in json.loads(process.stdout)]
 
 
 def make_modelled(
     caller: Path, names: list[str], env: dict[str, str], cwd: Path
 ) -> list[tuple[str | None, str | None]]:
+    """Return the path or the error of each name from the loader model."""
     system = LiveSystem(env=env, cwd=str(cwd))
     flags = parse_cpu_flags(Path("/proc/cpuinfo").read_text(encoding="utf-8"))
     executable = os.path.realpath(sys.executable)
@@ -387,7 +399,7 @@ def make_modelled(
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.few(12)
-def test_the_model_says_what_the_loader_does(
+def test_model_agrees_with_the_loader(
     case: Callable[[Bench], list[str]], tmp_path: Path, cache: Path
 ) -> None:
     bench = Bench(tmp_path.resolve(), cache)
@@ -395,41 +407,41 @@ def test_the_model_says_what_the_loader_does(
     caller = compile_caller(bench)
     env = {"PATH": os.environ.get("PATH", ""), **bench.env}
     cwd = bench.cwd or bench.root
-    for name, (path, error), (said_path, said_error) in zip(
+    for name, (path, error), (model_path, model_error) in zip(
         names, really(caller, names, env, cwd), make_modelled(caller, names, env, cwd), strict=True
     ):
-        assert (said_path is None) == (path is None), (
-            f"{name}: real {path or error}, model {said_path or said_error}"
+        assert (model_path is None) == (path is None), (
+            f"{name}: real {path or error}, model {model_path or model_error}"
         )
-        if path is not None and said_path is not None:
-            assert os.path.realpath(said_path) == os.path.realpath(cwd / path), name
+        if path is not None and model_path is not None:
+            assert os.path.realpath(model_path) == os.path.realpath(cwd / path), name
         else:
-            plain = [(text or "").replace("//", "/") for text in (said_error, error)]
+            messages = [(text or "").replace("//", "/") for text in (model_error, error)]
             if (
-                "undefined symbol" in plain[1]
-            ):  # in which file; of several, which one the linker happened to put first
-                plain = [text.partition(": undefined symbol")[0] for text in plain]
-            assert plain[0] == plain[1], name
+                "undefined symbol" in messages[1]
+            ):  # compare the file only: of several symbols, the linker decides which comes first
+                messages = [text.partition(": undefined symbol")[0] for text in messages]
+            assert messages[0] == messages[1], name
 
 
-def test_a_named_pipe_is_not_waited_for(tmp_path: Path) -> None:
-    """The loader itself would wait for ever."""
+def test_named_pipe_does_not_block(tmp_path: Path) -> None:
+    """The real loader would wait forever."""
     os.mkfifo(tmp_path / "libx.so.1")
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
     process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
-    found = process.dlopen("libx.so.1", process.python_library)
-    assert not found.ok
-    assert "named pipe" in found.tried[0].problem
+    resolution = process.dlopen("libx.so.1", process.python_library)
+    assert not resolution.ok
+    assert "named pipe" in resolution.tried[0].problem
 
 
-def test_library_path_is_taken_apart_as_glibc_does() -> None:
+def test_library_path_is_split_like_glibc() -> None:
     assert split_library_path(None) == ()
     assert split_library_path("") == ()
     assert split_library_path("/a:/b;/c") == ("/a", "/b", "/c")
     assert split_library_path(":/a:") == ("./", "/a", "./")
 
 
-def test_hardware_folders_by_glibc_and_processor() -> None:
+def test_hwcap_folders_by_glibc_and_processor() -> None:
     v2 = ["lm", "cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
     assert hwcap_folders(v2, "2.38") == ("glibc-hwcaps/x86-64-v2",)
     assert hwcap_folders(v2, "2.31") == ("tls/x86_64", "tls", "x86_64")
@@ -437,21 +449,19 @@ def test_hardware_folders_by_glibc_and_processor() -> None:
     assert hwcap_folders(v2, None) == ()
 
 
-def test_symbols_are_bound_where_a_version_is_asked_of_a_library_without_any(
-    tmp_path: Path, standin_cache: Path
-) -> None:
-    """Also where nothing else is bound: a libstdc++ of another program, before the system's."""
+def test_library_without_versions_binds_symbols(tmp_path: Path, standin_cache: Path) -> None:
+    """Binding happens even with lazy binding: an example is another program's libstdc++ before the system's."""
     bench = Bench(tmp_path, standin_cache)
     a_library_without_versions_or_symbols(bench)
     for env, error in ((bench.env, "undefined symbol: y"), ({}, "")):
         process = Process(LiveSystem(env=env), str(Path(sys.executable).resolve()), env)
-        found = process.load(str(tmp_path / "lib/libx.so.1"), bind_now=False)
-        assert found.error.endswith(error), env
-        assert found.ok is not bool(error)
+        resolution = process.load(str(tmp_path / "lib/libx.so.1"), bind_now=False)
+        assert resolution.error.endswith(error), env
+        assert resolution.ok is not bool(error)
 
 
-def test_who_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Path) -> None:
-    """Every file is there; the one that the loader's message begins with is at fault, not the one that was opened."""
+def test_library_that_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Path) -> None:
+    """Every file exists; the one that the loader's message begins with is at fault, not the opened one."""
     standins.library(tmp_path / "libnvJitLink.so.12", standin_cache, imports=("a_function_that_nobody_has",))
     standins.library(tmp_path / "libcusparse.so.12", standin_cache, needs=("libnvJitLink.so.12",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
@@ -461,21 +471,19 @@ def test_who_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Path) -> Non
 
 
 @pytest.mark.parametrize("visible", [False, True])
-def test_what_is_loaded_locally_lends_its_symbols_to_nobody(
-    tmp_path: Path, standin_cache: Path, visible: bool
-) -> None:
-    """TensorFlow has functions of cuSPARSE's names; cuSOLVER does not find them there where they are not shown."""
+def test_local_library_does_not_share_its_symbols(tmp_path: Path, standin_cache: Path, visible: bool) -> None:
+    """TensorFlow defines functions of cuSPARSE; cuSOLVER can use them only if they are visible."""
     standins.library(tmp_path / "libtensorflow.so.2", standin_cache, symbols=("cusparseCreate",))
     standins.library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
     process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
-    own = process.load(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
-    assert own.ok
-    found = process.dlopen("libcusolver.so.11", process.python_library)
-    assert found.ok is visible, found.error
+    tensorflow = process.load(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)
+    assert tensorflow.ok
+    resolution = process.dlopen("libcusolver.so.11", process.python_library)
+    assert resolution.ok is visible, resolution.error
 
 
-def test_one_file_through_two_spellings_is_not_put_before_itself() -> None:
+def test_two_spellings_of_a_path_are_the_same_file() -> None:
     assert _is_same_file("/site/tensorflow/../nvidia/lib/libx.so.1", "/site/nvidia/lib/libx.so.1")
     assert not _is_same_file("/old/libx.so.1", "/site/nvidia/lib/libx.so.1")
     assert not _is_same_file("/old/libx.so.1", None)

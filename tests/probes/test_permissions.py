@@ -1,6 +1,6 @@
-"""What is there and may not be read, as a user who may not read it: real files, real modes, glibc's own word.
+"""Files that exist but must not be read, with real files, real modes and glibc's own messages.
 
-Root may read everything: there the questions are asked by a child that has become nobody.
+Root may read everything, so a child process drops its privileges first.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 NOBODY = 65534
-BECOME = f"""
+DROP_PRIVILEGES = f"""
 import os, sys
 if os.geteuid() == 0:
     os.setgroups([]); os.setgid({NOBODY}); os.setuid({NOBODY})
 """
-LOADER = f"""
+LOADER_SCRIPT = f"""
 import ctypes, json, sys
 from tfdoctor.facts import Known, LoaderFacts
 from tfdoctor.probes import permissions
 from tfdoctor.probes.loader import Process
 from tfdoctor.system import LiveSystem
 import tfdoctor.probes.processes, subprocess, tempfile
-{BECOME}
+{DROP_PRIVILEGES}
 system = LiveSystem()
 process = Process(system, sys.executable, dict(os.environ), glibc=None)
 name = sys.argv[1]
@@ -59,25 +59,26 @@ print(json.dumps({{
 
 @pytest.fixture
 def public() -> Iterator[Path]:
-    """A folder that everybody may reach, with a library in it. pytest's own folders are for its user alone."""
+    """Yield a folder that every user can reach, with a library in it; pytest's own folders are private to its user."""
     sources = (Path("/lib/x86_64-linux-gnu/libm.so.6"), Path("/lib64/libm.so.6"), Path("/usr/lib/libm.so.6"))
     source = next((path for path in sources if path.exists()), None)
     if source is None:
         pytest.skip("another kind of machine")
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        if os.geteuid() == 0 and any(not above.stat().st_mode & 1 for above in folder.parents):
+        if os.geteuid() == 0 and any(not parent.stat().st_mode & 1 for parent in folder.parents):
             pytest.skip("temporary files are where nobody else may look")
         folder.chmod(0o755)
-        there = folder / "lib"
-        there.mkdir(mode=0o755)
-        shutil.copy(source, there / "libtfdoctorprobe.so.1")
-        (there / "libtfdoctorprobe.so.1").chmod(0o755)
+        library_folder = folder / "lib"
+        library_folder.mkdir(mode=0o755)
+        shutil.copy(source, library_folder / "libtfdoctorprobe.so.1")
+        (library_folder / "libtfdoctorprobe.so.1").chmod(0o755)
         yield folder
 
 
 def run_question(script: str, *arguments: str, **env: str) -> Any:
-    done = subprocess.run(
+    """Run a script in a child process and return the JSON of its last line."""
+    process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
         env={**os.environ, **env},
         capture_output=True,
@@ -85,92 +86,95 @@ def run_question(script: str, *arguments: str, **env: str) -> Any:
         check=True,
         timeout=120,
     )
-    return json.loads(done.stdout.splitlines()[-1])
+    return json.loads(process.stdout.splitlines()[-1])
 
 
 def owner() -> str:
+    """Return the name of the current user."""
     import pwd
 
     return pwd.getpwuid(os.geteuid()).pw_name
 
 
 @pytest.mark.parametrize("closed", ["file", "folder", "above"])
-def test_what_may_not_be_read_is_not_absent(public: Path, closed: str) -> None:
+def test_unreadable_library_is_reported_as_denied(public: Path, closed: str) -> None:
     library = public / "lib/libtfdoctorprobe.so.1"
-    shut = {"file": library, "folder": library.parent, "above": public / "shut"}[closed]
+    locked = {"file": library, "folder": library.parent, "above": public / "shut"}[closed]
     if closed == "above":
         (public / "shut").mkdir()
         library.parent.rename(public / "shut/lib")
         library = public / "shut/lib/libtfdoctorprobe.so.1"
-    shut.chmod(0)
+    locked.chmod(0)
     try:
-        seen = run_question(LOADER, library.name, LD_LIBRARY_PATH=str(library.parent))
+        answer = run_question(LOADER_SCRIPT, library.name, LD_LIBRARY_PATH=str(library.parent))
     finally:
-        shut.chmod(0o755)
-    # The loader itself says "No such file or directory", and the model agrees.
+        locked.chmod(0o755)
+    # The real loader says "No such file or directory", and the model agrees.
     assert (
-        seen["error"]
-        == seen["said"]
+        answer["error"]
+        == answer["said"]
         == f"{library.name}: cannot open shared object file: No such file or directory"
     )
     problem = DENIED if closed == "file" else CLOSED
-    assert [str(library), problem] in seen["tried"]
-    [entry] = seen["denied"]
-    assert entry == [str(library), str(shut), owner(), os.geteuid() != 0, "0"]
+    assert [str(library), problem] in answer["tried"]
+    [entry] = answer["denied"]
+    assert entry == [str(library), str(locked), owner(), os.geteuid() != 0, "0"]
 
 
-def test_a_noexec_file_system_is_told_as_the_loader_tells_it(public: Path) -> None:
+def test_noexec_error_equals_the_loaders(public: Path) -> None:
     library = public / "lib/libtfdoctorprobe.so.1"
     system = LiveSystem(env={"LD_LIBRARY_PATH": str(library.parent)})
     process = Process(system, sys.executable, system.env, noexec=[str(public)])
-    found = process.dlopen(library.name, None)
-    assert found.error == f"{library}: {NOEXEC}"
+    resolution = process.dlopen(library.name, None)
+    assert resolution.error == f"{library}: {NOEXEC}"
     assert Process(system, sys.executable, system.env).dlopen(library.name, None).ok
 
 
 def test_noexec_on_a_real_file_system(public: Path) -> None:
-    """In a mount namespace of its own, where this machine lets one be made."""
+    """Use a separate mount namespace, if this machine allows one."""
     unshare = shutil.which("unshare")
     script = public / "try.sh"
     script.write_text(
         f'set -e\nmount --bind "{public}" "{public}"\nmount -o remount,bind,noexec "{public}"\n'
         f'exec "{sys.executable}" -c "$1" "$2"\n'
     )
-    said = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)"
+    loading = "import ctypes, sys\ntry: ctypes.CDLL(sys.argv[1])\nexcept OSError as e: print(e)"
     if unshare is None or os.geteuid() != 0:
         pytest.skip("no mount namespace here")
     namespace = [unshare, "-m", "sh", str(script)]
     library = str(public / "lib/libtfdoctorprobe.so.1")
-    done = subprocess.run([*namespace, said, library], capture_output=True, text=True, check=False)
-    if done.returncode:
+    process = subprocess.run([*namespace, loading, library], capture_output=True, text=True, check=False)
+    if process.returncode:
         pytest.skip("mounting is not allowed here")
-    assert done.stdout.strip() == f"{library}: {NOEXEC}"
+    assert process.stdout.strip() == f"{library}: {NOEXEC}"
     payload = str(Path(tfdoctor.payload.__file__).with_name("target.py"))
-    asking = "import runpy, sys; sys.path.insert(0, ''); runpy.run_path(sys.argv[1], run_name='__main__')"
-    told = subprocess.run(
-        [*namespace, asking, payload],
+    run_payload = (
+        "import runpy, sys; sys.path.insert(0, ''); runpy.run_path(sys.argv[1], run_name='__main__')"
+    )
+    payload_process = subprocess.run(
+        [*namespace, run_payload, payload],
         env={**os.environ, "PYTHONPATH": str(public)},
         capture_output=True,
         text=True,
         check=False,
     )
-    assert "tfdoctor-payload:" in told.stdout, told.stderr[-500:]
-    answer = json.loads(told.stdout.partition("tfdoctor-payload:")[2].splitlines()[0])
+    assert "tfdoctor-payload:" in payload_process.stdout, payload_process.stderr[-500:]
+    answer = json.loads(payload_process.stdout.partition("tfdoctor-payload:")[2].splitlines()[0])
     assert [str(public), str(public)] in answer["noexec"]
 
 
-TARGET = f"""
+TARGET_SCRIPT = f"""
 import __future__, errno, importlib.util, json, os, pkgutil, platform, pwd, re, runpy, struct, sys, sysconfig
 sysconfig.get_config_vars(), sysconfig.get_platform(), platform.python_version(), platform.machine()
-{BECOME}
+{DROP_PRIVILEGES}
 sys.argv = sys.argv[1:]
 runpy.run_path(sys.argv[0], run_name="__main__")
 """
-"""The standard library may be where nobody can read it: what is needed of it is imported before."""
+"""Runs the payload unprivileged; the modules are imported before, because the standard library may be private."""
 
 
 @pytest.mark.parametrize("closed", ["tensorflow", ".", "tensorflow-2.20.0.dist-info/METADATA"])
-def test_packages_that_may_not_be_read(public: Path, closed: str) -> None:
+def test_unreadable_packages_are_reported(public: Path, closed: str) -> None:
     site = public / "packages"
     (site / "tensorflow/python").mkdir(parents=True)
     (site / "tensorflow/__init__.py").touch()
@@ -180,12 +184,12 @@ def test_packages_that_may_not_be_read(public: Path, closed: str) -> None:
         shutil.copy(part, public)
         (public / part.name).chmod(0o644)
     payload = public / "target.py"
-    shut = site / closed
-    before = shut.stat().st_mode
-    shut.chmod(0)
+    locked = site / closed
+    mode = locked.stat().st_mode
+    locked.chmod(0)
     try:
-        done = subprocess.run(
-            [sys.executable, "-c", TARGET, str(payload)],
+        process = subprocess.run(
+            [sys.executable, "-c", TARGET_SCRIPT, str(payload)],
             env={**os.environ, "PYTHONPATH": str(site)},
             capture_output=True,
             text=True,
@@ -193,11 +197,13 @@ def test_packages_that_may_not_be_read(public: Path, closed: str) -> None:
             timeout=120,
         )
     finally:
-        shut.chmod(before)
-    assert done.returncode == 0, done.stderr[-800:]
-    answer = json.loads(done.stdout.partition("tfdoctor-payload:")[2].splitlines()[0])
-    forbids = {entry[1] for entry in answer["closed"]}
-    assert str(shut) in {os.path.normpath(path) for path in forbids}
+        locked.chmod(mode)
+    assert process.returncode == 0, process.stderr[-800:]
+    answer = json.loads(process.stdout.partition("tfdoctor-payload:")[2].splitlines()[0])
+    closed_paths = {entry[1] for entry in answer["closed"]}
+    assert str(locked) in {os.path.normpath(path) for path in closed_paths}
     assert (answer["tensorflow"] is None) == (closed in ("tensorflow", "."))
     if closed != ".":
-        assert ("tensorflow", "2.20.0") in {(d["name"], d["version"]) for d in answer["distributions"]}
+        assert ("tensorflow", "2.20.0") in {
+            (distribution["name"], distribution["version"]) for distribution in answer["distributions"]
+        }

@@ -1,4 +1,4 @@
-"""Who set a variable: what the target Python has when its own start is over, and the lines that did it."""
+"""Origin of a variable: what the target Python has after its startup, and the lines that set it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ HIDE = "CUDA_VISIBLE_DEVICES"
 
 @pytest.fixture(scope="module")
 def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A virtual environment without anything in it."""
+    """Return an empty virtual environment."""
     root = tmp_path_factory.mktemp("my env") / "env"
     venv.create(root, symlinks=True)
     return root
@@ -37,6 +37,7 @@ def bare(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def env(bare: Path, tmp_path: Path) -> Path:
+    """Return a copy of the empty virtual environment."""
     root = tmp_path / "env"
     shutil.copytree(bare, root, symlinks=True)
     activate = root / "bin/activate"
@@ -45,43 +46,45 @@ def env(bare: Path, tmp_path: Path) -> Path:
 
 
 def site(env: Path) -> Path:
-    (found,) = env.glob("lib/python*/site-packages")
-    return found
+    """Return the site-packages of an environment."""
+    (folder,) = env.glob("lib/python*/site-packages")
+    return folder
 
 
 @pytest.fixture(params=[pytest.param("sitecustomize", marks=needs_sitecustomize), "company_defaults"])
 def custom(env: Path, request: pytest.FixtureRequest) -> Path:
-    """The file of a module that runs as Python starts: one that Python asks for, or one that a .pth file imports."""
+    """Return the path of a module that runs as Python starts: sitecustomize, or a module that a .pth file imports."""
     if request.param != "sitecustomize":
         (site(env) / "defaults.pth").write_text(f"import {request.param}\n", encoding="utf-8")
     return site(env) / f"{request.param}.py"
 
 
 def look(env: Path, variables: Mapping[str, str] = {}, *, active: bool = False) -> EnvironmentFacts:
-    given = {"PATH": "/usr/bin:/bin", **({"VIRTUAL_ENV": str(env)} if active else {}), **variables}
-    return environment.probe(LiveSystem(env=given), str(env / "bin/python"), timeout=30)
+    """Return the environment facts of the Python in `env`."""
+    environ = {"PATH": "/usr/bin:/bin", **({"VIRTUAL_ENV": str(env)} if active else {}), **variables}
+    return environment.probe(LiveSystem(env=environ), str(env / "bin/python"), timeout=30)
 
 
-def test_sitecustomize_decides_what_tensorflow_has(env: Path, custom: Path) -> None:
+def test_startup_module_overrides_the_shell(env: Path, custom: Path) -> None:
     custom.write_text(f"# {HIDE}\nimport os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
-    seen = look(env, {HIDE: "0"})
-    assert seen.variables[HIDE] == "-1"
-    assert seen.changed == {HIDE: "-1"}
-    assert seen.origin(HIDE) == Origin(HIDE, "start", None, str(custom), 3, f"os.environ['{HIDE}'] = '-1'")
+    facts = look(env, {HIDE: "0"})
+    assert facts.variables[HIDE] == "-1"
+    assert facts.changed == {HIDE: "-1"}
+    assert facts.origin(HIDE) == Origin(HIDE, "start", None, str(custom), 3, f"os.environ['{HIDE}'] = '-1'")
 
 
-def test_a_pth_file_that_sets_a_default_loses_against_the_shell(env: Path) -> None:
+def test_pth_default_does_not_override_the_shell(env: Path) -> None:
     path = site(env) / "gpu.pth"
     path.write_text(f"import os; os.environ.setdefault('{HIDE}', '')\n", encoding="utf-8")
-    seen = look(env)
-    origin = seen.origin(HIDE)
-    assert (seen.variables[HIDE], origin and origin.path, origin and origin.line) == ("", str(path), 1)
-    given = look(env, {HIDE: "1"})
-    assert (given.variables[HIDE], given.changed) == ("1", {})
-    assert given.origin(HIDE) == Origin(HIDE, "shell")
+    facts = look(env)
+    origin = facts.origin(HIDE)
+    assert (facts.variables[HIDE], origin and origin.path, origin and origin.line) == ("", str(path), 1)
+    facts_with_shell = look(env, {HIDE: "1"})
+    assert (facts_with_shell.variables[HIDE], facts_with_shell.changed) == ("1", {})
+    assert facts_with_shell.origin(HIDE) == Origin(HIDE, "shell")
 
 
-def test_a_module_that_a_pth_file_imports(env: Path) -> None:
+def test_line_in_a_module_imported_by_pth(env: Path) -> None:
     (site(env) / "a.pth").write_text("import company_defaults\n", encoding="utf-8")
     module = site(env) / "company_defaults.py"
     module.write_text(f"from os import environ\n\nenviron.update({HIDE}='-1')\n", encoding="utf-8")
@@ -90,7 +93,7 @@ def test_a_module_that_a_pth_file_imports(env: Path) -> None:
     assert (origin.path, origin.line) == (str(module), 3)
 
 
-def test_the_lines_that_put_folders_on_the_path(env: Path, tmp_path: Path) -> None:
+def test_lines_that_extend_the_module_path(env: Path, tmp_path: Path) -> None:
     team, mine = tmp_path / "team libs", site(env) / "mine"
     for folder in (team, mine):
         folder.mkdir()
@@ -98,38 +101,38 @@ def test_the_lines_that_put_folders_on_the_path(env: Path, tmp_path: Path) -> No
     first.write_text(f"import sys; sys.path.insert(0, {str(team)!r})\n", encoding="utf-8")
     second = site(env) / "b.pth"
     second.write_text("# mine\nmine\n/nowhere\n", encoding="utf-8")
-    seen = look(env, {"PYTHONPATH": str(tmp_path)})
-    assert seen.origin(MODULE_PATH, str(team)) == Origin(
+    facts = look(env, {"PYTHONPATH": str(tmp_path)})
+    assert facts.origin(MODULE_PATH, str(team)) == Origin(
         MODULE_PATH, "start", str(team), str(first), 1, first.read_text(encoding="utf-8").strip()
     )
-    assert seen.origin(MODULE_PATH, str(mine)) == Origin(
+    assert facts.origin(MODULE_PATH, str(mine)) == Origin(
         MODULE_PATH, "start", str(mine), str(second), 2, "mine"
     )
-    assert seen.origin(MODULE_PATH, str(tmp_path)) is None
-    assert [one.entry for one in look(env).origins] == [str(team), str(mine)]
+    assert facts.origin(MODULE_PATH, str(tmp_path)) is None
+    assert [origin.entry for origin in look(env).origins] == [str(team), str(mine)]
 
 
-def test_a_folder_that_no_line_names(env: Path, tmp_path: Path) -> None:
+def test_added_folder_without_a_line(env: Path, tmp_path: Path) -> None:
     line = f"import os, sys; sys.path.insert(0, os.path.join({str(tmp_path.parent)!r}, {tmp_path.name!r}))\n"
     (site(env) / "a.pth").write_text(line, encoding="utf-8")
     assert look(env).origin(MODULE_PATH, str(tmp_path)) == Origin(MODULE_PATH, "start", str(tmp_path))
 
 
-def test_what_the_start_takes_away(env: Path, custom: Path) -> None:
+def test_variable_removed_at_startup(env: Path, custom: Path) -> None:
     custom.write_text(f"import os\nos.environ.pop('{HIDE}', 0)\n", encoding="utf-8")
-    seen = look(env, {HIDE: "1"})
-    assert HIDE not in seen.variables
-    assert seen.changed == {HIDE: None}
+    facts = look(env, {HIDE: "1"})
+    assert HIDE not in facts.variables
+    assert facts.changed == {HIDE: None}
 
 
-def test_the_loader_reads_its_path_before(env: Path, custom: Path) -> None:
+def test_library_path_set_at_startup_is_too_late(env: Path, custom: Path) -> None:
     custom.write_text("import os\nos.environ['LD_LIBRARY_PATH'] = '/late'\n", encoding="utf-8")
-    seen = look(env, {"LD_LIBRARY_PATH": "/early"})
-    assert seen.variables["LD_LIBRARY_PATH"] == "/early"
-    assert [(one.name, one.line) for one in seen.late] == [("LD_LIBRARY_PATH", 2)]
+    facts = look(env, {"LD_LIBRARY_PATH": "/early"})
+    assert facts.variables["LD_LIBRARY_PATH"] == "/early"
+    assert [(origin.name, origin.line) for origin in facts.late] == [("LD_LIBRARY_PATH", 2)]
 
 
-def test_a_misspelt_name_that_the_start_sets(env: Path, custom: Path) -> None:
+def test_misspelt_variable_set_at_startup(env: Path, custom: Path) -> None:
     custom.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '0'\n", encoding="utf-8")
     assert look(env).misspelt == (("CUDA_VISIBLE_DEVICE", HIDE),)
 
@@ -140,13 +143,13 @@ def test_a_misspelt_name_that_the_start_sets(env: Path, custom: Path) -> None:
         (f"export {HIDE}=-1", "-1", True),
         (f"export {HIDE}='-1'", "-1", True),
         (f'export A=1 {HIDE}="-1"; export B', "-1", True),
-        (f"export {HIDE}=0", "-1", False),  # then somebody else has, afterwards
+        (f"export {HIDE}=0", "-1", False),  # something else changed it afterwards
         (f"# export {HIDE}=-1", "-1", False),
         (f"export MY_{HIDE}=-1", "-1", False),
         (f"export {HIDE}=", "", True),
     ],
 )
-def test_a_line_of_activate(env: Path, line: str, value: str, *, ours: bool) -> None:
+def test_line_of_the_activate_script(env: Path, line: str, value: str, *, ours: bool) -> None:
     script = env / "bin/activate"
     script.write_text(f"{script.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
     number = len(script.read_text(encoding="utf-8").splitlines())
@@ -156,17 +159,17 @@ def test_a_line_of_activate(env: Path, line: str, value: str, *, ours: bool) -> 
     assert look(env, {HIDE: value}).origin(HIDE) == Origin(HIDE, "shell")  # not activated
 
 
-def test_each_entry_of_a_list_has_its_own(env: Path) -> None:
+def test_each_path_entry_has_its_own_origin(env: Path) -> None:
     script = env / "bin/activate"
     line = 'export LD_LIBRARY_PATH="$VIRTUAL_ENV/lib64:/opt/old/:$LD_LIBRARY_PATH"'
     script.write_text(f"{script.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
-    seen = look(env, {"LD_LIBRARY_PATH": f"{env}/lib64:/opt/old/:/mine"}, active=True)
-    by = [(o.entry, o.by) for o in seen.origins if o.name == "LD_LIBRARY_PATH"]
-    assert by == [(f"{env}/lib64", "activation"), ("/opt/old/", "activation"), ("/mine", "shell")]
-    assert seen.origin("LD_LIBRARY_PATH", "/opt/old") is not None
+    facts = look(env, {"LD_LIBRARY_PATH": f"{env}/lib64:/opt/old/:/mine"}, active=True)
+    sources = [(origin.entry, origin.by) for origin in facts.origins if origin.name == "LD_LIBRARY_PATH"]
+    assert sources == [(f"{env}/lib64", "activation"), ("/opt/old/", "activation"), ("/mine", "shell")]
+    assert facts.origin("LD_LIBRARY_PATH", "/opt/old") is not None
 
 
-def test_a_file_that_activate_reads(env: Path, tmp_path: Path) -> None:
+def test_file_sourced_by_activate(env: Path, tmp_path: Path) -> None:
     other = tmp_path / "gpu.sh"
     other.write_text(f"export {HIDE}=\n", encoding="utf-8")
     script = env / "bin/activate"
@@ -176,23 +179,23 @@ def test_a_file_that_activate_reads(env: Path, tmp_path: Path) -> None:
     assert (origin.path, origin.line) == (str(other), 1)
 
 
-def test_an_interpreter_that_is_a_script(env: Path, tmp_path: Path) -> None:
+def test_wrapper_script_sets_variables(env: Path, tmp_path: Path) -> None:
     script = tmp_path / "python"
     script.write_text(
         f'#!/bin/sh\nexport {HIDE}=-1\nexport LD_LIBRARY_PATH=/nix/lib\nexec {env}/bin/python "$@"\n',
         encoding="utf-8",
     )
     script.chmod(0o755)
-    seen = environment.probe(LiveSystem(env={"PATH": "/bin"}), str(script), timeout=30)
-    assert seen.variables["LD_LIBRARY_PATH"] == "/nix/lib"
-    assert seen.late == ()
-    origin = seen.origin(HIDE)
+    facts = environment.probe(LiveSystem(env={"PATH": "/bin"}), str(script), timeout=30)
+    assert facts.variables["LD_LIBRARY_PATH"] == "/nix/lib"
+    assert facts.late == ()
+    origin = facts.origin(HIDE)
     assert origin is not None
     assert (origin.by, origin.path, origin.line) == ("wrapper", str(script), 2)
 
 
-def test_tfdoctor_in_the_environment_itself(env: Path, custom: Path) -> None:
-    """What is set for the examined Python is set for tfdoctor then, too."""
+def test_tfdoctor_inside_the_examined_environment(env: Path, custom: Path) -> None:
+    """The startup of the examined Python also changes tfdoctor's own variables."""
     custom.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
     source = Path(tfdoctor.payload.__file__).parents[2]
     code = (
@@ -201,26 +204,26 @@ def test_tfdoctor_in_the_environment_itself(env: Path, custom: Path) -> None:
         f"print(LiveSystem().env.get('{HIDE}'), seen.variables['{HIDE}'], seen.origin('{HIDE}').line)"
     )
     python = str(env / "bin/python")
-    done = LiveSystem(env={"PATH": "/usr/bin:/bin", HIDE: "3"}).run(
+    result = LiveSystem(env={"PATH": "/usr/bin:/bin", HIDE: "3"}).run(
         [python, "-c", code, python, str(source), *sys.path[1:]], timeout=60
     )
-    assert (done.stdout.split(), done.stderr) == (["3", "-1", "2"], "")
+    assert (result.stdout.split(), result.stderr) == (["3", "-1", "2"], "")
 
 
-def test_a_python_that_does_not_answer(tmp_path: Path) -> None:
+def test_python_that_does_not_answer(tmp_path: Path) -> None:
     system = LiveSystem(env={HIDE: "1", "HOME": "/nowhere"})
-    seen = environment.probe(system, str(tmp_path / "nothing"), timeout=5)
-    assert (seen.variables, seen.origins) == ({HIDE: "1"}, ())
+    facts = environment.probe(system, str(tmp_path / "nothing"), timeout=5)
+    assert (facts.variables, facts.origins) == ({HIDE: "1"}, ())
 
 
-def test_what_is_answered_holds_nothing_else(env: Path, custom: Path) -> None:
-    """A recording must not carry what was not asked for."""
+def test_payload_answers_only_requested_variables(env: Path, custom: Path) -> None:
+    """A recording must not contain anything that was not requested."""
     custom.write_text(
         "import os\nos.environ['MY_TOKEN'] = 'secret-value'\nos.environ['TF_X'] = '1'\n", encoding="utf-8"
     )
     script = Path(tfdoctor.payload.__file__).with_name("variables.py")
-    given = {"PATH": "/bin", "OTHER_TOKEN": "secret-value"}
-    result = LiveSystem(env=given).run(
+    environ = {"PATH": "/bin", "OTHER_TOKEN": "secret-value"}
+    result = LiveSystem(env=environ).run(
         [str(env / "bin/python"), "-B", str(script), "python", "TF_*"], timeout=30
     )
     assert "secret-value" not in result.stdout
@@ -229,14 +232,14 @@ def test_what_is_answered_holds_nothing_else(env: Path, custom: Path) -> None:
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs cc")
-def test_the_driver_is_asked_without_what_the_start_sets(
+def test_driver_query_ignores_startup_variables(
     env: Path, custom: Path, standin_cache: Path, tmp_path: Path
 ) -> None:
     custom.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
     folder = standins.driver(tmp_path / "driver", standin_cache, gpus=2)
 
     class Inside(LiveSystem):
-        """As in a container: the driver is asked in the examined Python."""
+        """A container, in which the driver is queried from the examined Python."""
 
         own_python = None
 
@@ -244,47 +247,49 @@ def test_the_driver_is_asked_without_what_the_start_sets(
 
     def count(variables: Mapping[str, str | None]) -> int | None:
         cuda, _ = driver.probe_libraries(system, str(env / "bin/python"), timeout=30, variables=variables)
-        answer = value_of(cuda)
-        return answer.count if answer is not None else None
+        cuda_facts = value_of(cuda)
+        return cuda_facts.count if cuda_facts is not None else None
 
     assert count({}) in (0, None)
     assert count({HIDE: None}) == 2
     assert count({HIDE: "1"}) == 1
 
 
-def test_a_shim_counts_where_the_chosen_version_has_the_program(tmp_path: Path) -> None:
-    shims, there = tmp_path / ".pyenv/shims", tmp_path / ".pyenv/versions/3.11.7/bin"
-    for folder, names in ((shims, ("pip", "uv")), (there, ("pip",))):
+def test_shim_needs_the_program_in_its_version(tmp_path: Path) -> None:
+    shims, version_folder = tmp_path / ".pyenv/shims", tmp_path / ".pyenv/versions/3.11.7/bin"
+    for folder, names in ((shims, ("pip", "uv")), (version_folder, ("pip",))):
         folder.mkdir(parents=True)
         for name in names:
             (folder / name).write_text("#!/bin/sh\nexit 1\n", encoding="utf-8")
             (folder / name).chmod(0o755)
     (tmp_path / ".pyenv/version").write_text("3.11.7\n", encoding="utf-8")
     system = LiveSystem(env={"PATH": f"{shims}:/bin"}, cwd=str(tmp_path))
-    seen = environment.probe(system).programs or frozenset()
-    assert "pip" in seen
-    assert "uv" not in seen
-    other = LiveSystem(env={"PATH": f"{shims}:/bin", "PYENV_VERSION": "3.9.9"}, cwd=str(tmp_path))
-    assert "pip" not in (environment.probe(other).programs or frozenset())
+    programs = environment.probe(system).programs or frozenset()
+    assert "pip" in programs
+    assert "uv" not in programs
+    with_other_version = LiveSystem(
+        env={"PATH": f"{shims}:/bin", "PYENV_VERSION": "3.9.9"}, cwd=str(tmp_path)
+    )
+    assert "pip" not in (environment.probe(with_other_version).programs or frozenset())
 
 
-def test_what_a_kernel_sets_is_set_by_its_kernel_json(env: Path, tmp_path: Path) -> None:
+def test_kernel_variables_come_from_kernel_json(env: Path, tmp_path: Path) -> None:
     path = tmp_path / "kernel.json"
     variables = {HIDE: "-1", "LD_LIBRARY_PATH": "/k:/both", "TOKEN": "secret"}
     path.write_text(json.dumps({"argv": [str(env / "bin/python")], "env": variables}, indent=1))
-    given = {"PATH": "/usr/bin:/bin", **variables, "TF_CPP_MIN_LOG_LEVEL": "2"}
-    seen = environment.probe(LiveSystem(env=given), str(env / "bin/python"), kernel=str(path), timeout=30)
-    assert seen.origin(HIDE) == Origin(HIDE, "kernel", None, str(path), 6, f'"{HIDE}": "-1"')
-    of_list = seen.origin("LD_LIBRARY_PATH", "/both")
-    assert of_list is not None
-    assert (of_list.by, of_list.path) == ("kernel", str(path))
-    other = seen.origin("TF_CPP_MIN_LOG_LEVEL")
-    assert other is not None
-    assert other.by == "shell"
-    changed = environment.probe(
-        LiveSystem(env={**given, HIDE: "0"}), str(env / "bin/python"), kernel=str(path), timeout=30
+    environ = {"PATH": "/usr/bin:/bin", **variables, "TF_CPP_MIN_LOG_LEVEL": "2"}
+    facts = environment.probe(LiveSystem(env=environ), str(env / "bin/python"), kernel=str(path), timeout=30)
+    assert facts.origin(HIDE) == Origin(HIDE, "kernel", None, str(path), 6, f'"{HIDE}": "-1"')
+    path_origin = facts.origin("LD_LIBRARY_PATH", "/both")
+    assert path_origin is not None
+    assert (path_origin.by, path_origin.path) == ("kernel", str(path))
+    log_origin = facts.origin("TF_CPP_MIN_LOG_LEVEL")
+    assert log_origin is not None
+    assert log_origin.by == "shell"
+    facts_with_shell = environment.probe(
+        LiveSystem(env={**environ, HIDE: "0"}), str(env / "bin/python"), kernel=str(path), timeout=30
     )
-    origin = changed.origin(HIDE)
+    origin = facts_with_shell.origin(HIDE)
     assert origin is not None
     assert origin.by == "shell"
-    assert "secret" not in str(seen)
+    assert "secret" not in str(facts)

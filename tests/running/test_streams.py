@@ -1,4 +1,4 @@
-"""Where a log's bytes come from: packed, damaged, endless, growing."""
+"""Reading of logs: compressed, damaged, endless and growing files."""
 
 from __future__ import annotations
 
@@ -36,39 +36,42 @@ zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd
 
 
 def read(path: Path) -> tuple[bytes, list[str]]:
+    """Return the content of a log and the notes about it."""
     notes: list[str] = []
     return b"".join(read_log(str(path), note=notes.append)), notes
 
 
 def quick_lzma(data: bytes) -> bytes:
+    """Compress with the fastest preset."""
     return lzma.compress(data, preset=0)
 
 
 def pack_by_zstd(data: bytes) -> bytes:
+    """Compress with the zstd program."""
     program = shutil.which("zstd") or ""
     return subprocess.run([program, "-qc"], input=data, capture_output=True, check=True, timeout=60).stdout
 
 
 @pytest.fixture(params=["own", "package", "program"])
 def decoder(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Each of the ways to unpack zstd, where it exists."""
+    """Allow only one of the zstd decoders: the standard library, the zstandard package or the zstd program."""
     modules = {"own": "compression.zstd", "package": "zstandard"}
-    wanted = modules.get(request.param)
-    if wanted is not None and (
-        sys.version_info < (3, 14) if wanted == "compression.zstd" else not _list_present(wanted)
+    allowed = modules.get(request.param)
+    if allowed is not None and (
+        sys.version_info < (3, 14) if allowed == "compression.zstd" else not _is_installed(allowed)
     ):
-        pytest.skip(f"no {wanted}")
-    module = streams._module
-    monkeypatch.setattr(streams, "_module", lambda name: module(name) if name == wanted else None)
+        pytest.skip(f"no {allowed}")
+    import_module = streams._module
+    monkeypatch.setattr(streams, "_module", lambda name: import_module(name) if name == allowed else None)
     return str(request.param)
 
 
-def _list_present(name: str) -> bool:
+def _is_installed(name: str) -> bool:
     return importlib.util.find_spec(name) is not None
 
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, lzma.compress])
-def test_every_packing(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_every_compression_format(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "log"
     path.write_bytes(pack(TEXT))
     assert read(path) == (TEXT, [])
@@ -99,7 +102,7 @@ def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
     assert "damaged" in notes[0]
 
 
-def test_zstd_without_anything_that_unpacks_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_zstd_without_a_decoder_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "_module", lambda _: None)
     monkeypatch.setenv("PATH", str(tmp_path))
     path = tmp_path / "log.zst"
@@ -108,7 +111,7 @@ def test_zstd_without_anything_that_unpacks_it(tmp_path: Path, monkeypatch: pyte
         read(path)
 
 
-def test_a_zstd_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hanging_zstd_program_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "zstd"
     program.write_text("#!/bin/sh\nexec sleep 30\n", encoding="utf-8")
     program.chmod(0o755)
@@ -125,18 +128,20 @@ def test_a_zstd_program_that_hangs(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, quick_lzma])
 @pytest.mark.parametrize("kind", ["truncated", "broken", "followed by garbage"])
-def test_damaged_archives(tmp_path: Path, pack: Callable[[bytes], bytes], kind: str) -> None:
-    noise = os.urandom(700_000).hex().encode()  # more than one block of bzip2 follows the text
-    whole = bytearray(pack(TEXT + noise))
+def test_damaged_file_is_read_up_to_the_damage(
+    tmp_path: Path, pack: Callable[[bytes], bytes], kind: str
+) -> None:
+    noise = os.urandom(700_000).hex().encode()  # more than one bzip2 block follows the text
+    content = bytearray(pack(TEXT + noise))
     if kind == "truncated":
-        del whole[-1000:]
+        del content[-1000:]
     elif kind == "broken":
-        middle = len(whole) * 3 // 4
-        whole[middle : middle + 64] = bytes(64)
+        middle = len(content) * 3 // 4
+        content[middle : middle + 64] = bytes(64)
     else:
-        whole += b"garbage" * 9
+        content += b"garbage" * 9
     path = tmp_path / "log"
-    path.write_bytes(bytes(whole))
+    path.write_bytes(bytes(content))
     data, notes = read(path)
     assert data.startswith(TEXT)
     assert len(notes) == 1
@@ -144,26 +149,26 @@ def test_damaged_archives(tmp_path: Path, pack: Callable[[bytes], bytes], kind: 
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
-def test_a_bomb_comes_in_small_pieces(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
+def test_bomb_is_read_in_small_chunks(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "log"
     path.write_bytes(pack(b"a" * 50_000_000))
-    sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
+    sizes = [len(chunk) for chunk in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= CHUNK_BYTES
 
 
 @zstd
-def test_a_bomb_of_zstd(tmp_path: Path, decoder: str) -> None:
+def test_zstd_bomb_is_read_in_small_chunks(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log"
     path.write_bytes(pack_by_zstd(b"a" * 50_000_000))
-    sizes = [len(piece) for piece in read_log(str(path), note=pytest.fail)]
+    sizes = [len(chunk) for chunk in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= 20 * CHUNK_BYTES
 
 
 @pytest.mark.parametrize("inner", [gzip.compress, bz2.compress, quick_lzma])
 @pytest.mark.parametrize("outer", [gzip.compress, bz2.compress, quick_lzma])
-def test_packed_twice(
+def test_twice_compressed_log_is_read(
     tmp_path: Path, inner: Callable[[bytes], bytes], outer: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "log"
@@ -171,7 +176,7 @@ def test_packed_twice(
     assert read(path) == (TEXT, [])
 
 
-def test_packed_again_and_again(tmp_path: Path) -> None:
+def test_deeply_nested_compression_is_refused(tmp_path: Path) -> None:
     data = TEXT
     for _ in range(4):
         data = gzip.compress(data)
@@ -182,7 +187,7 @@ def test_packed_again_and_again(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, quick_lzma])
-def test_a_bomb_is_read_up_to_a_size_and_that_is_said(
+def test_bomb_is_cut_and_the_cut_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
 ) -> None:
     monkeypatch.setattr(streams, "MUCH", 4 << 20)
@@ -199,6 +204,7 @@ def test_a_bomb_is_read_up_to_a_size_and_that_is_said(
 
 
 def tar(name: str, *, pax: bool = False) -> bytes:
+    """Return a tar archive with TEXT in the member `name`."""
     file = io.BytesIO()
     with tarfile.open(
         fileobj=file, mode="w", format=tarfile.PAX_FORMAT if pax else tarfile.GNU_FORMAT
@@ -210,6 +216,7 @@ def tar(name: str, *, pax: bool = False) -> bytes:
 
 
 def make_zip(name: str) -> bytes:
+    """Return a zip archive with TEXT in the member `name`."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         archive.writestr(name, TEXT)
@@ -231,7 +238,7 @@ def make_zip(name: str) -> bytes:
     ],
     ids=range(8),
 )
-def test_archives_are_told(
+def test_archive_is_refused_with_a_hint(
     tmp_path: Path, pack: Callable[[bytes], bytes], data: bytes, words: str, hint: str
 ) -> None:
     path = tmp_path / "it"
@@ -246,7 +253,7 @@ def test_archives_are_told(
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, quick_lzma])
 @pytest.mark.parametrize("cut", [0, 5000])
-def test_packed_noise_is_not_a_text(tmp_path: Path, pack: Callable[[bytes], bytes], cut: int) -> None:
+def test_compressed_noise_is_refused(tmp_path: Path, pack: Callable[[bytes], bytes], cut: int) -> None:
     path = tmp_path / "log"
     data = pack(b"\x00\x01" + os.urandom(50_000))
     path.write_bytes(data[: len(data) - cut])
@@ -254,7 +261,7 @@ def test_packed_noise_is_not_a_text(tmp_path: Path, pack: Callable[[bytes], byte
         read(path)
 
 
-def test_nuls_before_a_text_are_passed_on_and_before_noise_are_not_taken_for_one(tmp_path: Path) -> None:
+def test_leading_nuls_before_text_and_noise(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(3 << 20) + TEXT)
     assert read(path) == (bytes(3 << 20) + TEXT, [])
@@ -263,20 +270,20 @@ def test_nuls_before_a_text_are_passed_on_and_before_noise_are_not_taken_for_one
         read(path)
 
 
-def test_the_meter_counts_packed_bytes(tmp_path: Path) -> None:
+def test_meter_counts_compressed_bytes(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(gzip.compress(TEXT))
-    told: list[tuple[int, int]] = []
-    for _ in read_log(str(path), note=pytest.fail, meter=lambda *now: told.append(now)):
+    counts: list[tuple[int, int]] = []
+    for _ in read_log(str(path), note=pytest.fail, meter=lambda *count: counts.append(count)):
         pass
-    assert told[-1] == (path.stat().st_size, path.stat().st_size)
+    assert counts[-1] == (path.stat().st_size, path.stat().st_size)
 
 
 # ---------------------------------------------------------------- following
 
 
 class Following:
-    """`follow` in a thread, and what came of it."""
+    """`follow` in a thread, with the bytes and the error that it produced."""
 
     def __init__(self, path: Path) -> None:
         self.seen = b""
@@ -287,12 +294,13 @@ class Following:
 
     def _run(self, name: str) -> None:
         try:
-            for piece in follow(name, lambda: self.stopped):
-                self.seen += piece
+            for chunk in follow(name, lambda: self.stopped):
+                self.seen += chunk
         except UsageError as error:
             self.error = error
 
     def expect(self, text: bytes) -> None:
+        """Wait at most 10 s until `text` was read."""
         deadline = time.monotonic() + 10
         while text not in self.seen and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -301,6 +309,7 @@ class Following:
 
 @pytest.fixture
 def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Following]]:
+    """Yield a log file and the thread that follows it."""
     monkeypatch.setattr(streams, "POLL_S", 0.02)
     path = tmp_path / "log"
     path.write_bytes(b"one\n")
@@ -313,22 +322,22 @@ def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pat
     assert following.error is None
 
 
-def test_a_growing_file(grown: tuple[Path, Following]) -> None:
+def test_growing_file_is_followed(grown: tuple[Path, Following]) -> None:
     path, following = grown
-    for word in (b"two\n", b"three\n"):
+    for line in (b"two\n", b"three\n"):
         with path.open("ab") as file:
-            file.write(word)
-        following.expect(word)
+            file.write(line)
+        following.expect(line)
     assert following.seen == b"one\ntwo\nthree\n"
 
 
-def test_a_file_that_is_made_shorter(grown: tuple[Path, Following]) -> None:
+def test_truncated_file_is_followed(grown: tuple[Path, Following]) -> None:
     path, following = grown
     path.write_bytes(b"2\n")
     following.expect(b"one\n2\n")
 
 
-def test_a_file_that_is_rotated(grown: tuple[Path, Following]) -> None:
+def test_rotated_file_is_followed(grown: tuple[Path, Following]) -> None:
     path, following = grown
     path.rename(path.with_suffix(".1"))
     with path.with_suffix(".1").open("ab") as file:
@@ -338,7 +347,7 @@ def test_a_file_that_is_rotated(grown: tuple[Path, Following]) -> None:
     following.expect(b"one\nlast words\nthe new one\n")
 
 
-def test_a_named_pipe(tmp_path: Path) -> None:
+def test_named_pipe_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
     following = Following(path)
@@ -348,12 +357,12 @@ def test_a_named_pipe(tmp_path: Path) -> None:
     assert following.seen == b"words\n"
 
 
-# ---------------------------------------------------------------- the verdict meanwhile
+# ---------------------------------------------------------------- verdicts while a log grows
 
 
-def test_a_verdict_is_told_once_and_only_when_it_changes() -> None:
-    told: list[LogReport] = []
-    watch = Watch(Compat.load(), "-", told.append)
+def test_verdict_is_reported_once_per_change() -> None:
+    reports: list[LogReport] = []
+    watch = Watch(Compat.load(), "-", reports.append)
     missing = (
         b"W x.cc:60] Could not load dynamic library 'libcudart.so.11.0'; dlerror: libcudart.so.11.0: "
         b"cannot open shared object file: No such file or directory\n"
@@ -363,11 +372,11 @@ def test_a_verdict_is_told_once_and_only_when_it_changes() -> None:
     def pieces() -> Iterator[bytes]:
         yield b"starting\n"
         yield b""
-        assert not told
+        assert not reports
         yield missing[:60]
         yield missing[60:] + skipped
         yield b""
-        assert len(told) == 1
+        assert len(reports) == 1
         for _ in range(5):
             time.sleep(0.01)
             yield b"Epoch 1\n" + skipped
@@ -376,13 +385,13 @@ def test_a_verdict_is_told_once_and_only_when_it_changes() -> None:
     passed = list(watch.watch(pieces()))
     assert b"" not in passed
     assert b"".join(passed).startswith(b"starting\n" + missing + skipped)
-    assert [report.gpu_registered for report in told] == [False]
+    assert [report.gpu_registered for report in reports] == [False]
 
 
-def test_what_is_kept_for_it_does_not_grow() -> None:
+def test_buffered_log_does_not_grow() -> None:
     watch = Watch(Compat.load(), "-", lambda _: None)
     watch._not_before = float("inf")
-    piece = b"Skipping registering GPU devices...\n" * 10_000
-    for _ in watch.watch(piece for _ in range(40)):
+    chunk = b"Skipping registering GPU devices...\n" * 10_000
+    for _ in watch.watch(chunk for _ in range(40)):
         pass
     assert len(watch._head) + watch._tail_size <= 5 << 20

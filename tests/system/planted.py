@@ -1,7 +1,7 @@
-"""A machine with secrets planted wherever tfdoctor looks: a folder as its root, and commands that print them.
+"""A machine with secrets in all files and commands that tfdoctor reads: a folder as its root, and scripts as commands.
 
-It is the recorded `healthy-one-gpu`, unpacked into real files, real ELF objects and real links, so that a live
-system can be run on it. All identifiers are invented.
+It is the recorded host `healthy-one-gpu` with real files, ELF objects and links, so that a live system can run on
+it. All identifiers are invented.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ SECRETS: dict[str, str] = {
 
 
 def system(root: Path, host: Path) -> LiveSystem:
-    """The machine below `root`, made of the recording `host`."""
+    """Build the machine below `root` from the recording `host`."""
     root = root.resolve()
     recorded: dict[str, Any] = json.loads((host / "host.json").read_text(encoding="utf-8"))
     s, home = SECRETS, f"/home/{USER}"
@@ -140,8 +140,8 @@ def system(root: Path, host: Path) -> LiveSystem:
         link = root / move_file(path).lstrip("/")
         link.parent.mkdir(parents=True, exist_ok=True)
         if not link.exists():
-            up = "../" * (len(move_file(path).strip("/").split("/")) - 1)
-            link.symlink_to(f"{up}{move_file(target_path).lstrip('/')}")
+            parents = "../" * (len(move_file(path).strip("/").split("/")) - 1)
+            link.symlink_to(f"{parents}{move_file(target_path).lstrip('/')}")
     for folder, names in recorded["directories"].items():
         (root / folder.lstrip("/")).mkdir(parents=True, exist_ok=True)
         for name in names:
@@ -153,7 +153,8 @@ def system(root: Path, host: Path) -> LiveSystem:
     return LiveSystem(str(root), _environment(root, recorded, move_file), cwd=f"{home}/work")
 
 
-def _environment(root: Path, recorded: dict[str, Any], moved: Any) -> dict[str, str]:
+def _environment(root: Path, recorded: dict[str, Any], move_file: Any) -> dict[str, str]:
+    """Write the commands of the machine and return its environment variables."""
     s, home = SECRETS, f"/home/{USER}"
     commands = root / "commands"
     answers = {name: entry["stdout"] for name, entry in recorded["commands"].items()}
@@ -187,7 +188,9 @@ Nov 21 10:00:02 {HOST} kernel: NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name={s
     }  # fmt: skip
     texts = {"smi": smi, "log": log, "docker": json.dumps(docker) + "\n"}
     texts |= {
-        name.replace(":", "."): moved(text) for name, text in answers.items() if name.startswith("payload:")
+        name.replace(":", "."): move_file(text)
+        for name, text in answers.items()
+        if name.startswith("payload:")
     }
     commands.mkdir()
     for name, text in texts.items():
@@ -239,19 +242,19 @@ Nov 21 10:00:02 {HOST} kernel: NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name={s
 
 
 def elf(soname: str | None, needed: Any, runpath: str | None) -> bytes:
-    """A shared object that has a dynamic section and nothing else."""
+    """Return a shared object that has only a dynamic section."""
     strings = b"\0"
     tags: list[tuple[int, int]] = []
     for tag, text in ((14, soname), (29, runpath), *((1, name) for name in needed)):
         if text is not None:
             tags.append((tag, len(strings)))
             strings += text.encode() + b"\0"
-    at = 64 + 2 * 56
-    table = at + 16 * (len(tags) + 2)
-    tags += [(5, table), (0, 0)]
-    size = table + len(strings)
+    dynamic_offset = 64 + 2 * 56
+    strings_offset = dynamic_offset + 16 * (len(tags) + 2)
+    tags += [(5, strings_offset), (0, 0)]
+    size = strings_offset + len(strings)
     machine = MACHINES.get(platform.machine().lower(), 62)
-    head = struct.pack(
+    header = struct.pack(
         "<16sHHIQQQIHHHHHH",
         b"\x7fELF\x02\x01\x01" + b"\0" * 9,
         3,
@@ -269,19 +272,23 @@ def elf(soname: str | None, needed: Any, runpath: str | None) -> bytes:
         0,
     )
     segments = struct.pack("<IIQQQQQQ", 1, 5, 0, 0, 0, size, size, 4096)
-    segments += struct.pack("<IIQQQQQQ", 2, 4, at, at, at, 16 * len(tags), 16 * len(tags), 8)
-    return head + segments + b"".join(struct.pack("<qQ", *tag) for tag in tags) + strings
+    segments += struct.pack(
+        "<IIQQQQQQ", 2, 4, dynamic_offset, dynamic_offset, dynamic_offset, 16 * len(tags), 16 * len(tags), 8
+    )
+    return header + segments + b"".join(struct.pack("<qQ", *tag) for tag in tags) + strings
 
 
 def cache(*paths: str) -> bytes:
-    """/etc/ld.so.cache with these libraries."""
-    start = 48 + 24 * len(paths)
-    strings, rows = b"", b""
+    """Return the content of an /etc/ld.so.cache that lists `paths`."""
+    strings_offset = 48 + 24 * len(paths)
+    strings, entries = b"", b""
     for path in paths:
         name = path.rpartition("/")[2].encode() + b"\0"
-        key = start + len(strings)
-        rows += struct.pack("<iIIIQ", 0x0303, key, key + len(name), 0, 0)
+        name_offset = strings_offset + len(strings)
+        entries += struct.pack("<iIIIQ", 0x0303, name_offset, name_offset + len(name), 0, 0)
         strings += name + path.encode() + b"\0"
     return (
-        struct.pack("<20sIIB3xI12x", b"glibc-ld.so.cache1.1", len(paths), len(strings), 2, 0) + rows + strings
+        struct.pack("<20sIIB3xI12x", b"glibc-ld.so.cache1.1", len(paths), len(strings), 2, 0)
+        + entries
+        + strings
     )

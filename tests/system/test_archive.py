@@ -1,4 +1,4 @@
-"""Recordings that somebody sent: what is no recording is refused in a sentence, and nothing is unpacked."""
+"""Recordings from other users: an invalid recording is refused with a message, and nothing is extracted."""
 
 from __future__ import annotations
 
@@ -16,45 +16,50 @@ from tfdoctor.errors import Error, UsageError
 from tfdoctor.system import RecordedSystem, archive
 
 HOST = b'{"schema_version": 1, "files": {"/etc/hostname": "h"}}'
-GOOD = {"host.json": HOST, "root/etc/os-release": b"ID=debian\n", "manifest.json": b"{}"}
+FILES = {"host.json": HOST, "root/etc/os-release": b"ID=debian\n", "manifest.json": b"{}"}
 
 
 def tar(*members: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
+    """Return a compressed tar archive with these members."""
     buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as made:
+    with tarfile.open(fileobj=buffer, mode="w:gz") as archive_file:
         for member in members:
             if isinstance(member, tarfile.TarInfo):
-                made.addfile(member)
+                archive_file.addfile(member)
             else:
                 info = tarfile.TarInfo(member[0])
                 info.size = len(member[1])
-                made.addfile(info, io.BytesIO(member[1]))
+                archive_file.addfile(info, io.BytesIO(member[1]))
     return buffer.getvalue()
 
 
 def names(folder: Path) -> list[str]:
+    """Return the names in a folder, sorted."""
     return sorted(entry.name for entry in folder.iterdir())
 
 
 def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+    """Return an empty tar member of the type `kind`."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
     return info
 
 
-def test_it_is_read_as_it_was_written(tmp_path: Path) -> None:
+def test_written_recording_is_read_back(tmp_path: Path) -> None:
     for name in ("a.tar.gz", "a"):
-        archive.write(tmp_path / name, GOOD, force=False)
+        archive.write(tmp_path / name, FILES, force=False)
         system = RecordedSystem(tmp_path / name)
         assert system.read_text("/etc/os-release") == "ID=debian\n"
-        assert archive.read(tmp_path / name) == GOOD
-    assert archive.archive(GOOD) == archive.archive(dict(reversed(GOOD.items())))
+        assert archive.read(tmp_path / name) == FILES
+    assert archive.archive(FILES) == archive.archive(dict(reversed(FILES.items())))
     assert names(tmp_path) == ["a", "a.tar.gz"]
 
 
-def test_a_folder_packed_by_hand_is_read() -> None:
-    packed = tar(special("mine", tarfile.DIRTYPE), *((f"./mine/{name}", data) for name, data in GOOD.items()))
-    assert archive.read_archive(packed, "x") == GOOD
+def test_manually_packed_folder_is_read() -> None:
+    packed = tar(
+        special("mine", tarfile.DIRTYPE), *((f"./mine/{name}", data) for name, data in FILES.items())
+    )
+    assert archive.read_archive(packed, "x") == FILES
 
 
 @pytest.mark.parametrize(
@@ -85,9 +90,9 @@ def test_a_folder_packed_by_hand_is_read() -> None:
         tar(("host.json", b'{"schema_version": 1, "errors": {"/x": [1]}}')),
         tar(("host.json", b'{"schema_version": 1, "cwd": 5}')),
     ],
-    ids=lambda content: f"{len(content)} bytes",  # gzip writes the time: the bytes are no name
+    ids=lambda content: f"{len(content)} bytes",  # gzip writes the time, so the bytes are no stable ID
 )
-def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None:
+def test_invalid_recording_is_refused(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "x.tar.gz"
     path.write_bytes(content)
     with pytest.raises(UsageError):
@@ -97,9 +102,9 @@ def test_what_is_no_recording_is_refused(tmp_path: Path, content: bytes) -> None
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
-def test_damage_is_refused_or_harmless(at: int, noise: bytes) -> None:
-    plain = gzip.decompress(tar(*GOOD.items()))
-    damaged = plain[: at % len(plain)] + noise + plain[at % len(plain) + len(noise) :]
+def test_damaged_recording_raises_only_usage_errors(at: int, noise: bytes) -> None:
+    content = gzip.decompress(tar(*FILES.items()))
+    damaged = content[: at % len(content)] + noise + content[at % len(content) + len(noise) :]
     try:
         files = archive.read_archive(gzip.compress(damaged, compresslevel=1), "x")
         RecordedSystem(files)
@@ -107,8 +112,8 @@ def test_damage_is_refused_or_harmless(at: int, noise: bytes) -> None:
         pass
 
 
-def test_links_out_of_a_folder_are_refused(tmp_path: Path) -> None:
-    archive.write(tmp_path / "b", GOOD, force=False)
+def test_links_that_leave_the_folder_are_refused(tmp_path: Path) -> None:
+    archive.write(tmp_path / "b", FILES, force=False)
     (tmp_path / "secret").write_text("s", encoding="utf-8")
     (tmp_path / "b/root/etc/inside").symlink_to("os-release")
     RecordedSystem(tmp_path / "b")
@@ -122,41 +127,41 @@ def test_links_out_of_a_folder_are_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
-def test_a_fifo_does_not_hang_the_reader(tmp_path: Path) -> None:
+def test_fifo_does_not_block_the_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "x.tar.gz")
     with pytest.raises(UsageError):
         RecordedSystem(tmp_path / "x.tar.gz")
-    archive.write(tmp_path / "b", GOOD, force=False)
+    archive.write(tmp_path / "b", FILES, force=False)
     os.mkfifo(tmp_path / "b/root/pipe")
     with pytest.raises(UsageError):
         RecordedSystem(tmp_path / "b")
 
 
-def test_only_a_recording_is_replaced(tmp_path: Path) -> None:
+def test_force_replaces_only_a_recording(tmp_path: Path) -> None:
     for name in ("b", "b.tar.gz"):
         target = tmp_path / name
-        archive.write(target, GOOD, force=False)
+        archive.write(target, FILES, force=False)
         with pytest.raises(UsageError, match="exists"):
-            archive.write(target, GOOD, force=False)
-        archive.write(target, {**GOOD, "root/new": b"1"}, force=True)
+            archive.write(target, FILES, force=False)
+        archive.write(target, {**FILES, "root/new": b"1"}, force=True)
         assert "root/new" in archive.read(target)
     (tmp_path / "b/own.txt").touch()
     with pytest.raises(UsageError, match="no recording"):
-        archive.write(tmp_path / "b", GOOD, force=True)
+        archive.write(tmp_path / "b", FILES, force=True)
     (tmp_path / "other.tar.gz").write_bytes(b"mine")
     (tmp_path / "link").symlink_to(tmp_path / "b")
     for name in ("other.tar.gz", "link"):
         with pytest.raises(UsageError, match="no recording"):
-            archive.write(tmp_path / name, GOOD, force=True)
+            archive.write(tmp_path / name, FILES, force=True)
     assert (tmp_path / "other.tar.gz").read_bytes() == b"mine"
 
 
 @pytest.mark.parametrize("name", ["b", "b.tar.gz"])
-def test_a_full_disk_and_an_interrupt_leave_nothing_behind(
+def test_failed_write_leaves_no_files_behind(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    archive.write(tmp_path / name, GOOD, force=False)
-    for error, seen in (
+    archive.write(tmp_path / name, FILES, force=False)
+    for error, raised in (
         (OSError(28, "No space left on device"), Error),
         (KeyboardInterrupt(), KeyboardInterrupt),
     ):
@@ -164,10 +169,10 @@ def test_a_full_disk_and_an_interrupt_leave_nothing_behind(
         def fail(*_: object, error: BaseException = error) -> None:
             raise error
 
-        for step in ("rename", "replace"):
-            monkeypatch.setattr(Path, step, fail)
-        with pytest.raises(seen):
-            archive.write(tmp_path / name, {**GOOD, "root/new": b"1"}, force=True)
+        for method in ("rename", "replace"):
+            monkeypatch.setattr(Path, method, fail)
+        with pytest.raises(raised):
+            archive.write(tmp_path / name, {**FILES, "root/new": b"1"}, force=True)
         monkeypatch.undo()
         assert names(tmp_path) == [name]
-        assert archive.read(tmp_path / name) == GOOD
+        assert archive.read(tmp_path / name) == FILES

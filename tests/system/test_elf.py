@@ -1,4 +1,4 @@
-"""The ELF reader against pyelftools, on the objects of whatever machine this is, and on damaged ones."""
+"""The ELF reader compared with pyelftools on this machine's shared objects, and on damaged objects."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "
 
 
 def small_objects() -> list[str]:
-    """Some shared objects of this machine, the smallest first: pyelftools is slow on large ones."""
-    found: dict[str, int] = {}
+    """Return up to 40 shared objects of this machine, smallest first, because pyelftools is slow on large ones."""
+    sizes: dict[str, int] = {}
     for folder in FOLDERS:
         for path in Path(folder).glob("*.so*") if Path(folder).is_dir() else ():
             if path.is_file():
-                found[str(path.resolve())] = path.stat().st_size
-    smallest = sorted(found, key=lambda path: (found[path], path))
+                sizes[str(path.resolve())] = path.stat().st_size
+    smallest = sorted(sizes, key=lambda path: (sizes[path], path))
     return list(itertools.islice(filter(is_elf, smallest), 40))
 
 
@@ -44,74 +44,77 @@ pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="ELF is Lin
 
 
 def parse_by_pyelftools(path: str) -> dict[str, Any]:
-    """The same fields, read by pyelftools from the sections that the linker left."""
+    """Return the same fields, as pyelftools reads them from the sections."""
     with Path(path).open("rb") as stream:
         elf = ELFFile(stream)
-        found: dict[str, Any] = {"needed": [], "soname": None, "rpath": None, "runpath": None}
+        fields: dict[str, Any] = {"needed": [], "soname": None, "rpath": None, "runpath": None}
         for segment in elf.iter_segments("PT_DYNAMIC"):
             assert isinstance(segment, DynamicSegment)
             tag: Any
             for tag in segment.iter_tags():
                 kind = tag.entry.d_tag
                 if kind == "DT_NEEDED":
-                    found["needed"].append(tag.needed)
+                    fields["needed"].append(tag.needed)
                 elif kind in ("DT_SONAME", "DT_RPATH", "DT_RUNPATH"):
                     name = kind.removeprefix("DT_").lower()
-                    found[name] = getattr(tag, name)
-        found["verneed"], found["verdef"] = [], []
+                    fields[name] = getattr(tag, name)
+        fields["verneed"], fields["verdef"] = [], []
         for section in elf.iter_sections():
             if isinstance(section, GNUVerNeedSection):
                 for need, auxiliaries in section.iter_versions():
                     names = [aux.name for aux in auxiliaries if not aux["vna_flags"] & 2]
-                    found["verneed"].append((need.name, tuple(names)))
+                    fields["verneed"].append((need.name, tuple(names)))
             if isinstance(section, GNUVerDefSection):
-                found["verdef"] += [
+                fields["verdef"] += [
                     next(iter(auxiliaries)).name for _, auxiliaries in section.iter_versions()
                 ]
-        return found
+        return fields
 
 
 @pytest.mark.skipif(not OBJECTS, reason="no shared objects in the usual folders")
-def test_agrees_with_pyelftools_on_this_machine() -> None:
+def test_reader_agrees_with_pyelftools() -> None:
     compared = 0
     for path in OBJECTS:
         try:
-            mine = read_elf(path, MACHINE)
+            parsed = read_elf(path, MACHINE)
         except ElfError:
             continue
         expected = parse_by_pyelftools(path)
-        assert list(mine.needed) == expected["needed"], path
-        assert (mine.soname, mine.rpath, mine.runpath) == (
+        assert list(parsed.needed) == expected["needed"], path
+        assert (parsed.soname, parsed.rpath, parsed.runpath) == (
             expected["soname"],
             expected["rpath"],
             expected["runpath"],
         )
-        assert list(mine.verneed) == expected["verneed"], path
-        assert list(mine.verdef) == expected["verdef"], path
+        assert list(parsed.verneed) == expected["verneed"], path
+        assert list(parsed.verdef) == expected["verdef"], path
         compared += 1
     assert compared > len(OBJECTS) // 2
 
 
 @pytest.fixture
 def good() -> bytes:
+    """Return the content of the smallest shared object."""
     if not OBJECTS:
         pytest.skip("no shared objects in the usual folders")
     return min((Path(path).read_bytes() for path in OBJECTS), key=len)
 
 
 def read(tmp_path: Path, content: bytes) -> ElfFile:
+    """Write `content` to a file and parse it."""
     path = tmp_path / "lib.so"
     path.write_bytes(content)
     return read_elf(str(path), MACHINE)
 
 
 def get_refusal(tmp_path: Path, content: bytes) -> ElfProblem:
+    """Return the problem for which the ELF reader refuses `content`."""
     with pytest.raises(ElfError) as caught:
         read(tmp_path, content)
     return caught.value.problem
 
 
-def test_what_glibc_objects_to(tmp_path: Path, good: bytes) -> None:
+def test_objects_that_glibc_refuses(tmp_path: Path, good: bytes) -> None:
     assert get_refusal(tmp_path, b"") is ElfProblem.TOO_SHORT
     assert get_refusal(tmp_path, good[:63]) is ElfProblem.TOO_SHORT
     assert (
@@ -126,7 +129,7 @@ def test_what_glibc_objects_to(tmp_path: Path, good: bytes) -> None:
 
 
 def apply_patch(tables_at: int) -> bytes:
-    """An object as patchelf leaves it: the dynamic section in the first segment, its strings in another, behind."""
+    """Return an object as patchelf writes it: the string table is in a later segment than the dynamic section."""
     strings = b"\0libneeded.so.1\0"
     dynamic = b"".join(
         struct.pack("<qQ", *pair) for pair in ((1, 1), (5, 0x400000), (10, len(strings)), (0, 0))
@@ -146,18 +149,18 @@ def apply_patch(tables_at: int) -> bytes:
 
 
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="written for these")
-def test_a_file_cut_off_before_its_tables_kills_the_process(tmp_path: Path) -> None:
-    """Half of NVIDIA's libcufft.so.11 was tried: dlopen ends in SIGBUS."""
-    whole = apply_patch(0x8000)
-    assert read(tmp_path, whole).needed == ("libneeded.so.1",)
-    assert get_refusal(tmp_path, whole[:0x4000]) is ElfProblem.TRUNCATED
-    # The page in which the file ends is filled up: what lies in it can be read.
-    assert read(tmp_path, whole[:0x8020]).needed == ("libneeded.so.1",)
+def test_object_cut_before_its_tables_is_truncated(tmp_path: Path) -> None:
+    """The first half of NVIDIA's libcufft.so.11 makes dlopen end with SIGBUS."""
+    content = apply_patch(0x8000)
+    assert read(tmp_path, content).needed == ("libneeded.so.1",)
+    assert get_refusal(tmp_path, content[:0x4000]) is ElfProblem.TRUNCATED
+    # The kernel fills the last page of a mapped file with zeros, so data in that page can be read.
+    assert read(tmp_path, content[:0x8020]).needed == ("libneeded.so.1",)
 
 
 @settings(deadline=None)
 @given(st.integers(0, 4000), st.binary(min_size=1, max_size=64))
-def test_damage_gives_an_elf_error_and_nothing_else(tmp_path_factory: Any, at: int, noise: bytes) -> None:
+def test_damaged_object_raises_only_elf_errors(tmp_path_factory: Any, at: int, noise: bytes) -> None:
     if not OBJECTS:
         pytest.skip("no shared objects in the usual folders")
     content = Path(OBJECTS[0]).read_bytes()

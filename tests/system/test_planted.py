@@ -1,4 +1,4 @@
-"""A capture of a machine full of secrets has none of them, and is judged as the machine is."""
+"""A capture of a machine full of secrets contains none of them and gives the same report as the machine."""
 
 from __future__ import annotations
 
@@ -31,30 +31,36 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the planted mac
 
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """Return the machine with the planted secrets."""
     return planted.system(tmp_path_factory.mktemp("planted"), HOST)
 
 
 @pytest.fixture(scope="module")
 def live(machine: Any) -> Report:
+    """Return the report about the live machine."""
     return diagnose(survey(machine, Compat.load(), timeout=60), Compat.load())
 
 
 @pytest.fixture(scope="module")
 def captured(machine: Any) -> Captured:
+    """Return the capture of the machine."""
     return look(machine, Compat.load(), python=None, timeout=60, local=False)
 
 
 def leaks(content: bytes) -> list[str]:
+    """Return the kinds of secrets that `content` contains."""
     lowered = content.lower()
     return [
         kind
         for kind, value in planted.SECRETS.items()
-        if value.encode() in content or value.lower().encode() in lowered or _parts(value, lowered)
+        if value.encode() in content
+        or value.lower().encode() in lowered
+        or _has_other_spelling(value, lowered)
     ]
 
 
-def _parts(value: str, lowered: bytes) -> bool:
-    """JSON escapes and other spellings of the same."""
+def _has_other_spelling(value: str, lowered: bytes) -> bool:
+    """Return whether `lowered` contains the value in another spelling, e.g. with JSON escapes."""
     spellings = {
         json.dumps(value)[1:-1],
         value.replace("-", ""),
@@ -64,21 +70,21 @@ def _parts(value: str, lowered: bytes) -> bool:
     return any(spelling.lower().encode() in lowered for spelling in spellings)
 
 
-def test_there_are_enough_secrets_and_all_of_them_are_looked_at(machine: Any, live: Report) -> None:
-    """A secret that no probe meets proves nothing."""
+def test_probes_read_at_least_fifty_secrets(machine: Any, live: Report) -> None:
+    """A secret that no probe reads proves nothing."""
     assert len(planted.SECRETS) >= 50
     assert len(set(planted.SECRETS.values())) == len(planted.SECRETS)
     recording = RecordingSystem(machine)
     survey(recording, Compat.load(), timeout=60)
-    raw = bundle.members(
+    files = bundle.members(
         recording.get_recording(lambda name: name.startswith(("TF_", "NCCL_", "NVIDIA_", "CUDA_", "XLA_")))
     )
-    met = {kind for name, content in raw.items() for kind in leaks(name.encode() + b"\0" + content)}
-    assert len(met) >= 50, sorted(set(planted.SECRETS) - met)
+    read_kinds = {kind for name, content in files.items() for kind in leaks(name.encode() + b"\0" + content)}
+    assert len(read_kinds) >= 50, sorted(set(planted.SECRETS) - read_kinds)
     assert live.prediction.gpu_registered is not None
 
 
-def test_none_is_in_any_byte(captured: Captured, tmp_path: Path) -> None:
+def test_capture_contains_no_secret(captured: Captured, tmp_path: Path) -> None:
     for name, content in captured.files.items():
         assert not leaks(name.encode()), name
         assert not leaks(content), name
@@ -91,7 +97,7 @@ def test_none_is_in_any_byte(captured: Captured, tmp_path: Path) -> None:
     assert not leaks(report_markdown(captured.report).encode())
 
 
-def test_it_is_judged_as_the_machine_is(captured: Captured, live: Report, tmp_path: Path) -> None:
+def test_capture_gives_the_same_report(captured: Captured, live: Report, tmp_path: Path) -> None:
     assert captured.differences == ()
     redactor = captured.redactor
     expected = [redactor.json(finding_json(finding)) for finding in live.findings]
@@ -99,18 +105,20 @@ def test_it_is_judged_as_the_machine_is(captured: Captured, live: Report, tmp_pa
     archive.write(tmp_path / "b", captured.files, force=False)
     for name in ("b.tar.gz", "b"):
         recorded = RecordedSystem(tmp_path / name)
-        found = diagnose(survey(recorded, Compat.load()), Compat.load())
-        assert [finding_json(finding) for finding in found.findings] == expected
-        assert [(o.code, o.kind) for o in found.outcomes] == [(o.code, o.kind) for o in live.outcomes]
-        assert found.prediction.gpu_registered == live.prediction.gpu_registered
-        assert found.verdict.cause == live.verdict.cause
+        report = diagnose(survey(recorded, Compat.load()), Compat.load())
+        assert [finding_json(finding) for finding in report.findings] == expected
+        assert [(outcome.code, outcome.kind) for outcome in report.outcomes] == [
+            (outcome.code, outcome.kind) for outcome in live.outcomes
+        ]
+        assert report.prediction.gpu_registered == live.prediction.gpu_registered
+        assert report.verdict.cause == live.verdict.cause
 
 
-def test_what_must_be_equal_stays_equal(captured: Captured) -> None:
+def test_equal_values_stay_equal_after_redaction(captured: Captured) -> None:
     host = json.loads(captured.files["host.json"])
-    shown = host["env"]["CUDA_VISIBLE_DEVICES"]
+    visible_devices = host["env"]["CUDA_VISIBLE_DEVICES"]
     smi = next(content for name, content in captured.files.items() if "nvidia-smi" in name).decode()
-    assert shown.removeprefix("GPU-") in smi
+    assert visible_devices.removeprefix("GPU-") in smi
     assert f"/home/{captured.redactor(planted.USER)}/lib" in host["env"]["LD_LIBRARY_PATH"]
     assert "550.54.14" in smi
     target = next(content for name, content in captured.files.items() if "payload-target" in name).decode()
@@ -121,7 +129,7 @@ def test_what_must_be_equal_stays_equal(captured: Captured) -> None:
     assert entries[0].path.startswith("/home/user")
 
 
-def test_only_variables_that_were_looked_at_are_there(captured: Captured) -> None:
+def test_capture_contains_only_variables_that_were_read(captured: Captured) -> None:
     names = set(json.loads(captured.files["host.json"])["env"])
     assert not names & {
         "HF_TOKEN",

@@ -1,4 +1,4 @@
-"""The doors to the world: live, recorded, recording."""
+"""Access to the machine: live, recorded and recording systems."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 PYTHON = sys.executable
 
 
-def test_run_returns_what_was_printed_and_how_it_ended() -> None:
-    done = LiveSystem().run(
+def test_run_returns_output_and_exit_status() -> None:
+    result = LiveSystem().run(
         [PYTHON, "-c", "import sys; print('out'); print('err', file=sys.stderr); sys.exit(9)"], timeout=30
     )
-    assert (done.returncode, done.stdout.strip(), done.stderr.strip()) == (9, "out", "err")
-    assert done.describe_end() == "exited with status 9"
+    assert (result.returncode, result.stdout.strip(), result.stderr.strip()) == (9, "out", "err")
+    assert result.describe_end() == "exited with status 9"
 
 
 def test_run_never_raises() -> None:
@@ -42,52 +42,52 @@ def test_run_never_raises() -> None:
     assert system.run(["a\0b"], timeout=5).failure is Failure.OS_ERROR
 
 
-def test_a_command_that_hangs_is_killed_with_its_children(tmp_path: Path) -> None:
-    alive = tmp_path / "alive"
+def test_hanging_command_is_killed_with_its_children(tmp_path: Path) -> None:
+    survivor_file = tmp_path / "alive"
     script = f"""
 import subprocess, sys, time
-subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3); open({str(alive)!r}, 'w').close()"])
+subprocess.Popen([sys.executable, "-c", "import time; time.sleep(3); open({str(survivor_file)!r}, 'w').close()"])
 time.sleep(60)
 """
     began = time.monotonic()
-    done = LiveSystem().run([PYTHON, "-c", script], timeout=1)
-    assert done.failure is Failure.TIMEOUT
+    result = LiveSystem().run([PYTHON, "-c", script], timeout=1)
+    assert result.failure is Failure.TIMEOUT
     assert time.monotonic() - began < 10
     time.sleep(3)
-    assert not alive.exists()
+    assert not survivor_file.exists()
 
 
-def test_stop_ends_what_runs_and_what_would() -> None:
+def test_stop_ends_running_and_later_commands() -> None:
     system = LiveSystem()
     threading.Timer(0.5, system.stop).start()
     began = time.monotonic()
-    done = system.run([PYTHON, "-c", "import time; time.sleep(60)"], timeout=60)
-    assert done.returncode is not None
-    assert done.returncode < 0
+    result = system.run([PYTHON, "-c", "import time; time.sleep(60)"], timeout=60)
+    assert result.returncode is not None
+    assert result.returncode < 0
     assert system.run([PYTHON, "-c", "import time; time.sleep(60)"], timeout=60).returncode != 0
     assert time.monotonic() - began < 20
 
 
 def test_output_is_bounded() -> None:
-    done = LiveSystem().run([PYTHON, "-c", "import sys; sys.stdout.write('x' * (8 << 20))"], timeout=60)
-    assert done.returncode == 0
-    assert len(done.stdout) == 4 << 20
+    result = LiveSystem().run([PYTHON, "-c", "import sys; sys.stdout.write('x' * (8 << 20))"], timeout=60)
+    assert result.returncode == 0
+    assert len(result.stdout) == 4 << 20
 
 
-def test_environment_is_given_and_taken() -> None:
+def test_run_sets_and_unsets_variables() -> None:
     system = LiveSystem(env={**os.environ, "TFD_A": "1", "TFD_B": "2"})
     code = "import os; print(os.environ.get('TFD_A'), os.environ.get('TFD_B'), os.environ.get('TFD_C'))"
-    done = system.run([PYTHON, "-c", code], timeout=30, env={"TFD_C": "3"}, unset=("TFD_A",))
-    assert done.stdout.split() == ["None", "2", "3"]
+    result = system.run([PYTHON, "-c", code], timeout=30, env={"TFD_C": "3"}, unset=("TFD_A",))
+    assert result.stdout.split() == ["None", "2", "3"]
 
 
 @pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
-def test_a_fifo_does_not_hang_the_reader(tmp_path: Path) -> None:
+def test_fifo_does_not_block_the_reader(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe")
     assert LiveSystem().read_text(str(tmp_path / "pipe")) == ""
 
 
-def test_root_can_be_moved(tmp_path: Path) -> None:
+def test_root_can_be_another_folder(tmp_path: Path) -> None:
     (tmp_path / "etc").mkdir()
     (tmp_path / "etc/os-release").write_text("ID=other\n", encoding="utf-8")
     system = LiveSystem(root=str(tmp_path))
@@ -96,27 +96,27 @@ def test_root_can_be_moved(tmp_path: Path) -> None:
     assert not system.exists("/usr")
 
 
-def test_a_recording_is_judged_as_the_machine_was(tmp_path: Path) -> None:
-    """Record this very machine, then judge the recording: the same prediction, the same codes."""
+def test_recording_gives_the_same_report(tmp_path: Path) -> None:
+    """Record this machine; the recording must give the same prediction and the same codes."""
     compat = Compat.load()
     recording = RecordingSystem(LiveSystem())
     live = diagnose(survey(recording, compat, timeout=60), compat)
     recording.write(tmp_path / "bundle", lambda name: name.startswith(("LD_", "CUDA_", "VIRTUAL_", "PATH")))
     replayed = diagnose(survey(RecordedSystem(tmp_path / "bundle"), compat), compat)
     assert replayed.prediction == live.prediction
-    assert [f.code for f in replayed.findings] == [f.code for f in live.findings]
+    assert [finding.code for finding in replayed.findings] == [finding.code for finding in live.findings]
     assert replayed.verdict == live.verdict
 
 
 @pytest.mark.parametrize("content", [None, "not json", "[]", '{"schema_version": 99}'])
-def test_what_is_no_recording_is_told(tmp_path: Path, content: str | None) -> None:
+def test_invalid_recording_is_refused(tmp_path: Path, content: str | None) -> None:
     if content is not None:
         (tmp_path / "host.json").write_text(content, encoding="utf-8")
     with pytest.raises(UsageError):
         RecordedSystem(tmp_path)
 
 
-def test_a_recording_cannot_reach_outside(tmp_path: Path) -> None:
+def test_recording_cannot_read_outside_its_folder(tmp_path: Path) -> None:
     (tmp_path / "secret").write_text("s", encoding="utf-8")
     bundle = tmp_path / "bundle"
     bundle.mkdir()

@@ -1,4 +1,4 @@
-"""The cause of a stage that failed, from what real TensorFlow printed on a software GPU with a fault."""
+"""Cause of a failed stage, from the output of real TensorFlow on a faulty software GPU."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ PTX = (
     "CUDA kernel binaries compatible with compute capability 9.0. CUDA kernels will be jit-compiled from PTX, which "
     "could take 30 minutes or longer.\n"
 )
-LAUNCH = (
+LAUNCH_FAILED = (
     "2026-11-25 07:37:53.7: F ./tensorflow/core/kernels/reduction_gpu_kernels.cu.h:683] Non-OK-status: "
     "GpuLaunchKernel(BlockReduceKernel<IN_T, T*, num_threads, Op>, num_blocks, num_threads, 0, cu_stream, in, "
     "(T*)temp_storage.flat<int8_t>().data(), in_size, op, init) status: INTERNAL: {}\n"
 )
-MEMORY = (
+OUT_OF_MEMORY = (
     "2026-11-25 07:36:48.4: W external/local_tsl/tsl/framework/bfc_allocator.cc:485] Allocator (GPU_0_bfc) ran out of "
     "memory trying to allocate 1.0KiB (rounded to 1280)requested by op ScratchBuffer\n"
 )
-CUDNN = (
+CUDNN_MISMATCH = (
     "2026-11-25 07:53:20.2: E external/local_xla/xla/stream_executor/cuda/cuda_dnn.cc:447] Loaded runtime CuDNN "
     "library: 8.5.0 but source was compiled with: 8.9.4.  CuDNN library needs to have matching major version and "
     "equal or higher minor version.\n"
@@ -50,71 +50,74 @@ NO_BINARY = (
 )
 HANDLE = "InternalError: INTERNAL: 'cuLaunchKernel(function, params, nullptr)' failed with 'CUDA_ERROR_INVALID_HANDLE'"
 NOT_FOUND = "UnimplementedError: UNIMPLEMENTED: DNN library is not found."
-SCRATCH = "FailedPreconditionError: FAILED_PRECONDITION: Failed to allocate scratch buffer for device 0"
+NO_SCRATCH = "FailedPreconditionError: FAILED_PRECONDITION: Failed to allocate scratch buffer for device 0"
 
 
-def lines(*said: str) -> str:
-    done = [
+def lines(*stage_lines: str) -> str:
+    """Return the output of the stages payload: the import, the visible GPU and `stage_lines`."""
+    passed = [
         f'{{"stage": "{name}", "status": "passed", "detail": "", "seconds": 1}}'
         for name in ("import", "visible")
     ]
-    listed = '{"stage": "visible", "devices": ["/physical_device:GPU:0"]}'
-    return "\n".join(MARKER + one for one in (done[0], listed, done[1], *said)) + "\n"
+    devices = '{"stage": "visible", "devices": ["/physical_device:GPU:0"]}'
+    return "\n".join(MARKER + line for line in (passed[0], devices, passed[1], *stage_lines)) + "\n"
 
 
 def card(error: str) -> str:
+    """Return the line of a GPU that fails to compute."""
     return f'{{"stage": "compute", "gpu": 0, "ok": false, "error": "{error}"}}'
 
 
 def run_failing(stage: str, error: str) -> str:
+    """Return the line of a failed stage."""
     return (
         f'{{"stage": "{stage}", "status": "failed", "detail": "{error}", "error": "{error}", "seconds": 1}}'
     )
 
 
-BEGUN = (
+COMPUTE_BEGUN = (
     '{"stage": "compute", "status": "begin"}',
     '{"stage": "compute", "computing": 0, "dtype": "float32"}',
 )
-PASSED = (
+COMPUTE_PASSED = (
     '{"stage": "compute", "gpu": 0, "ok": true}',
     '{"stage": "compute", "status": "passed", "seconds": 1}',
 )
 CASES = {
     "a card whose memory another process holds": (
-        (card(SCRATCH), run_failing("compute", SCRATCH)),
+        (card(NO_SCRATCH), run_failing("compute", NO_SCRATCH)),
         0,
-        CREATED.format(mb=0) + PTX + MEMORY,
+        CREATED.format(mb=0) + PTX + OUT_OF_MEMORY,
         Cause.GPU_BUSY_OTHER_PROCESS,
     ),
     "memory that is all used up": (
-        (card(SCRATCH), run_failing("compute", SCRATCH)),
+        (card(NO_SCRATCH), run_failing("compute", NO_SCRATCH)),
         0,
-        CREATED.format(mb=79096) + PTX + MEMORY,
+        CREATED.format(mb=79096) + PTX + OUT_OF_MEMORY,
         Cause.OOM,
     ),
     "a kernel that the driver cannot compile": (
-        BEGUN,
+        COMPUTE_BEGUN,
         -6,
-        PTX + CREATED.format(mb=79096) + LAUNCH.format("a PTX JIT compilation failed"),
+        PTX + CREATED.format(mb=79096) + LAUNCH_FAILED.format("a PTX JIT compilation failed"),
         Cause.GPU_TOO_NEW,
     ),
     "PTX that is newer than the driver": (
-        BEGUN,
+        COMPUTE_BEGUN,
         -6,
-        PTX + LAUNCH.format("the provided PTX was compiled with an unsupported toolchain."),
+        PTX + LAUNCH_FAILED.format("the provided PTX was compiled with an unsupported toolchain."),
         Cause.DRIVER_TOO_OLD,
     ),
     "a memory error of the card": (
-        BEGUN,
+        COMPUTE_BEGUN,
         -6,
-        PTX + CREATED.format(mb=79096) + LAUNCH.format("uncorrectable ECC error encountered"),
+        PTX + CREATED.format(mb=79096) + LAUNCH_FAILED.format("uncorrectable ECC error encountered"),
         Cause.INCONCLUSIVE,
     ),
     "a card that fell off the bus": (
-        BEGUN,
+        COMPUTE_BEGUN,
         -6,
-        PTX + CREATED.format(mb=79096) + LAUNCH.format("unknown error"),
+        PTX + CREATED.format(mb=79096) + LAUNCH_FAILED.format("unknown error"),
         Cause.INCONCLUSIVE,
     ),
     "a card that no kernel is for": (
@@ -124,13 +127,17 @@ CASES = {
         Cause.GPU_TOO_NEW,
     ),
     "an older cuDNN": (
-        (*PASSED, run_failing("cudnn", NOT_FOUND)),
+        (*COMPUTE_PASSED, run_failing("cudnn", NOT_FOUND)),
         0,
-        PTX + CREATED.format(mb=79096) + CUDNN,
+        PTX + CREATED.format(mb=79096) + CUDNN_MISMATCH,
         Cause.CUDNN_VERSION_MISMATCH,
     ),
     "NCCL": (
-        (*PASSED, '{"stage": "cudnn", "status": "passed"}', run_failing("nccl", "unhandled cuda error")),
+        (
+            *COMPUTE_PASSED,
+            '{"stage": "cudnn", "status": "passed"}',
+            run_failing("nccl", "unhandled cuda error"),
+        ),
         0,
         PTX + CREATED.format(mb=79096),
         Cause.NCCL_FAILURE,
@@ -139,7 +146,9 @@ CASES = {
 
 
 @pytest.mark.parametrize(("said", "code", "stderr", "cause"), CASES.values(), ids=CASES)
-def test_the_cause_and_a_finding_of_it(said: tuple[str, ...], code: int, stderr: str, cause: Cause) -> None:
+def test_failed_stage_has_a_cause_and_a_finding(
+    said: tuple[str, ...], code: int, stderr: str, cause: Cause
+) -> None:
     run = Verifying("/opt/bin/python", complete_request(Wish(expected=1)), ignore_stage)
     result = CommandResult(("python",), code, stdout=lines(*said), stderr=stderr, seconds=9)
     answer = read_answer(result, Limits())
@@ -149,26 +158,26 @@ def test_the_cause_and_a_finding_of_it(said: tuple[str, ...], code: int, stderr:
     )
     _add_stages(run, answer, result, report, COMPAT)
     assert run.cause is cause
-    stage = next(one for one in run.stages if one.status == "failed")
+    stage = next(item for item in run.stages if item.status == "failed")
     assert _find_cause(stage.name, answer, result, report, COMPAT) in (cause, None)
-    found = [*_list_own_findings(run, stage, answer, result, report), *report.findings]
-    errors = [one for one in found if one.severity is Severity.ERROR]
-    assert {one.cause for one in errors} == {cause}  # nothing else is taken for its reason
-    assert all(one.remedies for one in errors)
-    run.findings += found
-    text = run.result().summary
-    assert text.startswith(f"{stage.name} failed: ")
+    findings = [*_list_own_findings(run, stage, answer, result, report), *report.findings]
+    errors = [item for item in findings if item.severity is Severity.ERROR]
+    assert {item.cause for item in errors} == {cause}  # no other cause is reported
+    assert all(item.remedies for item in errors)
+    run.findings += findings
+    summary = run.result().summary
+    assert summary.startswith(f"{stage.name} failed: ")
     if code:
-        assert text.endswith(stderr.rstrip()[-40:])  # the status is the end of a long line
+        assert summary.endswith(stderr.rstrip()[-40:])  # the status is at the end of a long line
 
 
-def test_what_nccl_warned_of_stands_beside_what_tensorflow_says() -> None:
+def test_nccl_warning_is_added_to_the_error() -> None:
     log = (
         "vm:32631:889 [0] external/nccl_archive/src/enqueue.cc:100 NCCL WARN Cuda failure 'no kernel image is "
         "available for execution on the device'\nvm:32631:889 [0] NCCL INFO Bootstrap : Using eth0:192.0.2.2<0>\n"
     )
-    said = _add_nccl_warning("UNKNOWN: Error invoking NCCL: unhandled cuda error", log)
-    assert said.endswith(
+    message = _add_nccl_warning("UNKNOWN: Error invoking NCCL: unhandled cuda error", log)
+    assert message.endswith(
         "error. NCCL: Cuda failure 'no kernel image is available for execution on the device'"
     )
     assert _add_nccl_warning("the sum is off.", "nothing") == "the sum is off."

@@ -1,4 +1,4 @@
-"""Verifying beside a stand-in: what is red, what is never green, and what is told of it."""
+"""Verification with a stand-in driver: what fails, what is never passed, and what the report says."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 ROOT = Path(__file__).resolve().parents[2]
-OF_220 = {"60,70,80,89|90a": 1149, "60,70,80,89,90|90": 319, "|90": 131}
-EARLIER = ("driver", "libraries", "import", "visible")
+BINARIES_220 = {"60,70,80,89|90a": 1149, "60,70,80,89,90|90": 319, "|90": 131}
+EARLIER_STAGES = ("driver", "libraries", "import", "visible")
 
 
 def run_verification(
@@ -40,24 +40,30 @@ def run_verification(
     driver: str | None = None,
     counts: dict[str, int] | None = None,
 ) -> Verification:
-    """TensorFlow 2.20 that has passed the stages before `compute`, with such fat binaries."""
-    asked = parse_simulation(COMPAT, [card], driver=driver)
-    assert asked is not None
-    found = Binaries(OF_220 if counts is None else counts, "" if counts != {} else "they could not be read")
-    monkeypatch.setattr(simulation, "read_kernels", lambda *_: found)
+    """Verify TensorFlow 2.20 after the stages before `compute`, with fat binaries as in `counts`."""
+    simulation_request = parse_simulation(COMPAT, [card], driver=driver)
+    assert simulation_request is not None
+    binaries = Binaries(
+        BINARIES_220 if counts is None else counts, "" if counts != {} else "they could not be read"
+    )
+    monkeypatch.setattr(simulation, "read_kernels", lambda *_: binaries)
     sketch = Sketch("2.20.0", "tensorflow", "3.11", (("tensorflow", "2.20.0"),))
     facts = make_sketched_facts(COMPAT, sketch)
     cuda = value_of(healthy().driver.cuda)
     assert cuda is not None
-    one = replace(cuda.devices[0], compute_capability=asked.cards[0].capability, name=asked.cards[0].name)
-    shown = replace(cuda, version=asked.cuda, devices=(one,), count=1)
-    facts = as_simulated(replace(facts, driver=replace(facts.driver, cuda=Known(shown, "the stand-in"))))
+    device = replace(
+        cuda.devices[0],
+        compute_capability=simulation_request.cards[0].capability,
+        name=simulation_request.cards[0].name,
+    )
+    cuda_facts = replace(cuda, version=simulation_request.cuda, devices=(device,), count=1)
+    facts = as_simulated(replace(facts, driver=replace(facts.driver, cuda=Known(cuda_facts, "the stand-in"))))
     report = diagnose(facts, COMPAT)
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
-    run = Verifying("/opt/bin/python", complete_request(Wish(simulated=asked)), ignore_stage)
-    for name in EARLIER:
+    run = Verifying("/opt/bin/python", complete_request(Wish(simulated=simulation_request)), ignore_stage)
+    for name in EARLIER_STAGES:
         run.add(name, "passed", "as it should")
     run.visible = 1
     simulation.judge_kernels(run, cast("System", None), python, tensorflow, report, COMPAT)
@@ -65,22 +71,23 @@ def run_verification(
     return run.result()
 
 
-def stage(done: Verification, name: str) -> tuple[str, str]:
-    return next((one.status, one.detail) for one in done.stages if one.name == name)
+def stage(result: Verification, name: str) -> tuple[str, str]:
+    """Return the status and the detail of a stage."""
+    return next((item.status, item.detail) for item in result.stages if item.name == name)
 
 
-def test_machine_code_is_said_and_nothing_is_green_that_was_not_tried(
+def test_machine_code_is_reported_and_stages_are_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    done = run_verification(monkeypatch, "RTX 4090")
-    status, detail = stage(done, "compute")
+    result = run_verification(monkeypatch, "RTX 4090")
+    status, detail = stage(result, "compute")
     assert status == "skipped"
     assert detail.startswith("not simulated: ")
     assert "machine code for compute capability 8.9 in all 1468 fat binaries" in detail
-    assert stage(done, "cudnn")[0] == stage(done, "nccl")[0] == "skipped"
-    assert (done.ok, done.cause) == (True, Cause.HEALTHY)
-    assert "(simulated: GeForce RTX 4090" in done.summary
-    assert "nothing was computed" in done.summary
+    assert stage(result, "cudnn")[0] == stage(result, "nccl")[0] == "skipped"
+    assert (result.ok, result.cause) == (True, Cause.HEALTHY)
+    assert "(simulated: GeForce RTX 4090" in result.summary
+    assert "nothing was computed" in result.summary
 
 
 @pytest.mark.parametrize(
@@ -92,51 +99,52 @@ def test_machine_code_is_said_and_nothing_is_green_that_was_not_tried(
         ("Tesla T4", "510", Cause.DRIVER_TOO_OLD, "525.60.13 or newer is needed"),
     ],
 )
-def test_what_cannot_run_is_red(
+def test_unsupported_gpu_fails_the_compute_stage(
     monkeypatch: pytest.MonkeyPatch, card: str, driver: str | None, cause: Cause, said: str
 ) -> None:
-    done = run_verification(monkeypatch, card, driver)
-    status, detail = stage(done, "compute")
-    assert (status, done.ok, done.cause) == ("failed", False, cause)
+    result = run_verification(monkeypatch, card, driver)
+    status, detail = stage(result, "compute")
+    assert (status, result.ok, result.cause) == ("failed", False, cause)
     assert said in detail
-    assert any(finding.cause is cause for finding in done.findings)
-    assert stage(done, "cudnn") == ("skipped", "not tried: compute failed")
+    assert any(finding.cause is cause for finding in result.findings)
+    assert stage(result, "cudnn") == ("skipped", "not tried: compute failed")
 
 
-def test_ptx_alone_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ptx_without_machine_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     status, detail = stage(run_verification(monkeypatch, "H100", "555"), "compute")
     assert status == "skipped"
     assert "PTX alone for compute capability 9.0" in detail
     assert "at the first start" in detail
 
 
-def test_files_that_cannot_be_read_leave_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine = run_verification(monkeypatch, "RTX 4090", counts={})
-    assert "is not known: they could not be read" in stage(fine, "compute")[1]
-    assert not any("fat binaries" in text for text in (fine.simulated.proves if fine.simulated else ()))
+def test_unreadable_binaries_fall_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_verification(monkeypatch, "RTX 4090", counts={})
+    assert "is not known: they could not be read" in stage(result, "compute")[1]
+    assert not any("fat binaries" in text for text in (result.simulated.proves if result.simulated else ()))
     assert run_verification(monkeypatch, "GTX 980", counts={}).cause is Cause.GPU_TOO_OLD
 
 
-# ---------------------------------------------------------------- what is told
+# ---------------------------------------------------------------- reports
 
 
 def schema(name: str) -> Any:
+    """Return the JSON schema of a command's output."""
     return json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
 
 
-def test_a_simulation_never_says_that_a_gpu_is_usable(monkeypatch: pytest.MonkeyPatch) -> None:
-    fine = verification_json(run_verification(monkeypatch, "RTX 4090"))
-    red = verification_json(run_verification(monkeypatch, "GTX 980"))
-    for answer in (fine, red):
+def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    passed = verification_json(run_verification(monkeypatch, "RTX 4090"))
+    failed = verification_json(run_verification(monkeypatch, "GTX 980"))
+    for answer in (passed, failed):
         jsonschema.validate(answer, schema("verify"))
         assert answer["simulated"]["does_not_prove"]
-    assert fine["verdict"]["gpu_usable"] is None
-    assert red["verdict"]["gpu_usable"] is False
-    assert (fine["simulated"]["card"], fine["simulated"]["driver"]) == ("GeForce RTX 4090", "595.71.05")
-    assert fine["gpus"] == {"expected": 1, "visible": 1, "computed": None}
+    assert passed["verdict"]["gpu_usable"] is None
+    assert failed["verdict"]["gpu_usable"] is False
+    assert (passed["simulated"]["card"], passed["simulated"]["driver"]) == ("GeForce RTX 4090", "595.71.05")
+    assert passed["gpus"] == {"expected": 1, "visible": 1, "computed": None}
 
 
-def test_a_real_verification_says_that_nothing_was_simulated() -> None:
+def test_real_verification_is_not_marked_simulated() -> None:
     run = Verifying("/opt/bin/python", complete_request(Wish()), ignore_stage)
     run.add("driver", "passed", "it answers")
     answer = verification_json(run.result())
@@ -145,37 +153,38 @@ def test_a_real_verification_says_that_nothing_was_simulated() -> None:
     assert "simulate" not in junit(run.result())
 
 
-def test_every_form_is_labelled(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = run_verification(monkeypatch, "RTX 4090")
-    screen = " ".join(render_end(done).split())
+def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch) -> None:
+    result = run_verification(monkeypatch, "RTX 4090")
+    screen = " ".join(render_end(result).split())
     assert "Shows the environment lets TensorFlow find a driver" in screen
     assert "Not shown that anything is computed" in screen
-    assert "simulated" in render_end(done, quiet=True)
-    assert '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 (' in junit(done)
-    assert done.typed == "tfdoctor verify --python /opt/bin/python --simulate 'RTX 4090'"
+    assert "simulated" in render_end(result, quiet=True)
+    assert '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 (' in junit(result)
+    assert result.typed == "tfdoctor verify --python /opt/bin/python --simulate 'RTX 4090'"
 
 
-# ---------------------------------------------------------------- what was seen
+# ---------------------------------------------------------------- facts
 
 
-def test_the_machines_own_card_does_not_count() -> None:
-    seen = as_simulated(healthy())
-    driver = seen.driver
+def test_real_gpu_of_the_machine_is_ignored() -> None:
+    facts = as_simulated(healthy())
+    driver = facts.driver
     assert all(
-        isinstance(one, Unknown)
-        for one in (
+        isinstance(fact, Unknown)
+        for fact in (
             driver.pci,
             driver.kernel_module,
             driver.modules,
             driver.nodes,
             driver.smi,
-            seen.kernel.log,
+            facts.kernel.log,
         )
     )
-    assert seen.driver.nvml == healthy().driver.nvml
+    assert facts.driver.nvml == healthy().driver.nvml
 
 
 def with_stand_in(*, stand_in: bool) -> Any:
+    """Return healthy facts whose libcuda is a stand-in, or another library."""
     facts = healthy()
     cuda = value_of(facts.driver.cuda)
     assert cuda is not None
@@ -183,20 +192,20 @@ def with_stand_in(*, stand_in: bool) -> Any:
     return replace(facts, driver=replace(facts.driver, cuda=fact, cuda_unhidden=fact))
 
 
-def test_the_stand_in_is_judged_as_a_driver_where_it_was_asked_for() -> None:
-    as_if = AsSimulated()
-    report = diagnose(as_if(with_stand_in(stand_in=True)), COMPAT)
-    assert as_if.other is None
+def test_requested_stand_in_counts_as_a_driver() -> None:
+    convert = AsSimulated()
+    report = diagnose(convert(with_stand_in(stand_in=True)), COMPAT)
+    assert convert.other is None
     assert "TFD107" not in {finding.code for finding in report.findings}
 
 
-def test_another_libcuda_before_it_is_kept_in_mind() -> None:
-    as_if = AsSimulated()
-    as_if(with_stand_in(stand_in=False))
-    assert as_if.other == "/x/libcuda.so.1"
+def test_other_libcuda_is_remembered() -> None:
+    convert = AsSimulated()
+    convert(with_stand_in(stand_in=False))
+    assert convert.other == "/x/libcuda.so.1"
 
 
-def test_check_names_a_stand_in_that_it_meets() -> None:
+def test_check_reports_an_unrequested_stand_in() -> None:
     report = diagnose(with_stand_in(stand_in=True), COMPAT)
     root = report.root
     assert root is not None
@@ -205,12 +214,13 @@ def test_check_names_a_stand_in_that_it_meets() -> None:
     assert report.verdict.gpu_usable is False
 
 
-# ---------------------------------------------------------------- typed
+# ---------------------------------------------------------------- command line
 
 
-def run_typed(*words: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_typed(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    """Run `tfdoctor verify` with these arguments."""
     return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", "verify", "--python", sys.executable, *words],
+        [sys.executable, "-m", "tfdoctor", "verify", "--python", sys.executable, *arguments],
         capture_output=True,
         text=True,
         check=False,
@@ -220,15 +230,15 @@ def run_typed(*words: str, **variables: str) -> subprocess.CompletedProcess[str]
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_the_stand_in_reaches_the_child_and_nothing_else(tmp_path: Path) -> None:
-    done = run_typed("--simulate", "RTX 4090", "--gpus", "2", "--json", XDG_CACHE_HOME=str(tmp_path))
-    answer = json.loads(done.stdout)
+def test_stand_in_is_passed_to_the_child_only(tmp_path: Path) -> None:
+    process = run_typed("--simulate", "RTX 4090", "--gpus", "2", "--json", XDG_CACHE_HOME=str(tmp_path))
+    answer = json.loads(process.stdout)
     jsonschema.validate(answer, schema("verify"))
-    stages = {one["name"]: one for one in answer["stages"]}
+    stages = {item["name"]: item for item in answer["stages"]}
     assert stages["driver"]["detail"] == "libcuda answers (simulated): CUDA 13.2, 2 devices"
-    assert stages["libraries"]["status"] == "failed"  # there is no TensorFlow in the environment of the tests
+    assert stages["libraries"]["status"] == "failed"  # the test environment has no TensorFlow
     assert answer["verdict"]["cause"] == "tensorflow-missing"
-    assert [one.name for one in tmp_path.iterdir()] == ["tfdoctor"]
+    assert [item.name for item in tmp_path.iterdir()] == ["tfdoctor"]
 
 
 @pytest.mark.parametrize(
@@ -240,10 +250,10 @@ def test_the_stand_in_reaches_the_child_and_nothing_else(tmp_path: Path) -> None
         (("--simulate", "nothing"), "no NVIDIA GPU called"),
     ],
 )
-def test_what_does_not_go_together_is_refused(words: tuple[str, ...], said: str) -> None:
-    done = run_typed(*words)
-    assert done.returncode == 2
-    assert said in done.stderr
+def test_conflicting_options_are_refused(words: tuple[str, ...], said: str) -> None:
+    process = run_typed(*words)
+    assert process.returncode == 2
+    assert said in process.stderr
 
 
 @pytest.mark.parametrize(
@@ -255,21 +265,21 @@ def test_what_does_not_go_together_is_refused(words: tuple[str, ...], said: str)
         (("--deep", "--simulate", "T4", "--fix"), "it goes with --deep"),
     ],
 )
-def test_check_simulates_with_deep_alone(words: tuple[str, ...], said: str) -> None:
-    done = subprocess.run(
+def test_check_simulates_only_with_deep(words: tuple[str, ...], said: str) -> None:
+    process = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "check", *words],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert done.returncode == 2
-    assert said in done.stderr
+    assert process.returncode == 2
+    assert said in process.stderr
 
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
-def test_check_is_labelled(tmp_path: Path) -> None:
-    line = [
+def test_check_output_is_marked_simulated(tmp_path: Path) -> None:
+    command = [
         sys.executable,
         "-m",
         "tfdoctor",
@@ -281,31 +291,31 @@ def test_check_is_labelled(tmp_path: Path) -> None:
         sys.executable,
     ]
     env = {**os.environ, "XDG_CACHE_HOME": str(tmp_path)}
-    shown = subprocess.run(line, capture_output=True, text=True, check=False, env=env, timeout=120).stdout
-    assert shown.startswith("Simulated: GeForce RTX 4090")
-    assert "nothing was computed" in shown
-    told = subprocess.run(
-        [*line, "--json"], capture_output=True, text=True, check=False, env=env, timeout=120
+    screen = subprocess.run(command, capture_output=True, text=True, check=False, env=env, timeout=120).stdout
+    assert screen.startswith("Simulated: GeForce RTX 4090")
+    assert "nothing was computed" in screen
+    json_process = subprocess.run(
+        [*command, "--json"], capture_output=True, text=True, check=False, env=env, timeout=120
     )
-    answer = json.loads(told.stdout)
+    answer = json.loads(json_process.stdout)
     jsonschema.validate(answer, schema("check"))
     assert answer["simulated"]["driver"] == "595.71.05"
     assert answer["verdict"]["gpu_usable"] is not True
 
 
-def test_a_built_image_is_verified_or_not_simulated() -> None:
-    done = subprocess.run(
+def test_build_simulates_only_with_verification() -> None:
+    process = subprocess.run(
         [sys.executable, "-m", "tfdoctor", "build", "--simulate", "T4", "--no-verify"],
         capture_output=True,
         text=True,
         check=False,
         timeout=120,
     )
-    assert done.returncode == 2
-    assert "--no-verify" in done.stderr
+    assert process.returncode == 2
+    assert "--no-verify" in process.stderr
 
 
-def test_what_has_cuda_linked_into_it_is_run_by_software_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_statically_linked_cuda_is_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     sketch = Sketch("1.13.2", "tensorflow-gpu", "3.7", (("tensorflow-gpu", "1.13.2"),))
     facts = make_sketched_facts(COMPAT, sketch)
     tensorflow = value_of(facts.tensorflow)
@@ -314,7 +324,7 @@ def test_what_has_cuda_linked_into_it_is_run_by_software_alone(monkeypatch: pyte
         "/opt/bin/python", complete_request(Wish(simulated=parse_simulation(COMPAT, ["T4"]))), ignore_stage
     )
     assert not simulation.can_list_gpus(run, tensorflow, COMPAT)
-    assert {one.name: one.status for one in run.stages} == {"import": "skipped", "visible": "skipped"}
+    assert {item.name: item.status for item in run.stages} == {"import": "skipped", "visible": "skipped"}
     assert simulation.can_list_gpus(
         run, replace(tensorflow, version="2.20.0", distribution="tensorflow"), COMPAT
     )

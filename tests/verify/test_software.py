@@ -1,4 +1,4 @@
-"""What software computes beside a stand-in is shown; what it cannot compute says nothing of the image."""
+"""Software computation with a stand-in driver: its results are reported, and its limits do not fail the image."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.compute_libraries import LibrarySet
     from tfdoctor.system import System
 
-OF_220 = {"60,70,80,89|90a:8.5": 1149, "60,70,80,89,90|90:8.5": 319}
+BINARIES_220 = {"60,70,80,89|90a:8.5": 1149, "60,70,80,89,90|90:8.5": 319}
 KERNELS = "machine code for compute capability 8.9"
-COMPUTED = [
+COMPUTE_PASSED = [
     {"stage": "import", "status": "passed", "detail": "TensorFlow 2.20.0"},
     {"stage": "visible", "status": "passed", "detail": "TensorFlow lists 2 GPUs", "devices": ["a", "b"]},
     {"stage": "compute", "gpu": 0, "ok": True},
     {"stage": "compute", "gpu": 1, "ok": True},
     {"stage": "compute", "status": "passed", "detail": "GPU:0 computes correctly: float32"},
 ]
-CONVOLVED = {"stage": "cudnn", "status": "passed", "detail": "a convolution is right"}
-SUMMED = {"stage": "nccl", "status": "passed", "detail": "an all-reduce is right"}
+CUDNN_PASSED = {"stage": "cudnn", "status": "passed", "detail": "a convolution is right"}
+NCCL_PASSED = {"stage": "nccl", "status": "passed", "detail": "an all-reduce is right"}
 
 
 class _System:
-    """Answers as the payload does, and keeps with what it was started."""
+    """A system that prints the given payload lines and remembers the environment and the request."""
 
     def __init__(self, rows: list[dict[str, Any]], returncode: int = 0, stderr: str = "") -> None:
         self.env = {"LD_LIBRARY_PATH": "/opt/lib:/standin", "STANDIN_GPUS": "2"}
@@ -59,13 +59,14 @@ class _System:
 def compute_result(
     system: _System, *, counts: dict[str, int] | None = None, why: str = "", stages: tuple[str, ...] = ()
 ) -> tuple[Verifying, list[LibrarySet]]:
-    asked = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
-    wish = Wish(simulated=asked, **({"stages": stages} if stages else {}))
-    run = Verifying("/opt/bin/python", complete_request(wish), ignore_stage)
+    """Run the compute stages in software; return the verification and the library sets that were built."""
+    simulated = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
+    request = Wish(simulated=simulated, **({"stages": stages} if stages else {}))
+    run = Verifying("/opt/bin/python", complete_request(request), ignore_stage)
     built: list[LibrarySet] = []
 
-    def make(wanted: LibrarySet, _: tuple[int, ...] | None) -> str:
-        built.append(wanted)
+    def make(libraries: LibrarySet, _: tuple[int, ...] | None) -> str:
+        built.append(libraries)
         if why:
             raise Error(why, hint="Install one.")
         return "/software"
@@ -75,36 +76,39 @@ def compute_result(
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
-    binaries = Binaries(OF_220 if counts is None else counts)
+    binaries = Binaries(BINARIES_220 if counts is None else counts)
     build = build_of(tensorflow, COMPAT)
     software.run_computing(run, cast("System", system), python, build, binaries, KERNELS)
     return run, built
 
 
 def statuses(run: Verifying) -> dict[str, tuple[str, str]]:
+    """Return the status and the detail of each stage."""
     return {stage.name: (stage.status, stage.detail) for stage in run.stages}
 
 
-def test_what_it_computes_is_shown_and_said_to_be_software() -> None:
-    system = _System([*COMPUTED, CONVOLVED, SUMMED, {"end": True}])
+def test_software_results_are_marked_as_software() -> None:
+    system = _System([*COMPUTE_PASSED, CUDNN_PASSED, NCCL_PASSED, {"end": True}])
     run, built = compute_result(system)
     assert {name: status for name, (status, _) in statuses(run).items()} == dict.fromkeys(
         ("compute", "cudnn", "nccl"), "passed"
     )
     assert all(detail.startswith("in software: ") for _, detail in statuses(run).values())
     assert statuses(run)["compute"][1].endswith(f"There is {KERNELS}")
-    done = run.result()
-    assert (done.computed, done.cause) == (2, Cause.HEALTHY)
-    assert done.summary.startswith("TensorFlow sees 2 GPUs (simulated: ")
-    assert done.summary.endswith("computes on them in software")
-    assert done.simulated is not None
-    assert sum("right" in text for text in done.simulated.proves) == 3
-    assert "cuBLAS" in done.simulated.does_not_prove[0]
-    assert [one.cudnn for one in built] == [build.cudnn for build in (COMPAT.release("2.20.0"),) if build]
+    result = run.result()
+    assert (result.computed, result.cause) == (2, Cause.HEALTHY)
+    assert result.summary.startswith("TensorFlow sees 2 GPUs (simulated: ")
+    assert result.summary.endswith("computes on them in software")
+    assert result.simulated is not None
+    assert sum("right" in text for text in result.simulated.proves) == 3
+    assert "cuBLAS" in result.simulated.does_not_prove[0]
+    assert [library_set.cudnn for library_set in built] == [
+        build.cudnn for build in (COMPAT.release("2.20.0"),) if build
+    ]
 
 
-def test_its_libraries_stand_before_all_others_and_the_newest_text_is_taken() -> None:
-    system = _System([*COMPUTED, {"end": True}])
+def test_software_libraries_come_first() -> None:
+    system = _System([*COMPUTE_PASSED, {"end": True}])
     compute_result(system)
     assert system.given["LD_LIBRARY_PATH"] == "/software:/opt/lib:/standin"
     assert system.given["LD_PRELOAD"] == "/software/libnccl.so.2"
@@ -116,22 +120,25 @@ def test_its_libraries_stand_before_all_others_and_the_newest_text_is_taken() ->
     ("rows", "returncode", "stderr", "stage", "said"),
     [
         (
-            [*COMPUTED, {"stage": "cudnn", "status": "failed", "detail": "No DNN in stream executor"}],
+            [*COMPUTE_PASSED, {"stage": "cudnn", "status": "failed", "detail": "No DNN in stream executor"}],
             0,
             "",
             "cudnn",
             "No DNN",
         ),
-        ([*COMPUTED, CONVOLVED, {"stage": "nccl", "status": "begin"}], -11, "", "nccl", "SIGSEGV"),
+        ([*COMPUTE_PASSED, CUDNN_PASSED, {"stage": "nccl", "status": "begin"}], -11, "", "nccl", "SIGSEGV"),
         (
-            [*COMPUTED[:2], {"stage": "compute", "status": "begin"}],
+            [*COMPUTE_PASSED[:2], {"stage": "compute", "status": "begin"}],
             -6,
             "[software GPU] kernel k: 801 cannot run wgmma",
             "compute",
             "cannot run wgmma",
         ),
         (
-            [*COMPUTED[:2], {"stage": "compute", "status": "failed", "detail": "the product is off by 7"}],
+            [
+                *COMPUTE_PASSED[:2],
+                {"stage": "compute", "status": "failed", "detail": "the product is off by 7"},
+            ],
             0,
             "",
             "compute",
@@ -140,7 +147,7 @@ def test_its_libraries_stand_before_all_others_and_the_newest_text_is_taken() ->
         ([], 1, "ImportError: libcudart.so.12", "compute", "ImportError"),
     ],
 )
-def test_what_it_cannot_compute_is_never_red(
+def test_software_failure_is_skipped_not_failed(
     rows: list[dict[str, Any]], returncode: int, stderr: str, stage: str, said: str
 ) -> None:
     run, _ = compute_result(_System(rows, returncode, stderr))
@@ -156,13 +163,13 @@ def test_what_it_cannot_compute_is_never_red(
         assert statuses(run)["cudnn"][0] == "skipped"
 
 
-def test_one_card_has_nobody_to_sum_with() -> None:
+def test_nccl_is_skipped_with_one_gpu() -> None:
     skipped = {"stage": "nccl", "status": "skipped", "detail": "an all-reduce takes at least two GPUs"}
-    run, _ = compute_result(_System([*COMPUTED, CONVOLVED, skipped, {"end": True}]))
+    run, _ = compute_result(_System([*COMPUTE_PASSED, CUDNN_PASSED, skipped, {"end": True}]))
     assert statuses(run)["nccl"] == ("skipped", "an all-reduce takes at least two GPUs")
 
 
-def test_without_a_compiler_it_says_what_to_install() -> None:
+def test_missing_compiler_names_what_to_install() -> None:
     run, _ = compute_result(_System([]), why="there is no C++ compiler here.")
     assert statuses(run)["compute"] == (
         "skipped",
@@ -170,15 +177,15 @@ def test_without_a_compiler_it_says_what_to_install() -> None:
     )
 
 
-def test_machine_code_alone_cannot_be_run() -> None:
+def test_machine_code_without_ptx_is_not_run() -> None:
     system = _System([])
     run, built = compute_result(system, counts={"60,70,80": 10})
     assert "machine code alone" in statuses(run)["compute"][1]
     assert (built, system.asked) == ([], {})
 
 
-def test_only_what_is_asked_for_is_tried() -> None:
-    system = _System([*COMPUTED, {"end": True}])
+def test_only_requested_stages_are_run() -> None:
+    system = _System([*COMPUTE_PASSED, {"end": True}])
     run, _ = compute_result(system, stages=("compute",))
     assert system.asked["stages"] == ["import", "visible", "compute"]
     assert set(statuses(run)) == {"compute"}

@@ -1,4 +1,4 @@
-"""What is made of the lines of payload/stages.py, and of how its process ended."""
+"""Interpretation of the lines of payload/stages.py and of how its process ended."""
 
 from __future__ import annotations
 
@@ -31,22 +31,25 @@ PTX = (
 def result(
     *lines: dict[str, Any], code: int | None = 0, failure: Failure | None = None, stderr: str = ""
 ) -> CommandResult:
+    """Return the result of a process that printed these payload lines."""
     stdout = "".join(f"\n{MARKER}{json.dumps(line)}\n" for line in lines)
     return CommandResult(("python",), code, stdout, stderr, failure, seconds=100.0)
 
 
 def pulses(*busy: float) -> list[dict[str, Any]]:
+    """Return heartbeat lines with these shares of busy time."""
     return [{"stage": "compute", "status": "running", "busy": share} for share in busy]
 
 
-def detail(given: CommandResult, stage: str) -> str:
-    found = read_answer(given, LIMITS).stage(stage)
-    assert found is not None
-    assert found.status == "failed"
-    return found.detail
+def detail(process: CommandResult, stage: str) -> str:
+    """Return the detail of a stage that must have failed."""
+    failed = read_answer(process, LIMITS).stage(stage)
+    assert failed is not None
+    assert failed.status == "failed"
+    return failed.detail
 
 
-def test_to_the_end() -> None:
+def test_complete_run_is_read() -> None:
     answer = read_answer(
         result(
             *COMPUTING,
@@ -68,38 +71,40 @@ def test_to_the_end() -> None:
     assert (answer.error, answer.timed_out) == ("off", False)
 
 
-def test_a_crash_on_the_way_out_is_not_counted() -> None:
+def test_crash_after_the_end_is_ignored() -> None:
     answer = read_answer(result(*IMPORTED, {"end": True}, code=-11), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
     assert not answer.error
 
 
-def test_an_end_between_two_stages_is_of_the_next() -> None:
-    given = result(*IMPORTED, code=137)
-    assert "SIGKILL: usually the memory was used up" in detail(given, "compute")
-    assert read_answer(given, LIMITS).status("cudnn") is None
+def test_end_between_stages_fails_the_next_stage() -> None:
+    process = result(*IMPORTED, code=137)
+    assert "SIGKILL: usually the memory was used up" in detail(process, "compute")
+    assert read_answer(process, LIMITS).status("cudnn") is None
 
 
 @pytest.mark.parametrize("code", [-14, 142])
-def test_the_alarm_is_the_deadline(code: int) -> None:
-    given = result(*COMPUTING, code=code)
-    assert detail(given, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
-    answer = read_answer(given, LIMITS)
+def test_sigalrm_is_an_exceeded_deadline(code: int) -> None:
+    process = result(*COMPUTING, code=code)
+    assert detail(process, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
+    answer = read_answer(process, LIMITS)
     assert answer.timed_out
     assert answer.computed[0].startswith("did not end within 30 s")
-    found = answer.stage("compute")
-    assert found is not None
-    assert found.seconds == 94.5  # less what the others took
+    compute = answer.stage("compute")
+    assert compute is not None
+    assert compute.seconds == 94.5  # without the time of the other stages
 
 
-def test_compiling_is_told_from_a_hang() -> None:
+def test_compiling_is_distinguished_from_a_hang() -> None:
     def late(*lines: dict[str, Any], stderr: str = "") -> str:
-        given = result(*COMPUTING, *lines, code=None, failure=Failure.TIMEOUT, stderr=stderr)
-        return detail(given, "compute")
+        process = result(*COMPUTING, *lines, code=None, failure=Failure.TIMEOUT, stderr=stderr)
+        return detail(process, "compute")
 
     assert "TensorFlow said that it compiles PTX" in late(*pulses(1.0, 1.0), stderr=PTX)
     assert "was idle" in late(*pulses(1.0, 1.0, 0.0, 0.01, 0.0))
-    assert "was idle" in late(*pulses(1.0, 0.0, 0.01, 0.0), stderr=PTX)  # compiling would keep it busy
+    assert "was idle" in late(
+        *pulses(1.0, 0.0, 0.01, 0.0), stderr=PTX
+    )  # compiling would keep the process busy
     assert "was busy. Compiling PTX" in late(*pulses(0.0, 1.0, 1.0, 1.0))
     unknown = late()
     assert "Compiling PTX" in unknown
@@ -107,14 +112,14 @@ def test_compiling_is_told_from_a_hang() -> None:
     assert "idle" not in unknown
 
 
-def test_late_in_other_stages() -> None:
-    slow = result({"stage": "import", "status": "begin"}, code=-14, stderr=PTX)
-    assert detail(slow, "import") == "did not end within 10 s."
-    stuck = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, code=-14)
-    assert "NCCL_P2P_DISABLE=1" in detail(stuck, "nccl")
+def test_deadline_in_other_stages() -> None:
+    slow_import = result({"stage": "import", "status": "begin"}, code=-14, stderr=PTX)
+    assert detail(slow_import, "import") == "did not end within 10 s."
+    stuck_nccl = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, code=-14)
+    assert "NCCL_P2P_DISABLE=1" in detail(stuck_nccl, "nccl")
     idle = [{"stage": "nccl", "status": "running", "busy": 0.0}] * 3
-    stuck = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, *idle, code=-14, stderr=PTX)
-    assert "NCCL_P2P_DISABLE=1" in detail(stuck, "nccl")
+    stuck_nccl = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, *idle, code=-14, stderr=PTX)
+    assert "NCCL_P2P_DISABLE=1" in detail(stuck_nccl, "nccl")
 
 
 @pytest.mark.parametrize(
@@ -130,7 +135,7 @@ def test_late_in_other_stages() -> None:
         (255, "TensorFlow exited with status 255"),
     ],
 )
-def test_how_it_was_ended(code: int, said: str) -> None:
+def test_exit_status_is_described(code: int, said: str) -> None:
     text = detail(result(*COMPUTING, code=code), "compute")
     assert said in text
     assert "on GPU:0 (float32)" in text
@@ -151,15 +156,15 @@ def test_how_it_was_ended(code: int, said: str) -> None:
         ("  what():  std::bad_alloc", "what():  std::bad_alloc"),
     ],
 )
-def test_its_own_words_are_the_fatal_ones(fatal: str, kept: str) -> None:
+def test_fatal_message_is_quoted(fatal: str, kept: str) -> None:
     stderr = f"2026-11-21 16:24:57.28: I tensorflow/x.cc:1] hello\n{fatal}\n  File a, line 1\n*** stack\n\n"
     assert detail(result(*COMPUTING, code=-6, stderr=stderr), "compute").endswith(f"(float32). {kept}")
-    without = stderr.replace(fatal, "nothing")
-    assert detail(result(*COMPUTING, code=-6, stderr=without), "compute").endswith("*** stack")
+    without_fatal = stderr.replace(fatal, "nothing")
+    assert detail(result(*COMPUTING, code=-6, stderr=without_fatal), "compute").endswith("*** stack")
 
 
-def test_the_error_of_cuda_stands_before_the_crash_that_it_made() -> None:
-    """As TensorFlow 2.10.1 prints it where a driver answers and does not compute."""
+def test_cuda_error_is_quoted_before_the_crash() -> None:
+    """TensorFlow 2.10.1 prints this if a driver answers but does not compute."""
     stderr = (
         "2026-11-21 16:39:46.798430: E tensorflow/stream_executor/cuda/cuda_driver.cc:1177] failed to enqueue async "
         "memcpy from host to device: CUDA_ERROR_NOT_SUPPORTED: operation not supported; size: 4194304=0x400000\n"
@@ -173,7 +178,7 @@ def test_the_error_of_cuda_stands_before_the_crash_that_it_made() -> None:
     assert text.endswith("The driver that answers does not compute.")
 
 
-def test_of_a_long_line_both_ends_are_kept() -> None:
+def test_long_line_keeps_both_ends() -> None:
     fatal = (
         "2026-11-25 07:45:24.5: F x.cu.h:692] Non-OK-status: "
         + "x, " * 200
@@ -188,9 +193,9 @@ def test_of_a_long_line_both_ends_are_kept() -> None:
     assert detail(result(*COMPUTING, code=-6, stderr=fatal), "compute").endswith("x, Status: INTERNAL: no")
 
 
-def test_nothing_was_said_at_all() -> None:
-    given = result(code=1, stderr="SyntaxError: invalid syntax\n")
-    assert detail(given, "import") == "Python exited with status 1. SyntaxError: invalid syntax"
+def test_python_that_exits_without_payload_lines() -> None:
+    process = result(code=1, stderr="SyntaxError: invalid syntax\n")
+    assert detail(process, "import") == "Python exited with status 1. SyntaxError: invalid syntax"
 
 
 @pytest.mark.parametrize(
@@ -204,42 +209,42 @@ def test_nothing_was_said_at_all() -> None:
         {"stage": "visible", "status": ["passed"], "seconds": float("nan")},
     ],
 )
-def test_lines_that_mean_nothing(line: dict[str, Any]) -> None:
+def test_invalid_lines_are_ignored(line: dict[str, Any]) -> None:
     answer = read_answer(result(*IMPORTED, line, {"end": True}), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
     assert answer.devices == ("/physical_device:GPU:0",)
     assert not answer.computed
 
 
-def test_broken_and_nested_lines() -> None:
-    given = result(*IMPORTED, {"end": True})
-    for more in (f"{MARKER}{{", f"{MARKER}[1]", MARKER + "[" * 200_000, f"x{MARKER}{{}}"):
-        broken = CommandResult(("python",), 0, f"{more}\n{given.stdout}\n{more}")
+def test_broken_and_nested_lines_are_ignored() -> None:
+    process = result(*IMPORTED, {"end": True})
+    for noise in (f"{MARKER}{{", f"{MARKER}[1]", MARKER + "[" * 200_000, f"x{MARKER}{{}}"):
+        broken = CommandResult(("python",), 0, f"{noise}\n{process.stdout}\n{noise}")
         assert len(read_answer(broken, LIMITS).stages) == 2
 
 
-def test_numbers_that_are_none() -> None:
+def test_invalid_numbers_are_ignored() -> None:
     line = {"stage": "import", "status": "passed", "seconds": float("nan"), "detail": 7}
-    found = read_answer(result(line, {"end": True}), LIMITS).stage("import")
-    assert found is not None
-    assert (found.seconds, found.detail) == (0.0, "")
+    stage = read_answer(result(line, {"end": True}), LIMITS).stage("import")
+    assert stage is not None
+    assert (stage.seconds, stage.detail) == (0.0, "")
 
 
-def test_what_failed_before_a_crash_is_nearer_to_the_cause() -> None:
-    missing = "InternalError: cudaGetDevice() failed. Status: cudaGetErrorString symbol not found."
-    given = result(
+def test_error_before_a_crash_is_quoted_first() -> None:
+    error = "InternalError: cudaGetDevice() failed. Status: cudaGetErrorString symbol not found."
+    process = result(
         *IMPORTED,
         {"stage": "compute", "status": "begin"},
-        {"stage": "compute", "gpu": 0, "ok": False, "error": f"{missing}\nmore"},
+        {"stage": "compute", "gpu": 0, "ok": False, "error": f"{error}\nmore"},
         {"stage": "compute", "computing": 1, "dtype": "float32"},
         code=-6,
     )
-    answer = read_answer(given, LIMITS)
-    text = detail(given, "compute")
+    answer = read_answer(process, LIMITS)
+    text = detail(process, "compute")
     assert text.startswith("InternalError: cudaGetDevice() failed")
     assert "Then TensorFlow was ended by abort (SIGABRT) on GPU:1 (float32)" in text
-    assert answer.error == f"{missing}\nmore"
-    assert answer.computed[0] == f"{missing}\nmore"
+    assert answer.error == f"{error}\nmore"
+    assert answer.computed[0] == f"{error}\nmore"
     assert answer.computed[1].startswith("TensorFlow was ended by abort")
 
 
@@ -257,13 +262,13 @@ def test_what_failed_before_a_crash_is_nearer_to_the_cause() -> None:
         ("CUDA_ERROR_STUB_LIBRARY: CUDA driver is a stub library", "in place of the driver's."),
     ],
 )
-def test_errors_that_are_worded_badly(said: str, means: str) -> None:
+def test_unclear_errors_are_explained(said: str, means: str) -> None:
     line = {"stage": "compute", "status": "failed", "detail": f"GPU:0: {said}", "error": said}
-    given = result(*IMPORTED, line, {"end": True})
-    assert detail(given, "compute").endswith(means)
-    assert read_answer(given, LIMITS).error == said
+    process = result(*IMPORTED, line, {"end": True})
+    assert detail(process, "compute").endswith(means)
+    assert read_answer(process, LIMITS).error == said
 
 
-def test_other_errors_are_left_as_they_are() -> None:
+def test_other_errors_are_not_changed() -> None:
     line = {"stage": "compute", "status": "failed", "detail": "GPU:0: OOM when allocating"}
     assert detail(result(*IMPORTED, line, {"end": True}), "compute") == "GPU:0: OOM when allocating"

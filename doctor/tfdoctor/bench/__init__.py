@@ -1,4 +1,4 @@
-"""Is the GPU worth it, and why are two slower than one? What was timed, and what it means."""
+"""Evaluation of benchmarks: whether a GPU is worth using, and why several devices are slower than one."""
 
 from tfdoctor.bench.analysis import evaluate_bench
 from tfdoctor.bench.compare import compare_runs

@@ -1,4 +1,4 @@
-"""What was timed → from where on a GPU is worth it, why several devices are slower than one, what disturbed."""
+"""Evaluation of a benchmark: from which size a GPU is worth using, scaling over devices, and disturbances."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_bench"]
 
 MUCH = 0.25
-"""Where a larger part of the pieces of work was disturbed, the run is; else these pieces alone."""
+"""If more than this part of the measurements was disturbed, the whole run is; else only these measurements."""
 FAR = 0.3
-"""Below this part of a card's peak in float32 its largest product is far off; cuBLAS reaches 0.6 and more."""
+"""Part of the float32 peak below which a GPU's largest product is reported; cuBLAS reaches 0.6 and more."""
 
 
 def evaluate_bench(
@@ -38,26 +38,26 @@ def evaluate_bench(
     software: bool = False,
     look: str = "tfdoctor check",
 ) -> Bench:
-    """Return `peaks`: device → type → GFLOP/s that it can give in it; those that are known.
+    """Evaluate what was measured.
 
-    `software`: the GPUs are tfdoctor's software GPU. Their times are kept, and each says so; none is set against a
-    card's peak, and they are no reason to say whether a GPU is worth it. `look`: the command that says what is wrong
-    with this TensorFlow.
+    `peaks` maps each device to the GFLOP/s that it can reach with each data type, if known. With `software`, the GPUs
+    are tfdoctor's software GPU: their times are kept and marked, but they are neither compared with a peak nor used
+    to say whether a GPU is worth using. `look` is the command that says what is wrong with this TensorFlow.
     """
-    devices = tuple(_device(one, peaks, software=software) for one in measured.devices)
-    by_name = {one.device: one for one in devices}
+    devices = tuple(_add_peaks(item, peaks, software=software) for item in measured.devices)
+    by_name = {item.device: item for item in devices}
     runs = tuple(
-        dataclasses.replace(split_first_call(one, by_name, measured), software=software and one.on_gpu)
-        for one in measured.runs
+        dataclasses.replace(split_first_call(item, by_name, measured), software=software and item.on_gpu)
+        for item in measured.runs
     )
     links = () if software else evaluate_links(measured.links, runs, measured.log)
-    crossover = () if software else _crossovers(runs, devices)
+    crossover = () if software else _find_crossovers(runs, devices)
     scaling = scalings(runs, measured.watched, links)
     disturbed, disturbance = _measure_disturbance(runs, measured.watched)
     findings = [
         *_report_untimed(measured, look),
-        *_is_disturbed(disturbed, disturbance, gpus=any(is_gpu(one.device) for one in devices)),
-        *_slower_than_one(scaling),
+        *_report_disturbed(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
+        *_report_slower(scaling),
         *([] if software else narrow(measured.watched, links)),
         *_report_below_peak(runs, devices, measured.watched),
     ]
@@ -73,57 +73,70 @@ def evaluate_bench(
         links=links,
         disturbance=disturbance,
         yardstick=measured.yardstick,
-        unsteady=unsteadiness(one for one in runs if not one.disturbed),
+        unsteady=unsteadiness(item for item in runs if not item.disturbed),
         stopped=measured.stopped,
         findings=tuple(findings),
-        summary=_summary(runs, devices, crossover, scaling, asked=measured.asked),
-        look="" if measured.asked or any(is_gpu(one.device) for one in devices) else look,
+        summary=_summarize(runs, devices, crossover, scaling, asked=measured.asked),
+        look="" if measured.asked or any(is_gpu(item.device) for item in devices) else look,
     )
 
 
-def _device(one: TimedDevice, peaks: Mapping[str, Mapping[str, float]], *, software: bool) -> TimedDevice:
-    if software and is_gpu(one.device):
-        return dataclasses.replace(one, software=True)
-    mine = peaks.get(one.device, {})
-    return dataclasses.replace(one, peak_gflops=mine.get("float32"), peaks=mine)
+def _add_peaks(
+    device: TimedDevice, peaks: Mapping[str, Mapping[str, float]], *, software: bool
+) -> TimedDevice:
+    """Return the device with its peak speeds, or marked as software."""
+    if software and is_gpu(device.device):
+        return dataclasses.replace(device, software=True)
+    device_peaks = peaks.get(device.device, {})
+    return dataclasses.replace(device, peak_gflops=device_peaks.get("float32"), peaks=device_peaks)
 
 
 # ---------------------------------------------------------------- CPU against GPU
 
 
-def _crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> tuple[Crossover, ...]:
+def _find_crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> tuple[Crossover, ...]:
+    """Return the crossover of each curve of a GPU for which the CPU was timed at the same sizes."""
     curves: dict[tuple[str, str | None, str, str], dict[int, Timed]] = {}
-    for one in runs:
-        alone = one.strategy == "one" and one.part is None and not one.xla and len(one.devices) == 1
-        if alone and one.seconds:
-            curves.setdefault((one.workload, one.model, one.dtype, one.devices[0]), {})[one.size] = one
-    found = []
-    gpus = [one.device for one in devices if is_gpu(one.device)]
-    for (workload, model, dtype, device), mine in curves.items():
-        against = curves.get((workload, model, dtype, "CPU:0"))
-        if device not in gpus or against is None:
+    for timed in runs:
+        is_single = (
+            timed.strategy == "one" and timed.part is None and not timed.xla and len(timed.devices) == 1
+        )
+        if is_single and timed.seconds:
+            curves.setdefault((timed.workload, timed.model, timed.dtype, timed.devices[0]), {})[
+                timed.size
+            ] = timed
+    crossovers = []
+    gpus = [timed.device for timed in devices if is_gpu(timed.device)]
+    for (workload, model, dtype, device), gpu_times in curves.items():
+        cpu_times = curves.get((workload, model, dtype, "CPU:0"))
+        if device not in gpus or cpu_times is None:
             continue
-        sizes = sorted(mine.keys() & against.keys())
+        sizes = sorted(gpu_times.keys() & cpu_times.keys())
         if sizes:
-            found.append(_crossover((workload, model, dtype, device), sizes, mine, against))
-    return tuple(found)
+            crossovers.append(_make_crossover((workload, model, dtype, device), sizes, gpu_times, cpu_times))
+    return tuple(crossovers)
 
 
-def _crossover(
+def _make_crossover(
     key: tuple[str, str | None, str, str],
     sizes: Sequence[int],
-    mine: Mapping[int, Timed],
-    against: Mapping[int, Timed],
+    gpu_times: Mapping[int, Timed],
+    cpu_times: Mapping[int, Timed],
 ) -> Crossover:
+    """Return the smallest size from which the GPU is faster at all larger sizes, and its speedup at the largest."""
     first, below = None, None
     for size in reversed(sizes):
-        a, b = mine[size].seconds, against[size].seconds
-        if a is None or b is None or a.high >= b.low:
+        gpu_seconds, cpu_seconds = gpu_times[size].seconds, cpu_times[size].seconds
+        if gpu_seconds is None or cpu_seconds is None or gpu_seconds.high >= cpu_seconds.low:
             below = size
             break
         first = size
-    last, base = mine[sizes[-1]].seconds, against[sizes[-1]].seconds
-    fold = base.median / last.median if last is not None and base is not None else 1.0
+    largest_gpu, largest_cpu = gpu_times[sizes[-1]].seconds, cpu_times[sizes[-1]].seconds
+    fold = (
+        largest_cpu.median / largest_gpu.median
+        if largest_gpu is not None and largest_cpu is not None
+        else 1.0
+    )
     workload, model, dtype, device = key
     return Crossover(workload, model, dtype, "CPU:0", device, first, below, fold)
 
@@ -131,20 +144,21 @@ def _crossover(
 # ---------------------------------------------------------------- several devices
 
 
-def _slower_than_one(scaling: Sequence[Scaling]) -> list[Finding]:
-    slow = [one for one in scaling if one.high < 1 and not one.software]
-    fed = [one for one in scaling if one.fed is not None and one.fed[2] < 1 and not one.software]
-    if not slow and not fed:
+def _report_slower(scaling: Sequence[Scaling]) -> list[Finding]:
+    """Report the worst training on several devices that is slower than on one."""
+    slower = [s for s in scaling if s.high < 1 and not s.software]
+    fed = [s for s in scaling if s.fed is not None and s.fed[2] < 1 and not s.software]
+    if not slower and not fed:
         return []
-    worst = min(slow, key=lambda one: one.speedup) if slow else min(fed, key=_fed)
-    much = f"{worst.speedup:.2f}" if slow else f"{_fed(worst):.2f}"
-    how = "" if slow else ", where the batch comes from the host's memory"
+    worst = min(slower, key=lambda s: s.speedup) if slower else min(fed, key=_get_fed_speedup)
+    speedup = f"{worst.speedup:.2f}" if slower else f"{_get_fed_speedup(worst):.2f}"
+    note = "" if slower else ", where the batch comes from the host's memory"
     return [
         Finding(
             SLOWER_THAN_ONE,
             Cause.HEALTHY,
             Severity.WARNING,
-            f"{len(worst.names)} devices train slower than one: {much} times its speed{how}",
+            f"{len(worst.names)} devices train slower than one: {speedup} times its speed{note}",
             " ".join(worst.why),
             evidence=(
                 Evidence(
@@ -161,36 +175,37 @@ def _slower_than_one(scaling: Sequence[Scaling]) -> list[Finding]:
     ]
 
 
-def _fed(one: Scaling) -> float:
-    return one.fed[0] if one.fed is not None else math.inf
+def _get_fed_speedup(scaling: Scaling) -> float:
+    return scaling.fed[0] if scaling.fed is not None else math.inf
 
 
-# ---------------------------------------------------------------- what disturbed, and what is far off
+# ---------------------------------------------------------------- disturbances, and speeds far below the peak
 
 
 def _measure_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
-    """By what, and how much: each piece is judged by itself."""
-    told = []
-    known = [one for one in runs if one.others is not None and one.seconds]
-    pieces = [one for one in known if one.disturbed]
-    worst = max((one.others or 0.0 for one in pieces), default=0.0)
-    many = f"during {len(pieces)} of the {len(known)} pieces of work that took long enough to tell"
+    """Return a description of what disturbed the run, and how much. Each measurement is assessed by itself."""
+    reasons = []
+    assessed = [t for t in runs if t.others is not None and t.seconds]
+    disturbed = [t for t in assessed if t.disturbed]
+    worst = max((t.others or 0.0 for t in disturbed), default=0.0)
+    extent = f"during {len(disturbed)} of the {len(assessed)} pieces of work that took long enough to tell"
     if worst >= 1:
-        told.append(f"a quota (cgroup) stopped this program at times {many}")
-    elif pieces:
-        told.append(f"other programs used up to {100 * worst:.0f} % of the processors {many}")
-    cards = []
+        reasons.append(f"a quota (cgroup) stopped this program at times {extent}")
+    elif disturbed:
+        reasons.append(f"other programs used up to {100 * worst:.0f} % of the processors {extent}")
+    gpu_reasons = []
     for card in watched:
         if card.processes:
-            cards.append(f"another program computes on {card.device} ({card.processes[0]})")
+            gpu_reasons.append(f"another program computes on {card.device} ({card.processes[0]})")
         if set(card.slowdowns) & set(THERMAL):
             heat = f" at {card.temperature} °C" if card.temperature is not None else ""
-            cards.append(f"{card.device} lowered its clocks for heat{heat}")
-    much = bool(cards) or len(pieces) > MUCH * len(known)
-    return "; ".join(told + cards), Disturbance(len(pieces), len(known), much, worst >= 1)
+            gpu_reasons.append(f"{card.device} lowered its clocks for heat{heat}")
+    is_much = bool(gpu_reasons) or len(disturbed) > MUCH * len(assessed)
+    return "; ".join(reasons + gpu_reasons), Disturbance(len(disturbed), len(assessed), is_much, worst >= 1)
 
 
-def _is_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
+def _report_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
+    """Report what disturbed the run, if it disturbed much of it."""
     if not disturbed or not disturbance.much:
         return []
     if disturbance.quota:
@@ -211,14 +226,15 @@ def _is_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> li
 
 
 def _report_untimed(measured: Measured, look: str) -> list[Finding]:
+    """Report that nothing was timed, with the most likely reason."""
     if measured.any_timed:
         return []
-    memory = [one for one in measured.runs if cause_of_words(one.left_out) is Cause.OOM]
+    out_of_memory = [t for t in measured.runs if cause_of_words(t.left_out) is Cause.OOM]
     if measured.interrupted and not measured.error:
         remedy = Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
-    elif memory:
+    elif out_of_memory:
         remedy = Remedy(
-            f"Take a smaller size: {min(one.size for one in memory)} needs more memory than there is."
+            f"Take a smaller size: {min(t.size for t in out_of_memory)} needs more memory than there is."
         )
     else:
         remedy = Remedy("See what is wrong with this TensorFlow.", (look,))
@@ -237,38 +253,42 @@ def _report_untimed(measured: Measured, look: str) -> list[Finding]:
 def _report_below_peak(
     runs: Sequence[Timed], devices: Sequence[TimedDevice], watched: Sequence[Watched]
 ) -> list[Finding]:
-    """In float32, and only where large products were timed: small ones never reach a peak."""
-    found = []
+    """Report GPUs far below their float32 peak. Small products never reach it, so a large one must have been timed."""
+    findings = []
     for device in devices:
         products = [
-            one
-            for one in runs
-            if (one.workload, one.dtype, one.devices) == ("matmul", "float32", (device.device,))
-            and not one.xla
+            t
+            for t in runs
+            if (t.workload, t.dtype, t.devices) == ("matmul", "float32", (device.device,)) and not t.xla
         ]
-        best = max((one.gflops for one in products if one.gflops), default=None)
-        if device.peak_gflops is None or best is None or max(one.size for one in products) < 4096:
+        best = max((t.gflops for t in products if t.gflops), default=None)
+        if device.peak_gflops is None or best is None or max(t.size for t in products) < 4096:
             continue
         if best < FAR * device.peak_gflops:
-            found.append(_far(device, best, next((w for w in watched if w.device == device.device), None)))
-    return found
+            findings.append(
+                _report_far(device, best, next((w for w in watched if w.device == device.device), None))
+            )
+    return findings
 
 
-def _far(device: TimedDevice, best: float, card: Watched | None) -> Finding:
-    seen = []
+def _report_far(device: TimedDevice, best: float, card: Watched | None) -> Finding:
+    """Return the finding for a GPU far below its peak, with the reasons that nvidia-smi shows."""
+    observations = []
     if card is not None and card.processes:
-        seen.append(f"Another program computes on it: {card.processes[0]}.")
+        observations.append(f"Another program computes on it: {card.processes[0]}.")
     if card is not None and card.slowdowns:
-        seen.append(f"It lowers its clocks: {join_words(card.slowdowns)}.")
+        observations.append(f"It lowers its clocks: {join_words(card.slowdowns)}.")
     if (
         card is not None
         and card.power_limit is not None
         and card.power_default is not None
         and card.power_limit < 0.95 * card.power_default
     ):
-        seen.append(f"Its power limit is {card.power_limit:.0f} W, by default {card.power_default:.0f} W.")
+        observations.append(
+            f"Its power limit is {card.power_limit:.0f} W, by default {card.power_default:.0f} W."
+        )
     peak = device.peak_gflops or 1.0
-    reason = " ".join(seen) or "Neither its clocks nor another program were seen to be the reason."
+    reason = " ".join(observations) or "Neither its clocks nor another program were seen to be the reason."
     return Finding(
         BELOW_PEAK,
         Cause.INCONCLUSIVE,
@@ -288,10 +308,10 @@ def _far(device: TimedDevice, best: float, card: Watched | None) -> Finding:
     )
 
 
-# ---------------------------------------------------------------- the answer
+# ---------------------------------------------------------------- summary
 
 
-def _summary(
+def _summarize(
     runs: Sequence[Timed],
     devices: Sequence[TimedDevice],
     crossover: Sequence[Crossover],
@@ -299,54 +319,58 @@ def _summary(
     *,
     asked: bool,
 ) -> str:
-    if not any(one.seconds for one in runs):
+    """Return the result of the benchmark in a few sentences."""
+    if not any(item.seconds for item in runs):
         return "Nothing could be timed."
-    told = []
-    soft = [one.device for one in devices if one.software]
+    sentences = []
+    soft = [item.device for item in devices if item.software]
     if soft:
-        told.append(
+        sentences.append(
             f"{join_words(soft)} {'are' if len(soft) > 1 else 'is'} no card: tfdoctor's software GPU computes on this "
             "machine's processor. What it takes says nothing of any card."
         )
-    elif not any(is_gpu(one.device) for one in devices):
-        told.append(f"Only the CPU was timed{'' if asked else ': TensorFlow lists no GPU here'}.")
+    elif not any(is_gpu(item.device) for item in devices):
+        sentences.append(f"Only the CPU was timed{'' if asked else ': TensorFlow lists no GPU here'}.")
     elif crossover:
-        trained = [one for one in crossover if one.workload == "train"] or list(crossover)
-        worth = [one for one in trained if one.size is not None]
+        training = [item for item in crossover if item.workload == "train"] or list(crossover)
+        worth = [item for item in training if item.size is not None]
         if not worth:
-            told.append(f"At no size that was timed is {trained[0].device} faster than the CPU.")
+            sentences.append(f"At no size that was timed is {training[0].device} faster than the CPU.")
         else:
-            first = max(worth, key=lambda one: one.fold)
-            told.append(
-                f"{first.device} is {first.fold:.1f} times as fast as the CPU at the largest {_work(first)}, "
+            first = max(worth, key=lambda item: item.fold)
+            sentences.append(
+                f"{first.device} is {first.fold:.1f} times as fast as the CPU at the largest {_describe_work(first)}, "
                 f"and faster from {first.size} on."
             )
-    worst = min(scaling, key=lambda one: one.high, default=None)
+    worst = min(scaling, key=lambda item: item.high, default=None)
     if worst is not None and not soft:
-        how = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
-        sure = f"{worst.low:.2f} to {worst.high:.2f}"
-        told.append(f"{how} ({sure}; {worst.model}, {worst.strategy}).")
-        told.extend(worst.why[:1])
-    told.extend(_describe_xla(runs))
-    return " ".join(told) or "All of it was timed."
+        speedup = f"{len(worst.names)} devices train at {worst.speedup:.2f} times the speed of one"
+        interval = f"{worst.low:.2f} to {worst.high:.2f}"
+        sentences.append(f"{speedup} ({interval}; {worst.model}, {worst.strategy}).")
+        sentences.extend(worst.why[:1])
+    sentences.extend(_describe_xla(runs))
+    return " ".join(sentences) or "All of it was timed."
 
 
 def _describe_xla(runs: Sequence[Timed]) -> list[str]:
-    """Return what XLA changes at the largest size of each work, what it changes most first."""
-    by_key = {one.key: one for one in runs}
+    """Return a sentence on XLA's effect at the largest sizes, the greatest first; [] if XLA was not timed."""
+    by_key = {timed.key: timed for timed in runs}
     largest: dict[tuple[object, ...], tuple[float, Timed]] = {}
-    for one in sorted((one for one in runs if one.xla), key=lambda one: one.size):
-        other = by_key.get(dataclasses.replace(one, xla=False).key)
-        if one.seconds is not None and other is not None and other.seconds is not None:
-            largest[one.family, one.strategy, one.devices] = one.seconds.median / other.seconds.median, one
+    for timed in sorted((timed for timed in runs if timed.xla), key=lambda timed: timed.size):
+        plain = by_key.get(dataclasses.replace(timed, xla=False).key)
+        if timed.seconds is not None and plain is not None and plain.seconds is not None:
+            largest[timed.family, timed.strategy, timed.devices] = (
+                timed.seconds.median / plain.seconds.median,
+                timed,
+            )
     if not largest:
         return []
     ordered = sorted(largest.values(), key=lambda pair: -abs(math.log(pair[0])))
-    names = [f"{one.model or one.workload} ({one.size}) on {one.devices[0]}" for _, one in ordered]
+    names = [f"{timed.model or timed.workload} ({timed.size}) on {timed.devices[0]}" for _, timed in ordered]
     first, *others = (ratio for ratio, _ in ordered[:3])
-    more = "".join(f", {name} {ratio:.2f}" for name, ratio in zip(names[1:], others, strict=False))
-    return [f"Compiled by XLA, {names[0]} takes {first:.2f} times the time{more}."]
+    further = "".join(f", {name} {ratio:.2f}" for name, ratio in zip(names[1:], others, strict=False))
+    return [f"Compiled by XLA, {names[0]} takes {first:.2f} times the time{further}."]
 
 
-def _work(one: Crossover) -> str:
-    return f"batch of the {one.model}" if one.workload == "train" else one.workload
+def _describe_work(crossover: Crossover) -> str:
+    return f"batch of the {crossover.model}" if crossover.workload == "train" else crossover.workload

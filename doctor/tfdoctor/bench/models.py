@@ -1,4 +1,4 @@
-"""What was timed, and what it means. All times are in seconds of wall clock."""
+"""Measurements and results of a benchmark. All times are wall-clock seconds."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ __all__ = [
 ]
 
 UNSTEADY = 0.05
-"""From here on a machine's own speed is called unsteady."""
+"""Variation from round to round (as in `unsteadiness`) from which a machine's speed is called unsteady."""
 
 MAX_OTHER_SHARE = 0.15
-"""The part of all processors that others may use; from here on a piece of work is called disturbed."""
+"""Part of all processors used by other programs from which a measurement counts as disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Seconds:
-    """The median of the times, and the interval in which it lies with a confidence of 95 %."""
+    """Median of the times, with its 95 % confidence interval."""
 
     median: float
     low: float
@@ -47,7 +47,7 @@ class Seconds:
 
     @property
     def noise(self) -> float:
-        """Half the interval's width as a part of the median."""
+        """Half the width of the interval, as a part of the median."""
         return (self.high - self.low) / 2 / self.median
 
 
@@ -57,7 +57,7 @@ def is_gpu(name: str) -> bool:
 
 
 def duration(seconds: float) -> str:
-    """Return "1.23 ms"."""
+    """Return a duration with its unit, such as "1.23 ms"."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
             value = seconds * factor
@@ -67,169 +67,172 @@ def duration(seconds: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class TimedDevice:
-    """A device that was timed."""
+    """Device that was timed."""
 
     device: str
-    """ "GPU:0"."""
+    """Name in TensorFlow, such as "GPU:0"."""
     name: str | None = None
     peak_gflops: float | None = None
-    """What its multiprocessors can give in float32 at their highest clock; None: not known."""
+    """GFLOP/s that its multiprocessors can reach in float32 at their highest clock; None if not known."""
     peaks: Mapping[str, float] = field(default_factory=dict)
-    """Type → the same of that type, float32 among them; on tensor cores where it has them for the type."""
+    """GFLOP/s that it can reach with each data type, on tensor cores if it has them for that type."""
     capability: str | None = None
-    """The compute capability: "8.6"."""
+    """Compute capability, such as "8.6"."""
     software: bool = False
-    """No card: tfdoctor's software GPU, which computes on the processor. Its times say nothing of any card."""
+    """Whether it is tfdoctor's software GPU, whose times say nothing about a real GPU."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Timed:
-    """One piece of work of one size on some devices."""
+    """Measurement of one workload of one size on some devices."""
 
     workload: str
     """matmul, conv, train, copy or allreduce."""
     model: str | None
-    """Of `train`: cnn or transformer."""
+    """Model of `train`: cnn or transformer. None for other workloads."""
     part: str | None
-    """ "compute": the gradients alone, of the same step without averaging them; "allreduce": averaging and changing the
-    weights alone; "fed": the step with its batch from the host's memory; None: all of it."""
+    """Part of a training step that was timed; None for all of it.
+
+    "compute": computing the gradients, without averaging them. "allreduce": averaging them and changing the weights.
+    "fed": the whole step, with its batch from the host's memory.
+    """
     dtype: str
     size: int
-    """Rows of a matrix, side of an image, items of a batch, bytes of a copy, an all-reduce, or of the gradients."""
+    """Rows of a matrix, side of an image, items of a batch, or bytes of a copy, an all-reduce or the gradients."""
     devices: tuple[str, ...]
     strategy: str
     """one, towers or mirrored."""
     seconds: Seconds | None
-    """None: not timed; `left_out` says why."""
+    """Time of a call; None if it was not timed, for the reason in `left_out`."""
     repeats: int
     first: float | None
-    """What the very first call took: it also optimizes the graph, compiles, and chooses kernels."""
+    """Seconds of the very first call, which also optimizes the graph, compiles, and chooses kernels."""
     flop: float | None
-    """Multiplications and additions of one call; None where they are not counted."""
+    """Floating-point operations of one call; None if they are not counted."""
     bytes: int | None
     others: float | None
-    """The part of all processors that other programs used meanwhile; 1: a quota stopped this one; None: not known."""
+    """Part of all processors that other programs used; 1 if a quota stopped this one; None if not known."""
     left_out: str = ""
     software: bool = False
-    """Timed on a GPU that is software."""
+    """Whether a software GPU was timed."""
     xla: bool = False
-    """Compiled by XLA."""
+    """Whether XLA compiled it."""
     way: str | None = None
-    """What a strategy averages by: "CollectiveAllReduce, NCCL"."""
+    """How the strategy averages, such as "CollectiveAllReduce, NCCL"; None if not known."""
     heard: str = ""
-    """Of TensorFlow's log while the first call ran: the lines that tell of compiling."""
+    """Lines about compilation from TensorFlow's log during the first call."""
     rounds: tuple[float | None, ...] = ()
-    """The median of each round: all work is timed in turns, some of it in each; None: nothing of it in that one."""
+    """Median of each round, in which all workloads take turns; None for a round without this one."""
     compiled: tuple[str, ...] = ()
-    """What the first call did beside the work: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
+    """What the first call did in addition: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
 
     @property
     def compiling(self) -> float | None:
-        """Seconds that the first call took more than the others; None: not known."""
+        """Seconds that the first call took more than the others; None if not known."""
         if self.first is None or self.seconds is None:
             return None
         return max(self.first - self.seconds.median, 0.0)
 
     @property
     def disturbed(self) -> bool:
-        """Whether others used the processors, or a quota stopped it."""
+        """Whether other programs used the processors, or a quota stopped this one."""
         return self.others is not None and self.others >= MAX_OTHER_SHARE
 
     @property
     def on_gpu(self) -> bool:
-        """Whether a GPU took part."""
+        """Whether a GPU is among the devices."""
         return any(map(is_gpu, self.devices))
 
     @property
     def gflops(self) -> float | None:
-        """10⁹ operations a second."""
+        """10⁹ operations per second; None if not known."""
         return self.flop / self.seconds.median / 1e9 if self.flop and self.seconds else None
 
     @property
     def gbps(self) -> float | None:
-        """10⁹ bytes a second."""
+        """10⁹ bytes per second; None if not known."""
         return self.bytes / self.seconds.median / 1e9 if self.bytes and self.seconds else None
 
     @property
     def family(self) -> tuple[str, str | None, str | None, str, bool]:
-        """What is the same along a curve: workload, model, part, dtype, XLA."""
+        """Properties that are the same along a curve: workload, model, part, dtype, XLA."""
         return self.workload, self.model, self.part, self.dtype, self.xla
 
     @property
     def key(self) -> tuple[object, ...]:
-        """What tells it from all other pieces."""
+        """Properties that distinguish it from all other measurements of the run."""
         return *self.family, self.size, self.devices, self.strategy, self.software
 
 
 @dataclass(frozen=True, slots=True)
 class Watched:
-    """What nvidia-smi said of a card while it was timed."""
+    """State of a GPU during the run, according to nvidia-smi."""
 
     device: str
     slowdowns: tuple[str, ...] = ()
-    """Reasons for low clocks that were seen: "sw_power_cap", "hw_thermal_slowdown", …"""
+    """Reasons for low clocks that were reported: "sw_power_cap", "hw_thermal_slowdown", …"""
     temperature: int | None = None
-    """The highest, in degrees Celsius."""
+    """Highest temperature in degrees Celsius."""
     power_limit: float | None = None
     power_default: float | None = None
-    """In watts."""
+    """Power limit in watts that is set by default; `power_limit` is the current one."""
     processes: tuple[str, ...] = ()
     """Other programs that compute on it."""
     lanes: int | None = None
     lanes_most: int | None = None
-    """Of PCI Express: the most that were in use, and what card and slot could have."""
+    """PCI Express lanes that GPU and slot support; `lanes` is the largest number in use."""
     generation: int | None = None
     generation_most: int | None = None
-    """The same of its generation."""
+    """PCI Express generation that GPU and slot support; `generation` is the highest in use."""
     looks: int = 0
-    """How often it was asked while TensorFlow computed."""
+    """Number of samples while TensorFlow computed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Interconnect:
-    """How data goes from one device to another."""
+    """Link between two devices."""
 
     one: str
     other: str
-    """ "CPU:0" for the host's memory."""
+    """Other device; "CPU:0" stands for the host's memory."""
     kind: str
     """pcie; nvlink; switch, bridge, bridges or processors (PCI Express through these); other."""
     how: str
-    """ "PCI Express 4.0 x16", "NV4", "SYS"."""
+    """Description, such as "PCI Express 4.0 x16", "NV4" or "SYS"."""
     gbps: float | None
-    """What it carries in one direction before packets, 10⁹ bytes a second; None: not known."""
+    """Capacity in one direction without packet overhead, in 10⁹ bytes per second; None if not known."""
     measured: float | None = None
-    """The best that was timed."""
+    """Highest measured speed, in the same unit; None if it was not measured."""
     peer: bool | None = None
-    """Whether one card reaches the other's memory itself, by TensorFlow's log or nvidia-smi; None: neither says."""
+    """Whether one GPU can access the other's memory directly, by TensorFlow's log or nvidia-smi; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessorTimes:
-    """How fast the processor itself was meanwhile, by work that is not TensorFlow's."""
+    """Speed of the processor during the run, measured with work outside TensorFlow."""
 
     what: str
-    """ "numpy 2.3.1": what did it. Only times of the same can be compared."""
+    """Program that was measured, such as "numpy 2.3.1". Only times of the same program can be compared."""
     seconds: float
-    """The median."""
+    """Median time in seconds."""
 
 
 @dataclass(frozen=True, slots=True)
 class Disturbance:
-    """How much of a run others disturbed."""
+    """Extent of the disturbance of a run by other programs."""
 
     pieces: int = 0
     of: int = 0
-    """So many of those of which it is known."""
+    """Number of measurements for which it is known; `pieces` of them were disturbed."""
     much: bool = False
-    """Nothing is said of the machine then, nor of a change."""
+    """Whether the disturbance is so large that no conclusions are drawn from the run."""
     quota: bool = False
-    """A quota did."""
+    """Whether a quota stopped the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class Crossover:
-    """From which size on `device` is faster than `against`."""
+    """Size from which `device` is faster than `against`."""
 
     workload: str
     model: str | None
@@ -237,16 +240,16 @@ class Crossover:
     against: str
     device: str
     size: int | None
-    """At this size and all larger ones that were timed, beyond the noise; None: at none."""
+    """Smallest timed size from which it is faster at all timed sizes, beyond noise; None if there is none."""
     below: int | None
-    """The largest timed size at which it is not: the crossover lies between the two."""
+    """Largest timed size at which it is not faster, so that the crossover is above it; None if there is none."""
     fold: float
-    """How many times as fast it is at the largest size."""
+    """Speed ratio at the largest timed size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scaling:
-    """Several devices against the fastest one of them, on the same whole batch."""
+    """Comparison of several devices with the fastest one of them, for the same total batch."""
 
     strategy: str
     model: str | None
@@ -255,61 +258,61 @@ class Scaling:
     speedup: float
     low: float
     high: float
-    """From the ends of both intervals."""
+    """Upper bound of the speedup; `low` and `high` come from the ends of both confidence intervals."""
     compute: float | None
-    """Seconds of the gradients alone; None: not timed apart."""
+    """Seconds of computing the gradients; None if not timed separately."""
     allreduce: float | None
-    """Averaging the gradients and changing the weights: timed apart, else the rest of the step."""
+    """Seconds of averaging the gradients and changing the weights; if not timed separately, the rest of the step."""
     why: tuple[str, ...]
     software: bool = False
-    """Of GPUs that are software."""
+    """Whether software GPUs were timed."""
     idle: float | None = None
-    """What is left of the step: devices wait for the host or for each other; None: not known."""
+    """Remaining seconds of the step, in which devices wait for the host or each other; None if not known."""
     input: float | None = None
-    """What a step takes more whose batch comes from the host's memory; None: not timed."""
+    """Additional seconds of a step whose batch comes from the host's memory; None if not timed."""
     fed: tuple[float, float, float] | None = None
-    """(speedup, low, high) of such steps."""
+    """Speedup of such steps with its bounds: (speedup, low, high)."""
     way: str | None = None
-    """What averaged: "NCCL"; None: TensorFlow's copies and additions, or not known."""
+    """What averages the gradients, such as "NCCL"; None for TensorFlow's copies and additions, or if not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PieceChange:
-    """One piece of work then and now."""
+    """Change of one measurement between two runs."""
 
     now: Timed
     then: Timed
     ratio: float
-    """Its time now by its time then."""
+    """Time now divided by the earlier time."""
     noise: float
-    """How far from 1 the ratio may be by chance."""
+    """Relative deviation of the ratio from 1 that can be chance."""
 
     @property
     def beyond(self) -> bool:
-        """Whether it is more than noise."""
+        """Whether the change is larger than the noise."""
         return abs(math.log(self.ratio)) > math.log1p(self.noise)
 
 
 @dataclass(frozen=True, slots=True)
 class BenchComparison:
-    """A run against an earlier one."""
+    """Comparison of a run with an earlier one."""
 
     name: str
     verdict: str
     """same, slower, faster, disturbed or incomparable."""
     ratio: float | None
-    """The median of the longer pieces' ratios."""
+    """Median ratio of the longer measurements; None if the runs are not comparable."""
     noise: float | None
     changes: tuple[PieceChange, ...]
-    """Of all pieces that both have."""
+    """Changes of all measurements that both runs have."""
     why: str
     tensorflow: str | None = None
-    """The release that was timed then; None: not known."""
+    """TensorFlow version of the earlier run; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Everything that `bench` has to say. Renderers compute nothing beyond it."""
+    """Complete result of `bench`, from which renderers derive nothing new."""
 
     target: str
     tensorflow: str | None
@@ -319,32 +322,32 @@ class Bench:
     crossover: tuple[Crossover, ...]
     scaling: tuple[Scaling, ...]
     disturbed: str
-    """By what; "" where nothing was seen."""
+    """What disturbed the run; "" if nothing was noticed."""
     stopped: str
-    """Why it ended before its time, as a sentence; "" where it did not."""
+    """Why the run ended early, as a sentence; "" if it did not."""
     findings: tuple[Finding, ...]
     summary: str
     links: tuple[Interconnect, ...] = ()
     disturbance: Disturbance = Disturbance()
     unsteady: float | None = None
-    """The machine's own ups and downs: `unsteadiness` of what was not disturbed."""
+    """Variation of the machine's speed: `unsteadiness` of the undisturbed measurements; None if not known."""
     yardstick: ProcessorTimes | None = None
     look: str = ""
-    """The command that says why TensorFlow lists no GPU; "" where it does, or none was wanted."""
+    """Command that says why TensorFlow lists no GPU; "" if it lists one or none was requested."""
     comparison: BenchComparison | None = None
     plots: tuple[str, ...] = ()
 
     @property
     def any_timed(self) -> bool:
-        """Whether there is a time at all."""
-        return any(one.seconds for one in self.runs)
+        """Whether anything was timed."""
+        return any(timed.seconds for timed in self.runs)
 
     @property
     def is_unsteady(self) -> bool:
-        """Whether this machine's own speed went up and down so much that it is told."""
+        """Whether the machine's speed varied enough to mention it."""
         return self.unsteady is not None and self.unsteady >= UNSTEADY and not self.disturbance.much
 
     @property
     def much_disturbed(self) -> str:
-        """By what it was disturbed, where nothing follows from it; "" otherwise."""
+        """What disturbed the run, if so much that no conclusions are drawn; else ""."""
         return self.disturbed if self.disturbance.much else ""

@@ -1,4 +1,4 @@
-"""How far times lie apart: within a piece of work, and from round to round. Pure."""
+"""Variation of times, within a measurement and from round to round. Pure."""
 
 from __future__ import annotations
 
@@ -16,25 +16,32 @@ if TYPE_CHECKING:
 __all__ = ["MIN_PIECES", "SHORT_PIECE_S", "interval", "longer", "sway", "unsteadiness"]
 
 MIN_TIMES = 6
-"""Times without which no interval of 95 % can be given for a median: 1 - 2 * 0.5**6 is 97 %. Rounds without which
-nothing is said of how a machine's speed changes from one to the next."""
+"""Times that are required for a 95 % interval of a median: 1 - 2 * 0.5**6 is 97 %.
+
+It is also the number of rounds that are required to assess how the machine's speed changes between rounds.
+"""
 
 STUDENT = (2.571, 2.447, 2.365)
 """Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
 
 SHORT_PIECE_S = 1e-3
-"""Seconds. What is shorter differs from process to process, which no times of one process show: it says nothing of a
-whole run where longer pieces of work were timed."""
+"""Time in seconds below which a measurement differs from process to process by more than one process can show.
+
+Such short measurements are not used to assess a whole run if longer ones exist.
+"""
 MIN_PIECES = 3
-"""Pieces without which nothing is said of a whole run."""
+"""Measurements that are required to assess a whole run."""
 
 
 def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
-    """By the order statistics of the times, whatever their distribution is; below `MIN_TIMES` times all of their range.
+    """Return the median with its confidence interval, or None if there are no times.
 
-    The ranks are those of a binomial distribution of p = 1/2, as its normal approximation gives them, rounded outwards.
-    Times of one round are alike where the machine's own speed changes, so the interval is at least as wide as the one
-    that the medians of the `rounds` give, by Student's t of their logarithms.
+    It uses the order statistics of the times, whatever their distribution. With fewer than `MIN_TIMES` times the
+    interval is their whole range. The ranks are those of a binomial distribution with p = 1/2, in its normal
+    approximation, rounded outwards.
+
+    Times of one round are similar if the machine's own speed changes. Therefore the interval is at least as wide as
+    that of the medians of the `rounds`, by Student's t of their logarithms.
     """
     ordered = sorted(times)
     count = len(ordered)
@@ -43,54 +50,57 @@ def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Sec
     middle = (ordered[(count - 1) // 2] + ordered[count // 2]) / 2
     if count < MIN_TIMES:
         return Seconds(middle, ordered[0], ordered[-1])
-    away = 1.96 * math.sqrt(count) / 2
-    low, high = math.floor(count / 2 - away) - 1, math.ceil(count / 2 + away)
-    apart, known = sway(rounds), sum(one is not None for one in rounds)
-    wide = 1.0
-    if apart is not None:
-        wide = math.exp(STUDENT[min(known - MIN_TIMES, len(STUDENT) - 1)] * apart / math.sqrt(known))
+    deviation = 1.96 * math.sqrt(count) / 2
+    low, high = math.floor(count / 2 - deviation) - 1, math.ceil(count / 2 + deviation)
+    spread, round_count = sway(rounds), sum(value is not None for value in rounds)
+    factor = 1.0
+    if spread is not None:
+        factor = math.exp(
+            STUDENT[min(round_count - MIN_TIMES, len(STUDENT) - 1)] * spread / math.sqrt(round_count)
+        )
     return Seconds(
-        middle, min(ordered[max(low, 0)], middle / wide), max(ordered[min(high, count - 1)], middle * wide)
+        middle,
+        min(ordered[max(low, 0)], middle / factor),
+        max(ordered[min(high, count - 1)], middle * factor),
     )
 
 
 def sway(rounds: Sequence[float | None]) -> float | None:
-    """Return the standard deviation of the logarithms: 0.1 is 10 % up and down from round to round.
+    """Return the standard deviation of the logarithms, or None if there are too few rounds.
 
-    None: too few rounds.
+    A value of 0.1 means 10 % up and down from round to round.
     """
-    logs = [math.log(one) for one in rounds if one is not None]
+    logs = [math.log(value) for value in rounds if value is not None]
     return statistics.stdev(logs) if len(logs) >= MIN_TIMES else None
 
 
 def longer(pieces: Iterable[Timed]) -> list[Timed]:
-    """Return the pieces of work of `SHORT_PIECE_S` and more, at least the `MIN_PIECES` longest; the longest first."""
+    """Return the measurements of `SHORT_PIECE_S` or more, the longest first, and at least the `MIN_PIECES` longest."""
     ordered = sorted(
-        (one for one in pieces if one.seconds), key=lambda one: -one.seconds.median if one.seconds else 0.0
+        (piece for piece in pieces if piece.seconds),
+        key=lambda piece: -piece.seconds.median if piece.seconds else 0.0,
     )
     return [
-        one
-        for place, one in enumerate(ordered)
-        if place < MIN_PIECES or (one.seconds is not None and one.seconds.median >= SHORT_PIECE_S)
+        piece
+        for rank, piece in enumerate(ordered)
+        if rank < MIN_PIECES or (piece.seconds is not None and piece.seconds.median >= SHORT_PIECE_S)
     ]
 
 
 def unsteadiness(pieces: Iterable[Timed]) -> float | None:
-    """Return how far all longer work together went up and down from round to round, as `sway` has it.
+    """Return how much all longer measurements together vary from round to round, as `sway` does; None if not known.
 
-    None: not known.
-
-    What one piece does by itself is not in it: each round has the median of all pieces' deviations.
+    Variation of a single measurement is excluded: each round counts with the median deviation of all of them.
     """
-    known = [one for one in longer(pieces) if sway(one.rounds) is not None]
-    if len(known) < MIN_PIECES:
+    usable = [piece for piece in longer(pieces) if sway(piece.rounds) is not None]
+    if len(usable) < MIN_PIECES:
         return None
     common = []
-    for number in range(max(len(one.rounds) for one in known)):
-        here = [
-            one.rounds[number] / one.seconds.median  # type: ignore[operator]
-            for one in known
-            if one.seconds and number < len(one.rounds) and one.rounds[number] is not None
+    for number in range(max(len(piece.rounds) for piece in usable)):
+        deviations = [
+            piece.rounds[number] / piece.seconds.median  # type: ignore[operator]
+            for piece in usable
+            if piece.seconds and number < len(piece.rounds) and piece.rounds[number] is not None
         ]
-        common.append(statistics.median(here) if len(here) >= MIN_PIECES else None)
+        common.append(statistics.median(deviations) if len(deviations) >= MIN_PIECES else None)
     return sway(common)

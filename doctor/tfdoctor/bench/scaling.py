@@ -1,4 +1,4 @@
-"""Several devices against one: the parts of a step, and why they are not faster. Pure."""
+"""Scaling over several devices: the parts of a training step, and why more devices are not faster. Pure."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ __all__ = ["POWER", "THERMAL", "scalings"]
 THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
 POWER = ("sw_power_cap", "hw_power_brake_slowdown")
 ALIKE = 0.8
-"""One of two like devices that takes less of the other's time than this is a faster device."""
+"""Ratio of the times of two devices below which one counts as faster."""
 GOOD = 0.75
-"""From this part of n times the speed of one on, there is nothing to explain."""
+"""Part of the ideal speedup from which nothing needs to be explained."""
 SHARE = 0.3
-"""A part of a step that is larger than this is a reason."""
+"""Part of a step above which a cost is reported as a reason."""
 BY = {
     "CollectiveAllReduce, NCCL": "NCCL",
     "CollectiveAllReduce, RING": "TensorFlow's own ring (no NCCL)",
@@ -31,25 +31,25 @@ BY = {
     "HierarchicalCopyAllReduce": "hierarchical copies",
     "ReductionToOneDevice": "copies to one device and back",
 }
-"""What a strategy averages by → how a sentence names it."""
+"""Name in sentences of each averaging method."""
 
 
 @dataclass(frozen=True, slots=True)
 class _TrainingStep:
-    """One step on several devices, and all that was timed of it; times in seconds."""
+    """One training step on several devices, with the times in seconds of its parts."""
 
     one: Timed
     now: float
     alone: Mapping[str, Timed]
-    """Device → the same whole batch on it."""
+    """Measurement of the same total batch on each single device."""
     base: float
-    """The fastest of these."""
+    """Time of the fastest single device."""
     compute: float | None
     allreduce: float | None
     idle: float | None
     fed: float | None
     fed_alone: float | None
-    """The step with its batch from the host's memory, on all and on one."""
+    """Time of the step with its batch from the host's memory on one device; `fed` is that on all. None if not timed."""
     fed_speedup: tuple[float, float, float] | None
 
     @property
@@ -69,51 +69,62 @@ class _TrainingStep:
 def scalings(
     runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
 ) -> tuple[Scaling, ...]:
-    """Return one a strategy, a model and a set of devices: at the largest batch whose parts were timed, where one
-    was.
+    """Return one scaling for each strategy, model and set of devices.
+
+    It is that of the largest batch for which the parts of a step were timed, else of the largest batch.
     """
     best: dict[tuple[str, str | None, tuple[str, ...]], _TrainingStep] = {}
-    for one in runs:
-        if one.workload != "train" or one.strategy == "one" or one.part is not None or not one.seconds:
+    for timed in runs:
+        if (
+            timed.workload != "train"
+            or timed.strategy == "one"
+            or timed.part is not None
+            or not timed.seconds
+        ):
             continue
         alone = {
             other.devices[0]: other
             for other in runs
-            if other.family == one.family
+            if other.family == timed.family
             and other.strategy == "one"
-            and other.size == one.size
-            and other.devices[0] in one.devices
+            and other.size == timed.size
+            and other.devices[0] in timed.devices
             and other.seconds is not None
         }
-        if not alone:  # it has no memory for all of the batch, or the time was used up
+        if not alone:  # no device has memory for the whole batch, or the time was used up
             continue
-        step = _step(one, alone, runs)
-        key = one.strategy, one.model, one.devices
-        if key not in best or _worth(best[key]) < _worth(step):
+        step = _make_step(timed, alone, runs)
+        key = timed.strategy, timed.model, timed.devices
+        if key not in best or _rank_step(best[key]) < _rank_step(step):
             best[key] = step
     return tuple(_make_scaling(step, runs, watched, links) for step in best.values())
 
 
-def _worth(step: _TrainingStep) -> tuple[bool, int]:
-    """Of two batches, the one that tells more: without its parts, a time says nothing of why."""
+def _rank_step(step: _TrainingStep) -> tuple[bool, int]:
+    """Return a sort key that prefers steps whose parts were timed, then larger batches."""
     return step.compute is not None, step.one.size
 
 
-def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _TrainingStep:
-    if one.seconds is None:
+def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _TrainingStep:
+    """Return the step with all its parts that were timed."""
+    if timed.seconds is None:
         raise ValueError("only what was timed scales")
-    now = one.seconds.median
+    now = timed.seconds.median
 
-    def part(name: str, *, devices: tuple[str, ...] = one.devices, **of: object) -> Timed | None:
+    def part(name: str, *, devices: tuple[str, ...] = timed.devices, **properties: object) -> Timed | None:
         for other in runs:
-            fits = (other.model, other.part, other.devices) == (one.model, name, devices)
-            if fits and other.seconds and all(getattr(other, key) == value for key, value in of.items()):
+            is_match = (other.model, other.part, other.devices) == (timed.model, name, devices)
+            if (
+                is_match
+                and other.seconds
+                and all(getattr(other, key) == value for key, value in properties.items())
+            ):
                 return other
         return None
 
-    # The gradients alone are of towers: of MirroredStrategy each device computes the same.
-    gradients = part("compute", size=one.size)
-    share = part("allreduce", strategy=one.strategy)
+    # The gradients are timed with towers only; each device of MirroredStrategy computes the same.
+    gradients = part("compute", size=timed.size)
+    share = part("allreduce", strategy=timed.strategy)
     compute = (
         min(gradients.seconds.median, now)
         if gradients is not None and gradients.seconds is not None
@@ -122,19 +133,24 @@ def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Tra
     rest = now - compute if compute is not None else None
     allreduce, idle = rest, None
     if share is not None and share.seconds is not None:
-        # What was timed by itself can be hidden behind the computing: never more than there is room for.
+        # An all-reduce can overlap with the computation, so it takes at most the rest of the step.
         allreduce = min(share.seconds.median, now if rest is None else rest)
         idle = rest - allreduce if rest is not None else None
-    fed = part("fed", size=one.size) if one.strategy == "towers" else None
+    fed = part("fed", size=timed.size) if timed.strategy == "towers" else None
     fed_alone = next(
-        (found for name in alone if (found := part("fed", devices=(name,), size=one.size)) is not None), None
+        (
+            candidate
+            for name in alone
+            if (candidate := part("fed", devices=(name,), size=timed.size)) is not None
+        ),
+        None,
     )
     speedup = None
     if fed is not None and fed_alone is not None and fed.seconds and fed_alone.seconds:
-        a, b = fed_alone.seconds, fed.seconds
-        speedup = a.median / b.median, a.low / b.high, a.high / b.low
+        single, several = fed_alone.seconds, fed.seconds
+        speedup = single.median / several.median, single.low / several.high, single.high / several.low
     return _TrainingStep(
-        one,
+        timed,
         now,
         alone,
         min(other.seconds.median for other in alone.values() if other.seconds is not None),
@@ -150,37 +166,38 @@ def _step(one: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _Tra
 def _make_scaling(
     step: _TrainingStep, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
 ) -> Scaling:
-    one = step.one
+    """Return the scaling of a step, with its speedup and, if that is low, the reasons."""
+    timed = step.one
     fastest = min(step.alone.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
-    base, now = fastest.seconds, one.seconds
+    base, now = fastest.seconds, timed.seconds
     if base is None or now is None:
         raise ValueError("only what was timed scales")
     speedup = base.median / now.median
     slow = speedup < GOOD * step.count
-    waits = step.fed_speedup is not None and step.fed_speedup[0] < GOOD * step.count
-    why: tuple[str, ...] = ()
-    if slow or (waits and _input(step)):
-        why = tuple(_reasons(step, runs, watched, links, slow=slow))
+    is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < GOOD * step.count
+    reasons: tuple[str, ...] = ()
+    if slow or (is_input_bound and _report_input(step)):
+        reasons = tuple(_list_reasons(step, runs, watched, links, slow=slow))
     return Scaling(
-        one.strategy,
-        one.model,
-        one.size,
-        one.devices,
+        timed.strategy,
+        timed.model,
+        timed.size,
+        timed.devices,
         speedup,
         base.low / now.high,
         base.high / now.low,
         step.compute,
         step.allreduce,
-        why,
-        one.software,
+        reasons,
+        timed.software,
         step.idle,
         step.input,
         step.fed_speedup,
-        BY.get(one.way or "", one.way),
+        BY.get(timed.way or "", timed.way),
     )
 
 
-def _reasons(
+def _list_reasons(
     step: _TrainingStep,
     runs: Sequence[Timed],
     watched: Sequence[Watched],
@@ -188,14 +205,14 @@ def _reasons(
     *,
     slow: bool,
 ) -> list[str]:
-    """Return sentences, what matters most first; each rests on something that was measured."""
-    found: list[tuple[float, str]] = []
+    """Return sentences that explain the speed, the most important first; each is based on a measurement."""
+    reasons: list[tuple[float, str]] = []
     if slow:
-        found += _find_device_losses(step, watched)
-        found += _find_step_losses(step, runs, links)
-    found += _input(step)
-    found.sort(key=lambda pair: -pair[0])
-    return [sentence for _, sentence in found] or [
+        reasons += _find_device_losses(step, watched)
+        reasons += _find_step_losses(step, runs, links)
+    reasons += _report_input(step)
+    reasons.sort(key=lambda pair: -pair[0])
+    return [sentence for _, sentence in reasons] or [
         "What was measured does not say why; the averaging of gradients was not timed apart."
         if step.compute is None
         else "What was measured does not say why."
@@ -203,70 +220,76 @@ def _reasons(
 
 
 def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list[tuple[float, str]]:
-    """Return what is wrong with the devices themselves."""
-    one, found = step.one, []
+    """Return problems of the devices themselves, each with its weight."""
+    timed, losses = step.one, []
     if step.parts:
-        said = "are parts of the same processor: together they have no more cores than one."
-        found.append((9.0, f"{join_words(one.devices)} {said}"))
-    if one.software:
-        found.append((9.0, f"{join_words(one.devices)} are software: they share this machine's processor."))
+        sentence = "are parts of the same processor: together they have no more cores than one."
+        losses.append((9.0, f"{join_words(timed.devices)} {sentence}"))
+    if timed.software:
+        losses.append(
+            (9.0, f"{join_words(timed.devices)} are software: they share this machine's processor.")
+        )
     for card in watched:
-        if card.device in one.devices and card.processes:
-            said = f"Another program computes on {card.device} ({card.processes[0]}); the others wait for it."
-            found.append((8.0, said))
-        if card.device in one.devices and set(card.slowdowns) & {*THERMAL, *POWER}:
-            said = f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it."
-            found.append((7.0, said))
+        if card.device in timed.devices and card.processes:
+            sentence = (
+                f"Another program computes on {card.device} ({card.processes[0]}); the others wait for it."
+            )
+            losses.append((8.0, sentence))
+        if card.device in timed.devices and set(card.slowdowns) & {*THERMAL, *POWER}:
+            sentence = f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it."
+            losses.append((7.0, sentence))
     times = [other.seconds.median for other in step.alone.values() if other.seconds is not None]
     if not step.parts and len(times) > 1 and min(times) < ALIKE * max(times):
-        last = max((o.seconds.median, name) for name, o in step.alone.items() if o.seconds is not None)[1]
-        found.append((6.0, f"{last} is slower than the others, and each step waits for the slowest device."))
-    return found
+        slowest = max((o.seconds.median, name) for name, o in step.alone.items() if o.seconds is not None)[1]
+        losses.append(
+            (6.0, f"{slowest} is slower than the others, and each step waits for the slowest device.")
+        )
+    return losses
 
 
 def _find_step_losses(
     step: _TrainingStep, runs: Sequence[Timed], links: Sequence[Interconnect]
 ) -> list[tuple[float, str]]:
-    """Return what takes the time of a step."""
-    found: list[tuple[float, str]] = []
+    """Return the parts of a step that take much time, each with its weight."""
+    losses: list[tuple[float, str]] = []
     compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
     if allreduce is not None and (compute is not None or step.one.strategy == "mirrored"):
-        # With no place for it apart, the rest of the step is what it takes.
+        # If averaging was not timed separately, the rest of the step counts as averaging.
         saved = step.base - compute if compute is not None else None
         if allreduce > SHARE * total or (saved is not None and 0 < saved < allreduce):
-            by = BY.get(step.one.way or "", step.one.way)
-            how = f" by {by}" if by else ""
-            more = (
+            method = BY.get(step.one.way or "", step.one.way)
+            note = f" by {method}" if method else ""
+            comparison = (
                 f", more than the split saves ({duration(saved)})" if saved and 0 < saved < allreduce else ""
             )
-            said = (
-                f"Averaging the gradients and changing the weights{how} takes {100 * allreduce / total:.0f} % of each "
-                f"step ({duration(allreduce)}){more}{describe_transfer(step.one.devices, runs, links)}."
+            sentence = (
+                f"Averaging the gradients and changing the weights{note} takes {100 * allreduce / total:.0f} % of each "
+                f"step ({duration(allreduce)}){comparison}{describe_transfer(step.one.devices, runs, links)}."
             )
-            found.append((allreduce / total, said))
+            losses.append((allreduce / total, sentence))
     if idle is not None and idle > SHARE * total:
-        said = (
+        sentence = (
             f"For {100 * idle / total:.0f} % of each step ({duration(idle)}) the devices neither compute nor average: "
             "they wait for the program that starts their work, or for each other."
         )
-        found.append((idle / total, said))
-    # Devices that share a processor take as long for two halves as for the whole, however large they are.
+        losses.append((idle / total, sentence))
+    # Devices that share a processor take as long for two halves as for the whole batch.
     if compute is not None and compute > GOOD * step.base and not step.parts and not step.one.software:
-        much = f"1/{step.count} of it takes {100 * compute / step.base:.0f} % of the time of all of it on one device."
-        found.append((compute / total * 0.9, f"The batch of {step.one.size} is too small: {much}"))
-    return found
+        share = f"1/{step.count} of it takes {100 * compute / step.base:.0f} % of the time of all of it on one device."
+        losses.append((compute / total * 0.9, f"The batch of {step.one.size} is too small: {share}"))
+    return losses
 
 
-def _input(step: _TrainingStep) -> list[tuple[float, str]]:
-    """Return whether bringing the batch to the devices is what takes the time."""
+def _report_input(step: _TrainingStep) -> list[tuple[float, str]]:
+    """Return a reason if transferring the batch to the devices limits the speed; else []."""
     if step.input is None or step.fed is None or step.fed_speedup is None or step.fed_alone is None:
         return []
     share = step.input / step.fed
     if share <= SHARE or step.fed_speedup[0] >= GOOD * step.count:
         return []
-    said = (
+    sentence = (
         "Input-bound: where the batch comes from the host's memory, bringing it to the devices takes "
         f"{100 * share:.0f} % of a step ({duration(step.input)} of {duration(step.fed)}; "
         f"{duration(step.fed_alone)} on one device)."
     )
-    return [(share, said)]
+    return [(share, sentence)]

@@ -1,4 +1,4 @@
-"""What first calls took more than the others, and what for. Pure."""
+"""Additional time of first calls, and its reasons. Pure."""
 
 from __future__ import annotations
 
@@ -27,45 +27,48 @@ NAMES = {
 _CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
-def split_first_call(one: Timed, devices: Mapping[str, TimedDevice], measured: Measured) -> Timed:
-    """With what its first call did beside the work. What only may have been is not told apart: all of it is named."""
-    if one.compiled or one.first is None:
-        return dataclasses.replace(one, heard="")
-    what = []
-    gpus = [name for name in one.devices if name.startswith("GPU")]
-    if _compiles_ptx(gpus, devices, measured.log + one.heard):
-        what.append("ptx-jit")
-    if one.xla or "using XLA" in one.heard:
-        what.append("xla")
-    if "ptxas" in one.heard and not one.xla:
-        what.append("ptxas")
-    if gpus and measured.autotuned and not one.xla and (one.workload == "conv" or one.model == "cnn"):
-        what.append("cudnn-autotune")
-    return dataclasses.replace(one, heard="", compiled=tuple(what or ["graph"]))
+def split_first_call(timed: Timed, devices: Mapping[str, TimedDevice], measured: Measured) -> Timed:
+    """Return the measurement with what its first call did in addition; all possible reasons are listed."""
+    if timed.compiled or timed.first is None:
+        return dataclasses.replace(timed, heard="")
+    reasons = []
+    gpus = [name for name in timed.devices if name.startswith("GPU")]
+    if _compiles_ptx(gpus, devices, measured.log + timed.heard):
+        reasons.append("ptx-jit")
+    if timed.xla or "using XLA" in timed.heard:
+        reasons.append("xla")
+    if "ptxas" in timed.heard and not timed.xla:
+        reasons.append("ptxas")
+    if gpus and measured.autotuned and not timed.xla and (timed.workload == "conv" or timed.model == "cnn"):
+        reasons.append("cudnn-autotune")
+    return dataclasses.replace(timed, heard="", compiled=tuple(reasons or ["graph"]))
 
 
 def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: str) -> bool:
-    """Return whether the log says so of one of these GPUs; where it names no capability, of all."""
-    named_ones = set(_CAPABILITY.findall(log))
-    if not named_ones:
+    """Return whether the log reports PTX compilation for one of these GPUs.
+
+    If it reports compilation without a capability, that counts for all of them.
+    """
+    capabilities = set(_CAPABILITY.findall(log))
+    if not capabilities:
         return bool(gpus) and "jit-compiled from PTX" in log
-    return any(name in devices and devices[name].capability in named_ones for name in gpus)
+    return any(name in devices and devices[name].capability in capabilities for name in gpus)
 
 
 def describe_first_calls(runs: Sequence[Timed]) -> str:
-    """Return what all first calls took more, the longest first, as a sentence; "" if they took nothing."""
+    """Return a sentence on the additional time of all first calls, the longest first; "" if there was none."""
     sums: dict[tuple[str, ...], float] = {}
-    for one in runs:
-        if one.compiling and one.compiled:
-            sums[one.compiled] = sums.get(one.compiled, 0.0) + one.compiling
+    for timed in runs:
+        if timed.compiling and timed.compiled:
+            sums[timed.compiled] = sums.get(timed.compiled, 0.0) + timed.compiling
     total = sum(sums.values())
     if total <= 0:
         return ""
     longest = sorted(sums.items(), key=lambda pair: -pair[1])
     parts = [
-        join_words([NAMES.get(word, word) for word in what])
+        join_words([NAMES.get(reason, reason) for reason in reasons])
         + (f" {duration(seconds)}" if len(longest) > 1 else "")
-        for what, seconds in longest
+        for reasons, seconds in longest
         if seconds >= 0.01 * total
     ]
     return f"First calls took {duration(total)} more, apart from the times: {'; '.join(parts)}."

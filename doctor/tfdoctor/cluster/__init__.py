@@ -1,7 +1,7 @@
-"""Is a cluster's specification what TensorFlow takes, and does each task of it answer?
+"""Check of a cluster specification: whether TensorFlow accepts it, and whether its tasks answer.
 
-`read_cluster` reads what is written; `evaluate_cluster` finds its faults. `examine.network` probes who listens and who
-answers.
+`read_cluster` parses specifications, and `evaluate_cluster` finds their faults. `examine.network` probes which ports
+are open and which tasks answer.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One task's address, by the rules of TensorFlow's gRPC server and of gRPC's resolver.
+"""Parsing of a task's address, by the rules of TensorFlow's gRPC server and gRPC's resolver.
 
 tensorflow: core/distributed_runtime/rpc/grpc_channel.cc (ValidateHostPortPair); gRPC: doc/naming.md.
 """
@@ -13,19 +13,19 @@ from tfdoctor.cluster.models import Address
 __all__ = ["is_local", "normalize_host", "parse_address"]
 
 MAX_ADDRESS_CHARS = 1000
-"""Characters of an address. A name has at most 253."""
-_HERE = frozenset(
+"""Most characters of an address; a host name has at most 253."""
+_LOCAL_NAMES = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 )
 
 
 def parse_address(text: str) -> Address:
-    """Parse HOST:PORT or [IPv6]:PORT; the fault is set if it is something else."""
+    """Parse HOST:PORT or [IPv6]:PORT. For anything else, the result has a `fault`."""
     if len(text) > MAX_ADDRESS_CHARS:
         return Address(text, fault="it is far longer than a name can be")
     if not text:
         return Address(text, fault="it is empty")
-    if text.startswith("/bns/"):  # names of Google's own; TensorFlow takes them as they are
+    if text.startswith("/bns/"):  # Google's internal names, which TensorFlow accepts unchanged
         return Address(text, text)
     scheme = re.match(r"([A-Za-z][A-Za-z0-9+.-]{0,30}):/{1,3}", text)
     if scheme:
@@ -40,6 +40,7 @@ def parse_address(text: str) -> Address:
 
 
 def _parse_bracketed(text: str) -> Address:
+    """Parse [IPv6]:PORT."""
     inside, closed, rest = text[1:].partition("]")
     if not closed:
         return Address(text, fault="the bracket is not closed")
@@ -51,10 +52,11 @@ def _parse_bracketed(text: str) -> Address:
         return Address(text, host, fault="it has no port")
     if not rest.startswith(":"):
         return Address(text, host, fault="a colon and the port must follow the bracket")
-    return _with_port(text, host, rest[1:])
+    return _add_port(text, host, rest[1:])
 
 
 def _parse_named(text: str) -> Address:
+    """Parse HOST:PORT."""
     host, colon, port = text.rpartition(":")
     if ":" in host:
         try:
@@ -68,20 +70,20 @@ def _parse_named(text: str) -> Address:
     if not colon:
         if text.isascii() and text.isdigit():
             return Address(text, fault="it is a number without a host")
-        joined = re.fullmatch(r"(localhost)(\d{2,5})", text, re.IGNORECASE)
-        if joined:
+        no_colon = re.fullmatch(r"(localhost)(\d{2,5})", text, re.IGNORECASE)
+        if no_colon:
             return Address(
-                text, fault=f"the colon between {joined[1]} and {joined[2]} is missing, so it has no port"
+                text, fault=f"the colon between {no_colon[1]} and {no_colon[2]} is missing, so it has no port"
             )
-        return Address(text, _plain(text), fault="it has no port")
+        return Address(text, _normalize_name(text), fault="it has no port")
     if not host:
         return Address(text, fault="it has no host before the colon")
-    if wrong := _find_host_fault(host):
-        return Address(text, fault=wrong)
-    return _with_port(text, _plain(host), port)
+    if fault := _find_host_fault(host):
+        return Address(text, fault=fault)
+    return _add_port(text, _normalize_name(host), port)
 
 
-def _with_port(text: str, host: str, port: str) -> Address:
+def _add_port(text: str, host: str, port: str) -> Address:
     if not port:
         return Address(text, host, fault="no port follows the colon")
     if not (port.isascii() and port.isdigit()):
@@ -94,7 +96,7 @@ def _with_port(text: str, host: str, port: str) -> Address:
 
 
 def _find_host_fault(host: str) -> str:
-    """Return why a host cannot be one, or "". Underscores are valid: gRPC's resolver asks for such names, too."""
+    """Return why a host name is invalid, or "". Underscores are valid, because gRPC's resolver accepts them."""
     if re.fullmatch(r"[\d.]+", host):
         try:
             ipaddress.IPv4Address(host)
@@ -108,13 +110,13 @@ def _find_host_fault(host: str) -> str:
     return ""
 
 
-def _plain(host: str) -> str:
+def _normalize_name(host: str) -> str:
     return host.lower().removesuffix(".")
 
 
 def is_local(host: str) -> bool:
-    """Return whether every machine takes this name for itself: loopback, and 0.0.0.0."""
-    if host in _HERE or host.endswith(".localhost"):
+    """Return whether the name means the local machine everywhere: loopback, or 0.0.0.0."""
+    if host in _LOCAL_NAMES or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host)
@@ -126,5 +128,5 @@ def is_local(host: str) -> bool:
 
 
 def normalize_host(host: str) -> str:
-    """Return one word for all names of loopback: TensorFlow's server listens on all addresses of a machine."""
+    """Return the host, or "localhost" for every loopback name: TensorFlow's server listens on all addresses."""
     return "localhost" if is_local(host) else host

@@ -1,4 +1,4 @@
-"""What is written, and what was seen → faults, members and the answer in a sentence. Pure."""
+"""Evaluation of a cluster: faults, members and a summary, from its specification and probes. Pure."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_cluster", "find_own_task", "list_connectable"]
 
 JOBS = ("chief", "worker", "ps", "evaluator")
-"""What the strategies of TensorFlow 2 take (python/distribute/multi_worker_util.py)."""
+"""Jobs that the strategies of TensorFlow 2 accept (python/distribute/multi_worker_util.py)."""
 MAX_FAULTS_PER_NAME = 50
-"""Faults of one name; more say nothing more."""
+"""Most faults of one name that are reported."""
 WHY = {
     "refused": "refuses the connection: nothing listens there, or it is not started yet",
     "timeout": "does not answer in time: a firewall, or no such machine",
@@ -33,18 +33,18 @@ WHY = {
 
 
 UNROUTED = ("unreachable", "no route to host", "host is down")
-"""Ends of what a system says where it does not even wait."""
+"""Ends of system error messages for hosts that cannot be reached at all."""
 
 
 def find_own_task(written: Written) -> Task | None:
-    """Return the task of this process; None if the text starts several, or does not say."""
+    """Return the task of this process; None if the text starts several tasks or none."""
     return written.tasks[0] if len(set(written.tasks)) == 1 else None
 
 
 def list_connectable(written: Written) -> dict[Task, Address]:
-    """Return the addresses that can be connected to."""
-    read = {task: parse_address(address) for task, address in written.addresses}
-    return {task: address for task, address in read.items() if address.host and address.port}
+    """Return the addresses that have a host and a port to connect to."""
+    parsed = {task: parse_address(address) for task, address in written.addresses}
+    return {task: address for task, address in parsed.items() if address.host and address.port}
 
 
 def evaluate_cluster(
@@ -56,68 +56,67 @@ def evaluate_cluster(
     proxy: Proxy | None = None,
     installed: Sequence[InstalledRelease] = (),
 ) -> ClusterAnswer:
-    """Return the faults and notes of a cluster.
+    """Return the evaluation of a cluster.
 
-    listening: what listens on this machine, and its addresses; None: not known. reached: what came of
-    connecting to
-    each task; None: it was not asked for. proxy: the one that gRPC takes here. installed: the TensorFlow
-    of this machine and of others, this one first; empty: they were not asked for.
+    `listening`: the open ports and addresses of this machine; None if not known.
+    `reached`: the result of connecting to each task; None if that was not requested.
+    `proxy`: the proxy that gRPC uses on this machine; None if there is none.
+    `installed`: the TensorFlow of this machine, which comes first, and of others; empty if not requested.
     """
     task = find_own_task(written)
-    read = {one: parse_address(address) for one, address in written.addresses}
+    addresses = {item: parse_address(address) for item, address in written.addresses}
     faults = [
         *written.faults,
-        *_addresses(read, written),
-        *_tasks(written),
-        *_jobs(written),
-        *_check_duplicates(read),
-        *_here(read),
-        *_check_own_address(read.get(task) if task else None, task, source, listening),
+        *_check_addresses(addresses, written),
+        *_check_tasks(written),
+        *_check_jobs(written),
+        *_check_duplicates(addresses),
+        *_check_localhost(addresses),
+        *_check_own_address(addresses.get(task) if task else None, task, source, listening),
     ]
     members = tuple(
-        _member(one, address, one == task, source, listening, reached) for one, address in read.items()
+        _make_member(item, address, item == task, source, listening, reached)
+        for item, address in addresses.items()
     )
-    faults += _unreachable(members)
+    faults += _report_unreachable(members)
     if proxy is not None and (source == "env" or reached is not None):
-        faults += _check_proxy(read, task, proxy)
+        faults += _check_proxy(addresses, task, proxy)
     faults += _check_versions(installed)
-    kept = tuple(_limit_faults(faults))
+    limited = tuple(_limit_faults(faults))
     notes = [written.partly] if written.partly else []
-    notes += [_describe_busy_port(one) for one in members if one.self and one.listening]
+    notes += [_describe_busy_port(item) for item in members if item.self and item.listening]
     notes += _note_versions(installed)
     return ClusterAnswer(
         source,
         written,
         task,
         members,
-        kept,
-        _summary(written, read, task, faults, members),
+        limited,
+        _summarize(written, addresses, task, faults, members),
         reached is not None,
         tuple(notes),
     )
 
 
 def _check_versions(installed: Sequence[InstalledRelease]) -> list[Fault]:
-    """Return a warning if two machines have different TensorFlows: TensorFlow does not support it."""
+    """Return a warning if machines have different TensorFlow versions, which TensorFlow does not support."""
     machines: dict[str, list[str]] = {}
-    for one in installed:
-        if one.release is not None:
-            machines.setdefault(one.release, []).append(_format_text(one.machine))
+    for machine in installed:
+        if machine.release is not None:
+            machines.setdefault(machine.release, []).append(_format_text(machine.machine))
     if len(machines) < 2:
         return []
-    said = "; ".join(
+    details = "; ".join(
         f"{release}: {_format_text(join_words(names[:4]))}" for release, names in machines.items()
     )
-    message = (
-        f"The machines have different TensorFlows ({said}). TensorFlow does not support that in one cluster."
-    )
+    message = f"The machines have different TensorFlows ({details}). TensorFlow does not support that in one cluster."
     return [Fault("version-differs", Severity.WARNING, None, message, "Install the same version everywhere.")]
 
 
 def _note_versions(installed: Sequence[InstalledRelease]) -> list[str]:
-    """Return what `_check_versions` could not compare, and that what it compared is the same."""
-    releases = {one.release for one in installed if one.release is not None}
-    unknown = [_format_text(one.machine) for one in installed if one.release is None]
+    """Return notes on machines with the same version, and on machines whose version is not known."""
+    releases = {machine.release for machine in installed if machine.release is not None}
+    unknown = [_format_text(machine.machine) for machine in installed if machine.release is None]
     notes = []
     if len(releases) == 1 and len(installed) - len(unknown) > 1:
         notes.append(f"{len(installed) - len(unknown)} machines have the same TensorFlow, {releases.pop()}.")
@@ -127,14 +126,14 @@ def _note_versions(installed: Sequence[InstalledRelease]) -> list[str]:
 
 
 def _limit_faults(faults: Iterable[Fault]) -> Iterable[Fault]:
-    """Return each fault once, and at most `MAX_FAULTS_PER_NAME` of a name."""
-    seen: dict[str, int] = {}
-    said = set()
+    """Yield each fault once, and at most `MAX_FAULTS_PER_NAME` faults of one name."""
+    counts: dict[str, int] = {}
+    reported = set()
     for fault in faults:
-        seen[fault.name] = seen.get(fault.name, 0) + 1
+        counts[fault.name] = counts.get(fault.name, 0) + 1
         key = (fault.name, fault.task, fault.message)
-        if seen[fault.name] <= MAX_FAULTS_PER_NAME and key not in said:
-            said.add(key)
+        if counts[fault.name] <= MAX_FAULTS_PER_NAME and key not in reported:
+            reported.add(key)
             yield fault
 
 
@@ -142,14 +141,14 @@ def _format_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
-def _addresses(read: Mapping[Task, Address], written: Written) -> list[Fault]:
-    told = {fault.task for fault in written.faults if fault.name == "cluster-address"}
+def _check_addresses(addresses: Mapping[Task, Address], written: Written) -> list[Fault]:
+    reported = {fault.task for fault in written.faults if fault.name == "cluster-address"}
     faults = []
-    for task, address in read.items():
-        if not address.fault or str(task) in told:
+    for task, address in addresses.items():
+        if not address.fault or str(task) in reported:
             continue
-        if address.port == 0 and len(read) == 1:
-            continue  # a server alone may take any port
+        if address.port == 0 and len(addresses) == 1:
+            continue  # a single server may use any port
         text = _format_text(address.text)
         message = f'{_format_text(str(task))} is "{text}": {_format_text(address.fault)}.'
         faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, _suggest_address(address)))
@@ -157,9 +156,9 @@ def _addresses(read: Mapping[Task, Address], written: Written) -> list[Fault]:
 
 
 def _suggest_address(address: Address) -> str:
-    joined = re.fullmatch(r"(localhost)(\d{2,5})", address.text, re.IGNORECASE)
-    if joined:
-        return f'Write "{joined[1]}:{joined[2]}".'
+    no_colon = re.fullmatch(r"(localhost)(\d{2,5})", address.text, re.IGNORECASE)
+    if no_colon:
+        return f'Write "{no_colon[1]}:{no_colon[2]}".'
     scheme = re.fullmatch(r"[A-Za-z+.-]{1,20}:/{1,3}([^/]{1,200}:\d{1,5})/?", address.text)
     if scheme:
         return f'Write "{_format_text(scheme[1])}".'
@@ -169,16 +168,17 @@ def _suggest_address(address: Address) -> str:
     return "Write HOST:PORT, with a port from 1 to 65535."
 
 
-def _indices(indices: list[int]) -> str:
-    """Name the tasks of a job."""
+def _format_indices(indices: list[int]) -> str:
+    """Return the indices of a job's tasks in words."""
     if not indices:
         return "no task"
     if indices != list(range(len(indices))):
-        return join_words([str(one) for one in indices[:8]])
+        return join_words([str(index) for index in indices[:8]])
     return "the task 0 alone" if len(indices) == 1 else f"0 to {len(indices) - 1}"
 
 
-def _tasks(written: Written) -> list[Fault]:
+def _check_tasks(written: Written) -> list[Fault]:
+    """Report tasks of this process that are not in the cluster or start twice."""
     jobs = written.jobs or {}
     faults = []
     started = Counter(written.tasks)
@@ -194,15 +194,15 @@ def _tasks(written: Written) -> list[Fault]:
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message))
         elif task.type in jobs and task.index not in jobs[task.type]:
             if task.type not in indices:
-                indices[task.type] = _indices(list(jobs[task.type]))
+                indices[task.type] = _format_indices(list(jobs[task.type]))
             message = (
                 f"This process is {shown}, and the job {_format_text(task.type)} has {indices[task.type]}."
             )
             faults.append(
                 Fault("cluster-task", Severity.ERROR, str(task), message, "Indices are counted from 0.")
             )
-    other = next((one for one, _ in written.addresses if one not in started), None)
-    fix = f"Start one of them as {_format_text(str(other))}." if other is not None else ""
+    free_task = next((t for t, _ in written.addresses if t not in started), None)
+    fix = f"Start one of them as {_format_text(str(free_task))}." if free_task is not None else ""
     for task, count in started.items():
         if count > 1:
             message = f"{count} servers are started as {_format_text(str(task))}; each task starts once."
@@ -210,7 +210,8 @@ def _tasks(written: Written) -> list[Fault]:
     return faults
 
 
-def _jobs(written: Written) -> list[Fault]:
+def _check_jobs(written: Written) -> list[Fault]:
+    """Report a second chief, listed evaluators, and job names that TensorFlow refuses."""
     faults = []
     jobs = written.jobs or {}
     chiefs = [job for job in ("master", "chief") if jobs.get(job)]
@@ -230,48 +231,51 @@ def _jobs(written: Written) -> list[Fault]:
             message = f"The cluster has {len(jobs[job])} tasks of {job}, and TensorFlow takes one at most."
             faults.append(Fault("chief-twice", Severity.ERROR, f"{job}:{second}", message))
     if jobs.get("evaluator"):
-        many = len(jobs["evaluator"])
+        count = len(jobs["evaluator"])
         message = "The evaluator is no part of the training cluster, and is listed in it."
-        if many > 1:
+        if count > 1:
             message = (
-                f"{many} evaluators are listed; TensorFlow refuses more than one, and none need be listed."
+                f"{count} evaluators are listed; TensorFlow refuses more than one, and none need be listed."
             )
         first = f"evaluator:{min(jobs['evaluator'])}"
         faults.append(
             Fault(
                 "evaluator-in-cluster",
-                Severity.ERROR if many > 1 else Severity.WARNING,
+                Severity.ERROR if count > 1 else Severity.WARNING,
                 first,
                 message,
                 'Take "evaluator" out of "cluster".',
             )
         )
     if written.kind == "TF_CONFIG":
-        faults += [_job_name(job) for job in jobs if job not in JOBS]
+        faults += [_report_job_name(job) for job in jobs if job not in JOBS]
     elif any(not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII) for job in jobs):
-        faults += [_job_name(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
+        faults += [_report_job_name(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
     else:
-        faults += [_job_name(job) for job in jobs if job not in JOBS and _suggest_job(job)]
+        faults += [_report_job_name(job) for job in jobs if job not in JOBS and _suggest_job(job)]
     return faults
 
 
 def _suggest_job(job: str) -> str:
-    """Return the job's name that is meant, or ""."""
+    """Return the job name that was probably intended, or ""."""
     if job == "master":
         return ""
-    word = job.strip().lower().replace("-", "").replace("_", "")
-    for name, meant in (
+    normalized = job.strip().lower().replace("-", "").replace("_", "")
+    for name, intended in (
         ("parameterserver", "ps"),
         ("paramserver", "ps"),
         ("eval", "evaluator"),
         ("slave", "worker"),
     ):
-        if word.removesuffix("s") == name:
-            return meant
-    return next(iter(difflib.get_close_matches(word, JOBS, 1, 0.75)), "") or ("ps" if word == "p" else "")
+        if normalized.removesuffix("s") == name:
+            return intended
+    return next(iter(difflib.get_close_matches(normalized, JOBS, 1, 0.75)), "") or (
+        "ps" if normalized == "p" else ""
+    )
 
 
-def _job_name(job: str) -> Fault:
+def _report_job_name(job: str) -> Fault:
+    """Return the fault for a job name that TensorFlow 2 refuses."""
     shown = _format_text(job)
     if job == "master":
         return Fault(
@@ -281,42 +285,44 @@ def _job_name(job: str) -> Fault:
             'The job "master" is TensorFlow 1\'s; the strategies of TensorFlow 2 refuse it.',
             'For TensorFlow 2 write "chief".',
         )
-    meant = _suggest_job(job)
+    intended = _suggest_job(job)
     return Fault(
         "job-name",
         Severity.ERROR,
         None,
         f'The strategies of TensorFlow 2 refuse the job "{shown}": they know chief, worker, ps and evaluator.',
-        f'Write "{meant}".' if meant else "",
+        f'Write "{intended}".' if intended else "",
     )
 
 
-def _check_duplicates(read: Mapping[Task, Address]) -> list[Fault]:
-    held: dict[tuple[str, int], Task] = {}
+def _check_duplicates(addresses: Mapping[Task, Address]) -> list[Fault]:
+    """Report tasks that share an address."""
+    users: dict[tuple[str, int], Task] = {}
     faults = []
-    for task, address in read.items():
+    for task, address in addresses.items():
         if not address.host or not address.port:
             continue
-        place = (normalize_host(address.host), address.port)
-        if place in held:
+        endpoint = (normalize_host(address.host), address.port)
+        if endpoint in users:
             message = (
-                f"{_format_text(str(held[place]))} and {_format_text(str(task))} both are "
+                f"{_format_text(str(users[endpoint]))} and {_format_text(str(task))} both are "
                 f"{_format_text(address.text)}: only one can "
                 "listen there."
             )
             fix = f"Give {_format_text(str(task))} another port."
             faults.append(Fault("address-twice", Severity.ERROR, str(task), message, fix))
         else:
-            held[place] = task
+            users[endpoint] = task
     return faults
 
 
-def _here(read: Mapping[Task, Address]) -> list[Fault]:
-    hosts = [address.host for address in read.values() if address.host]
+def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
+    """Report loopback addresses in a cluster that has other machines, too."""
+    hosts = [address.host for address in addresses.values() if address.host]
     if all(map(is_local, hosts)):
         return []
     faults = []
-    for task, address in read.items():
+    for task, address in addresses.items():
         if address.host and address.port is not None and not address.fault and is_local(address.host):
             message = (
                 f"{_format_text(str(task))} is {_format_text(address.text)}, which each task takes "
@@ -331,16 +337,19 @@ def _here(read: Mapping[Task, Address]) -> list[Fault]:
 def _check_own_address(
     address: Address | None, task: Task | None, source: str, listening: Listening | None
 ) -> list[Fault]:
-    """Check this machine's own TF_CONFIG, only if the address is a number: names are the resolver's."""
+    """Check that the address of this process belongs to this machine.
+
+    This is done only for the TF_CONFIG of this machine, and only for IP addresses, because names need a resolver.
+    """
     if address is None or address.fault or source != "env" or listening is None or not listening.addresses:
         return []
     try:
-        own = ipaddress.ip_address(address.host)
+        own_address = ipaddress.ip_address(address.host)
     except ValueError:
         return []
-    if is_local(address.host) or str(own) in listening.addresses:
+    if is_local(address.host) or str(own_address) in listening.addresses:
         return []
-    addresses = join_words(sorted(one for one in listening.addresses if not is_local(one))[:4])
+    addresses = join_words(sorted(a for a in listening.addresses if not is_local(a))[:4])
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
         f"({addresses or 'it has none but loopback'})."
@@ -349,22 +358,25 @@ def _check_own_address(
     return [Fault("wrong-self-address", Severity.WARNING, str(task), message, fix)]
 
 
-def _member(
+def _make_member(
     task: Task,
     address: Address,
-    own: bool,
+    is_self: bool,
     source: str,
     listening: Listening | None,
     reached: Mapping[Task, Reached] | None,
 ) -> Member:
-    seen = reached.get(task) if reached else None
-    here: bool | None = None
+    """Return the task with the results of the probes."""
+    result = reached.get(task) if reached else None
+    is_listening: bool | None = None
     if listening is not None and address.port and listening.ports is not None:
-        mine = is_local(address.host) or address.host in listening.addresses or (own and source == "env")
-        here = address.port in listening.ports if mine else None
-    if seen is None:
-        return Member(task, address.text, own, listening=here)
-    return Member(task, address.text, own, seen.ok, seen.why, seen.detail, here)
+        is_here = (
+            is_local(address.host) or address.host in listening.addresses or (is_self and source == "env")
+        )
+        is_listening = address.port in listening.ports if is_here else None
+    if result is None:
+        return Member(task, address.text, is_self, listening=is_listening)
+    return Member(task, address.text, is_self, result.ok, result.why, result.detail, is_listening)
 
 
 def _describe_busy_port(member: Member) -> str:
@@ -375,32 +387,36 @@ def _describe_busy_port(member: Member) -> str:
     )
 
 
-def _unreachable(members: Iterable[Member]) -> list[Fault]:
+def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
+    """Report tasks that could not be reached, except this process itself before its start."""
     faults = []
-    for one in members:
-        if one.reachable is not False or (one.self and one.why == "refused"):
-            continue  # this very task is not started yet
-        words = WHY.get(one.why or "", "cannot be reached")
-        if one.why == "timeout" and one.detail.endswith(UNROUTED):
-            words = "cannot be reached: there is no way to that machine from here"
-        detail = f" ({_format_text(one.detail)})" if one.detail else ""
-        message = f"{_format_text(str(one.task))} at {_format_text(one.address)} {words}{detail}."
+    for member in members:
+        if member.reachable is not False or (member.self and member.why == "refused"):
+            continue  # this task itself is not started yet
+        problem = WHY.get(member.why or "", "cannot be reached")
+        if member.why == "timeout" and member.detail.endswith(UNROUTED):
+            problem = "cannot be reached: there is no way to that machine from here"
+        detail = f" ({_format_text(member.detail)})" if member.detail else ""
+        message = f"{_format_text(str(member.task))} at {_format_text(member.address)} {problem}{detail}."
         fix = {
             "refused": "Start that task, and compare its port with this address.",
             "timeout": "Open the port between the machines, both ways; check the address.",
             "no-such-name": "Write a name that every machine resolves, or the address.",
             "not-tensorflow": "Find out what listens there (ss -ltnp), and give the task another port.",
-        }.get(one.why or "", "")
-        faults.append(Fault("unreachable", Severity.ERROR, str(one.task), message, fix))
+        }.get(member.why or "", "")
+        faults.append(Fault("unreachable", Severity.ERROR, str(member.task), message, fix))
     return faults
 
 
-def _check_proxy(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
-    """Return the tasks to which gRPC connects through a proxy (TensorFlow 2.20: these tasks then wait for ever)."""
+def _check_proxy(addresses: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
+    """Return a warning for tasks that gRPC reaches through a proxy: in TensorFlow 2.20 they then wait forever."""
     hosts = {
-        one.host: None
-        for other, one in read.items()
-        if other != task and one.host and one.port and not _is_excluded(one.host, proxy.without)
+        address.host: None
+        for candidate, address in addresses.items()
+        if candidate != task
+        and address.host
+        and address.port
+        and not _is_excluded(address.host, proxy.without)
     }
     if not hosts:
         return []
@@ -416,7 +432,7 @@ def _check_proxy(read: Mapping[Task, Address], task: Task | None, proxy: Proxy) 
 
 
 def _is_excluded(host: str, entries: Iterable[str]) -> bool:
-    """Return whether a host needs no proxy: gRPC compares the ends of names; newer ones also take networks."""
+    """Return whether a host needs no proxy. gRPC compares the ends of names; newer versions also accept networks."""
     for entry in entries:
         if host.endswith(entry.lower()):
             return True
@@ -429,13 +445,14 @@ def _is_excluded(host: str, entries: Iterable[str]) -> bool:
     return False
 
 
-def _summary(
+def _summarize(
     written: Written,
-    read: Mapping[Task, Address],
+    addresses: Mapping[Task, Address],
     task: Task | None,
     faults: Sequence[Fault],
     members: tuple[Member, ...],
 ) -> str:
+    """Return the evaluation in one sentence."""
     if written.jobs is None:
         return (
             "TensorFlow cannot use this specification."
@@ -443,7 +460,7 @@ def _summary(
             else "What the cluster is could not be read."
         )
     errors = [fault for fault in faults if fault.severity is Severity.ERROR]
-    if not read and not errors:
+    if not addresses and not errors:
         return "There is no cluster: TensorFlow runs on this machine alone."
     jobs = join_words(
         [
@@ -452,18 +469,18 @@ def _summary(
             for job, tasks in list(written.jobs.items())[:6]
         ]
     )
-    who = f"; this is {_format_text(str(task))}" if task else ""
+    self_note = f"; this is {_format_text(str(task))}" if task else ""
     count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
-    lost = sum(fault.name == "unreachable" for fault in errors)
-    if lost:
-        of = f"{lost} of {len(members)} tasks cannot be reached from here"
-        others = len(errors) - lost
+    unreachable = sum(fault.name == "unreachable" for fault in errors)
+    if unreachable:
+        failures = f"{unreachable} of {len(members)} tasks cannot be reached from here"
+        others = len(errors) - unreachable
         more = f", and {others} other error{'s' if others > 1 else ''}" if others > 0 else ""
-        return f"A cluster of {jobs}{who}: {of}{more}."
+        return f"A cluster of {jobs}{self_note}: {failures}{more}."
     if errors:
-        return f"A cluster of {jobs}{who}: {count} in its specification."
-    answered = sum(one.reachable is True for one in members)
-    seen = (
-        f" {answered} of {len(members)} answer." if any(one.reachable is not None for one in members) else ""
+        return f"A cluster of {jobs}{self_note}: {count} in its specification."
+    reachable = sum(m.reachable is True for m in members)
+    answers = (
+        f" {reachable} of {len(members)} answer." if any(m.reachable is not None for m in members) else ""
     )
-    return f"A cluster of {jobs}{who}: its specification is one that TensorFlow takes.{seen}"
+    return f"A cluster of {jobs}{self_note}: its specification is one that TensorFlow takes.{answers}"

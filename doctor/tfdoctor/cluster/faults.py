@@ -1,4 +1,4 @@
-"""What can be said of a cluster, a row each: its name, and what `explain` tells of it. Codes: `causes.codes`."""
+"""Faults of clusters, with the texts of `explain`. Their codes are in `causes.codes`."""
 
 from __future__ import annotations
 

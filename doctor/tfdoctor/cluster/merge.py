@@ -1,4 +1,4 @@
-"""Several files of one cluster, or several servers of one file: what is the same cluster is judged once."""
+"""Merging of equal cluster specifications from several files or servers, so that each is evaluated once."""
 
 from __future__ import annotations
 
@@ -16,51 +16,57 @@ __all__ = ["merge_clusters"]
 
 
 def merge_clusters(specs: Sequence[ClusterSource]) -> list[tuple[str, Written]]:
-    """Return (source, cluster) of each different cluster, with the tasks of all that write the same one.
+    """Return (source, cluster) of each different cluster, with the tasks of all texts that contain it.
 
-    A cluster that differs from the first file's gets a fault at each task that does: they are told to be one.
+    A cluster that differs from the first file's gets a fault at each task that differs, because all files should
+    describe one cluster.
     """
-    made: list[tuple[str, list[Written]]] = []
-    """Source, and the cluster as each of its writers has it."""
-    places: dict[object, int] = {}
+    groups: list[tuple[str, list[Written]]] = []
+    """Source of each different cluster, and the specifications that agree with it."""
+    group_indices: dict[object, int] = {}
     for spec in specs:
         for written in spec.written:
-            key = _key(written)
-            if key in places:
-                made[places[key]][1].append(written)
+            key = _make_key(written)
+            if key in group_indices:
+                groups[group_indices[key]][1].append(written)
                 continue
             if key is not None:
-                places[key] = len(made)
-            first = (made[0][0], made[0][1][0]) if made and len(specs) > 1 else None
-            made.append((spec.source, [_differs(written, first) if first else written]))
-    return [(source, _merge_writers(several)) for source, several in made]
+                group_indices[key] = len(groups)
+            first = (groups[0][0], groups[0][1][0]) if groups and len(specs) > 1 else None
+            groups.append((spec.source, [_add_difference_faults(written, first) if first else written]))
+    return [(source, _merge_writers(specifications)) for source, specifications in groups]
 
 
-def _key(written: Written) -> object:
-    """Return what the same clusters have alike, whatever the order of their jobs; None: it could not be read."""
+def _make_key(written: Written) -> object:
+    """Return a key that equal clusters share, whatever the order of their jobs; None if the text could not be read."""
     if written.jobs is None:
         return None
     return frozenset((job, frozenset(tasks.items())) for job, tasks in written.jobs.items())
 
 
-def _merge_writers(several: Sequence[Written]) -> Written:
-    """Return one cluster with the tasks and the different faults of all that write it."""
-    first, *others = several
-    tasks = tuple(task for one in several for task in one.tasks)
-    faults = dict.fromkeys(fault for one in others for fault in one.faults if fault not in first.faults)
+def _merge_writers(specifications: Sequence[Written]) -> Written:
+    """Return one cluster with the tasks and all different faults of equal specifications."""
+    first, *others = specifications
+    tasks = tuple(task for spec in specifications for task in spec.tasks)
+    faults = dict.fromkeys(fault for spec in others for fault in spec.faults if fault not in first.faults)
     return replace(first, tasks=tasks, faults=(*first.faults, *faults))
 
 
-def _differs(written: Written, first: tuple[str, Written]) -> Written:
-    source, other = first
-    here, there = dict(written.addresses), dict(other.addresses)
+def _add_difference_faults(written: Written, first: tuple[str, Written]) -> Written:
+    """Return the specification with a fault for each task whose address differs from that in the first file."""
+    source, first_written = first
+    addresses, first_addresses = dict(written.addresses), dict(first_written.addresses)
     faults = list(written.faults)
-    for task in dict.fromkeys((*there, *here)):
-        if written.jobs is None or other.jobs is None or here.get(task) == there.get(task):
+    for task in dict.fromkeys((*first_addresses, *addresses)):
+        if (
+            written.jobs is None
+            or first_written.jobs is None
+            or addresses.get(task) == first_addresses.get(task)
+        ):
             continue
         message = (
-            f"{clean_line(str(task), limit=120)} is {_format_address(here.get(task))} here and "
-            f"{_format_address(there.get(task))} in "
+            f"{clean_line(str(task), limit=120)} is {_format_address(addresses.get(task))} here and "
+            f"{_format_address(first_addresses.get(task))} in "
             f"{clean_line(source, limit=120)}."
         )
         fix = "Give every process of a cluster the same addresses."

@@ -1,4 +1,4 @@
-"""A cluster as it is written, and what is told of it."""
+"""Data classes for a cluster specification and its evaluation."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Task:
     """One process of a cluster."""
 
     type: str
-    """Its job: "worker", "ps"."""
+    """Job of the task, such as "worker" or "ps"."""
     index: int
 
     def __str__(self) -> str:
@@ -35,62 +35,62 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """What is written for a task. `fault` is empty where it is HOST:PORT, and `host` is set only where it is known."""
+    """Address of a task. `fault` is empty if it is HOST:PORT, and `host` is set only if it is known."""
 
     text: str
     host: str = ""
-    """Lower case, without brackets and without a dot at its end."""
+    """Host in lower case, without brackets and final dot."""
     port: int | None = None
     fault: str = ""
-    """Half a sentence: "it has no port"."""
+    """What is wrong, as a clause such as "it has no port"."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Something is wrong, or worth knowing, with the cluster or with one task of it."""
+    """Problem or note about the cluster or one of its tasks."""
 
     name: str
     severity: Severity
     task: str | None
-    """JOB:INDEX; None: the cluster as a whole."""
+    """Task as JOB:INDEX; None for the whole cluster."""
     message: str
-    """Sentences."""
+    """Description in full sentences."""
     fix: str = ""
-    """What to do, as a sentence."""
+    """What to do, as a sentence; "" if there is no advice."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledRelease:
-    """The TensorFlow of one machine."""
+    """TensorFlow of one machine."""
 
     machine: str
-    """"this machine", or the recording's name."""
+    """"this machine", or the name of the recording."""
     release: str | None
-    """None: there is none, or it could not be known."""
+    """Version; None if TensorFlow is not installed or its version is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """A cluster, and the tasks that the same text starts."""
+    """Cluster specification, and the tasks that the same text starts."""
 
     jobs: dict[str, dict[int, str]] | None
-    """Job → index → address; None where the text could not be read."""
+    """Address of each task by job and index; None if the text could not be read."""
     shown: dict[str, Any] | None
-    """The same as it is written: lists, or objects where indices are left out."""
+    """Specification as it is written: lists, or objects if indices are left out; None if it could not be read."""
     tasks: tuple[Task, ...] = ()
-    """Who "this task" is: one of TF_CONFIG, one a server of a Python file."""
+    """Tasks of this process: one for TF_CONFIG, one for each server of a Python file."""
     kind: str = "TF_CONFIG"
     """"TF_CONFIG", "ClusterSpec", or "Python"."""
     line: int | None = None
-    """Of a Python file."""
+    """Line in a Python file; None for other sources."""
     faults: tuple[Fault, ...] = ()
-    """What kept a part of it from being read."""
+    """Problems that prevented reading a part of it."""
     partly: str = ""
-    """What of it could not be known without running the program, as a sentence."""
+    """Parts that are not known without running the program, as a sentence; "" if there are none."""
 
     @property
     def addresses(self) -> list[tuple[Task, str]]:
-        """Return each task with its address, in the order of the text."""
+        """Each task with its address, in the order of the text."""
         return [
             (Task(job, index), address)
             for job, tasks in (self.jobs or {}).items()
@@ -100,33 +100,33 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """One source and the clusters in it."""
+    """A source with the clusters in it."""
 
     source: str
-    """"env", a file's name, or "text"."""
+    """"env", the name of a file, or "text"."""
     written: tuple[Written, ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """A task, and what was seen of it."""
+    """Task with the results of probing it."""
 
     task: Task
     address: str
     self: bool
     reachable: bool | None = None
-    """None: not asked for, or it could not be known."""
+    """Whether it can be reached; None if that was not requested or is not known."""
     why: str | None = None
-    """"refused", "timeout", "no-such-name", "not-tensorflow"."""
+    """"refused", "timeout", "no-such-name" or "not-tensorflow"; None if it was reached or not tried."""
     detail: str = ""
-    """What was seen, as half a sentence."""
+    """Details of the result, as a clause."""
     listening: bool | None = None
-    """Whether something listens at its port on this machine; None: not this machine's, or not known."""
+    """Whether its port is open on this machine; None if the task is not on this machine or it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswer:
-    """What is told: of one cluster."""
+    """Evaluation of one cluster."""
 
     source: str
     written: Written
@@ -136,4 +136,4 @@ class ClusterAnswer:
     summary: str
     connected: bool
     notes: tuple[str, ...] = ()
-    """What could not be known, and what helps to read the rest: sentences."""
+    """Sentences about what is not known, and other remarks."""

@@ -1,4 +1,4 @@
-"""The clusters in a Python file, read and never run: ClusterSpec and Server with values that stand in the file."""
+"""Clusters in a Python file, found without running it: ClusterSpec and Server with values that the file contains."""
 
 from __future__ import annotations
 
@@ -11,46 +11,49 @@ from tfdoctor.records import dataclass
 __all__ = ["FoundCluster", "find_clusters"]
 
 MAX_CLUSTERS = 1000
-"""Clusters of one file that are checked, and settings of TF_CONFIG."""
+"""Most clusters, and most assignments of TF_CONFIG, that are checked in one file."""
 MAX_STEPS = 500_000
-"""Expressions of one file whose values are followed; the values of others count as not known."""
+"""Most expressions of one file that are evaluated; the values of others count as unknown."""
 MAX_ITEMS = 200_000
-"""Items of a list or characters of a text that is put together."""
+"""Most items of a list, or characters of a text, that is put together."""
 ITEMS_PER_STEP = 16
-"""Items or characters that cost as much time as one expression."""
+"""Items or characters that count as one evaluated expression."""
 MAX_DEPTH = 40
-"""Names and calls that are followed for one value."""
+"""Most nested expressions, names and calls for one value."""
 
 
 class _UnknownError(Exception):
-    """A value cannot be told without running the program."""
+    """Error for a value that is not known without running the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """A ClusterSpec with the servers that use it, or a TF_CONFIG that the program sets."""
+    """ClusterSpec with the servers that use it, or a TF_CONFIG that the program sets."""
 
     line: int
     cluster: dict[str, Any] | None = None
     servers: tuple[tuple[str, int], ...] = ()
-    """(job, index) of each Server that is given this cluster."""
+    """(job, index) of each Server that gets this cluster."""
     text: str | None = None
-    """TF_CONFIG as a text."""
+    """Value of TF_CONFIG as JSON text; None if it is not known."""
     config: Any = None
-    """TF_CONFIG before json.dumps."""
+    """Value of TF_CONFIG before json.dumps; None if it is not known."""
     partly: str = ""
-    """What could not be told, as a sentence."""
+    """Note about what could not be determined, as a sentence; "" if there is none."""
 
 
 def find_clusters(text: str) -> list[FoundCluster]:
-    """Return the clusters in a program's text. Raises SyntaxError, ValueError and RecursionError as `ast.parse`."""
+    """Return the clusters in a program's source.
+
+    Raise SyntaxError, ValueError or RecursionError, as `ast.parse` does.
+    """
     if has_many_tokens(text):
         return [
             FoundCluster(1, partly=f"Not checked: this file has more than {MAX_TOKENS:,} words and signs.")
         ]
     reader = _Reader(ast.parse(text))
-    found = [reader.spec(call) for call in reader.specs[:MAX_CLUSTERS]]
-    clusters = [one for one in (*found, *reader.variables()) if one is not None]
+    specs = [reader.spec(call) for call in reader.specs[:MAX_CLUSTERS]]
+    clusters = [cluster for cluster in (*specs, *reader.variables()) if cluster is not None]
     for name, nodes in (("ClusterSpec", reader.specs), ("TF_CONFIG", reader.configs)):
         if len(nodes) > MAX_CLUSTERS:
             line = nodes[MAX_CLUSTERS].lineno
@@ -59,11 +62,11 @@ def find_clusters(text: str) -> list[FoundCluster]:
     return clusters
 
 
-def _place(node: ast.expr | ast.stmt) -> tuple[int, int]:
+def _get_position(node: ast.expr | ast.stmt) -> tuple[int, int]:
     return node.lineno, node.col_offset
 
 
-def _name(node: ast.expr) -> str:
+def _get_name(node: ast.expr) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
@@ -71,23 +74,25 @@ _BRANCHES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, 
 
 
 class _Reader:
+    """Reader of the clusters in a syntax tree."""
+
     def __init__(self, tree: ast.Module) -> None:
         self.specs: list[ast.Call] = []
         self.servers: dict[int | str, list[ast.Call]] = {}
-        """Cluster, by the call's id or by its name → the calls of Server that get it."""
+        """Calls of Server for each cluster, which is identified by its call's id or by its variable's name."""
         self.steps = 0
         self.configs: list[ast.Assign] = []
-        """`os.environ["TF_CONFIG"] = …`"""
+        """Assignments to `os.environ["TF_CONFIG"]`."""
         self.maybe: set[int] = set()
-        """Servers that may not run, by id: two of them need not be two servers."""
+        """Ids of calls of Server that may not run, so that two of them need not be two servers."""
         self.values: dict[str, list[ast.expr]] = {}
         self.names: dict[int, list[str]] = {}
-        """Value, by id → the names that are given it."""
-        todo: list[tuple[ast.AST, bool]] = [(tree, False)]
-        while todo:
-            node, maybe = todo.pop()
+        """Names that are assigned each value, by the value's id."""
+        stack: list[tuple[ast.AST, bool]] = [(tree, False)]
+        while stack:
+            node, maybe = stack.pop()
             maybe = maybe or isinstance(node, _BRANCHES)
-            todo += [(child, maybe) for child in ast.iter_child_nodes(node)]
+            stack += [(child, maybe) for child in ast.iter_child_nodes(node)]
             targets: list[ast.expr] = []
             if isinstance(node, ast.Call):
                 self.take_call(node, maybe=maybe)
@@ -98,28 +103,32 @@ class _Reader:
             elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)) and node.value is not None:
                 targets, value = [node.target], node.value
             elif isinstance(node, ast.AugAssign):
-                targets, value = [node.target], node  # type: ignore[assignment] # changed: not one value
+                targets, value = [node.target], node  # type: ignore[assignment] # an augmented assignment changes the value, so it is not known
             for target in targets:
                 if isinstance(target, ast.Name):
                     self.values.setdefault(target.id, []).append(value)
                     self.names.setdefault(id(value), []).append(target.id)
-        self.specs.sort(key=_place)
-        self.configs.sort(key=_place)
+        self.specs.sort(key=_get_position)
+        self.configs.sort(key=_get_position)
 
     def take_call(self, call: ast.Call, *, maybe: bool) -> None:
-        name = _name(call.func)
+        """Record a call of ClusterSpec or Server."""
+        name = _get_name(call.func)
         if name == "ClusterSpec":
             self.specs.append(call)
         elif name == "Server":
-            words = (word.value for word in call.keywords if word.arg == "server_or_cluster_def")
-            cluster = call.args[0] if call.args else next(words, None)
+            values = (keyword.value for keyword in call.keywords if keyword.arg == "server_or_cluster_def")
+            cluster = call.args[0] if call.args else next(values, None)
             key = cluster.id if isinstance(cluster, ast.Name) else id(cluster)
             self.servers.setdefault(key, []).append(call)
             if maybe:
                 self.maybe.add(id(call))
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
-        """Evaluate a literal, a name that gets one value in the whole file, or a text that is split or joined."""
+        """Evaluate a literal, a name with one value in the whole file, or a text that is split or joined.
+
+        Raise _UnknownError for anything else.
+        """
         self.steps += 1
         if depth > MAX_DEPTH or self.steps > MAX_STEPS:
             raise _UnknownError
@@ -127,32 +136,32 @@ class _Reader:
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [self.value(one, deeper) for one in node.elts]
+            return [self.value(item, deeper) for item in node.elts]
         if isinstance(node, ast.Dict):
             if None in node.keys:
                 raise _UnknownError
             return {
-                self.key(key, deeper): self.value(one, deeper)
-                for key, one in zip(node.keys, node.values, strict=True)
+                self.key(key, deeper): self.value(item, deeper)
+                for key, item in zip(node.keys, node.values, strict=True)
             }
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
             number = self.value(node.operand, deeper)
             if isinstance(number, int):
                 return -number
         if isinstance(node, ast.Name):
-            given = self.values.get(node.id, [])
-            if len(given) == 1:
-                return self.value(given[0], deeper)
+            values = self.values.get(node.id, [])
+            if len(values) == 1:
+                return self.value(values[0], deeper)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            both = self.value(node.left, deeper), self.value(node.right, deeper)
+            operands = self.value(node.left, deeper), self.value(node.right, deeper)
             for kind in (str, list):
-                if all(isinstance(one, kind) for one in both):
-                    self.spend(len(both[0]) + len(both[1]))
-                    return both[0] + both[1]
+                if all(isinstance(item, kind) for item in operands):
+                    self.spend(len(operands[0]) + len(operands[1]))
+                    return operands[0] + operands[1]
         if isinstance(node, ast.JoinedStr):
             text = ""
-            for one in node.values:
-                text += self.piece(one, deeper)
+            for item in node.values:
+                text += self.piece(item, deeper)
                 self.spend(len(text))
             return text
         if isinstance(node, ast.Call):
@@ -160,18 +169,20 @@ class _Reader:
         raise _UnknownError
 
     def spend(self, items: int) -> None:
-        """Count the work on so many items or characters. Raises _UnknownError if it was too much."""
+        """Count the work on this number of items or characters. Raise _UnknownError if the limit is exceeded."""
         self.steps += items // ITEMS_PER_STEP
         if items > MAX_ITEMS or self.steps > MAX_STEPS:
             raise _UnknownError
 
     def key(self, node: ast.AST | None, depth: int) -> Any:
+        """Evaluate the key of a dict; only str and int are allowed."""
         value = self.value(node, depth) if node is not None else None
         if not isinstance(value, (str, int)):
             raise _UnknownError
         return value
 
     def piece(self, node: ast.AST, depth: int) -> str:
+        """Evaluate a part of an f-string."""
         if isinstance(node, ast.FormattedValue):
             if node.format_spec is not None or node.conversion != -1:
                 raise _UnknownError
@@ -182,12 +193,13 @@ class _Reader:
         return str(value)
 
     def evaluate_call(self, node: ast.Call, depth: int) -> Any:
-        name = _name(node.func)
+        """Evaluate a call of split, int, str or dict."""
+        name = _get_name(node.func)
         if name == "split" and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
-            whole, by = self.value(node.func.value, depth), self.value(node.args[0], depth)
-            if isinstance(whole, str) and isinstance(by, str) and by:
-                self.spend(len(whole))
-                return whole.split(by)
+            text, separator = self.value(node.func.value, depth), self.value(node.args[0], depth)
+            if isinstance(text, str) and isinstance(separator, str) and separator:
+                self.spend(len(text))
+                return text.split(separator)
         if name in ("int", "str") and len(node.args) == 1 and not node.keywords:
             value = self.value(node.args[0], depth)
             if isinstance(value, str) and len(value) > 20:
@@ -197,21 +209,22 @@ class _Reader:
             except (TypeError, ValueError) as error:
                 raise _UnknownError from error
         if name == "dict" and not node.args:
-            return {word.arg: self.value(word.value, depth) for word in node.keywords if word.arg}
+            return {keyword.arg: self.value(keyword.value, depth) for keyword in node.keywords if keyword.arg}
         raise _UnknownError
 
     def spec(self, call: ast.Call) -> FoundCluster | None:
-        given = (
-            call.args[0] if call.args else next((w.value for w in call.keywords if w.arg == "cluster"), None)
+        """Return the cluster of a ClusterSpec call with its servers; None if it has no argument."""
+        argument = (
+            call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "cluster"), None)
         )
-        if given is None:
+        if argument is None:
             return None
         partly = ""
         cluster: Any = None
         try:
-            cluster = self.value(given)
+            cluster = self.value(argument)
         except (_UnknownError, TypeError, RecursionError):
-            cluster, partly = self.parts(given), "A part of this cluster is made while the program runs."
+            cluster, partly = self.parts(argument), "A part of this cluster is made while the program runs."
         if not isinstance(cluster, dict):
             return FoundCluster(call.lineno, partly="This cluster is made while the program runs.")
         cluster = {str(job): tasks for job, tasks in cluster.items()}
@@ -219,11 +232,11 @@ class _Reader:
         started: set[tuple[str, int]] = set()
         unknown = False
         keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.names.get(id(call), ())))
-        for server in sorted((one for key in keys for one in self.servers.get(key, ())), key=_place):
-            word = {w.arg: w.value for w in server.keywords}
+        for server in sorted((s for key in keys for s in self.servers.get(key, ())), key=_get_position):
+            arguments = {k.arg: k.value for k in server.keywords}
             try:
-                job = self.value(server.args[1] if len(server.args) > 1 else word["job_name"])
-                index = self.value(server.args[2] if len(server.args) > 2 else word["task_index"])
+                job = self.value(server.args[1] if len(server.args) > 1 else arguments["job_name"])
+                index = self.value(server.args[2] if len(server.args) > 2 else arguments["task_index"])
             except (_UnknownError, KeyError, TypeError, RecursionError):
                 unknown = True
                 continue
@@ -238,42 +251,43 @@ class _Reader:
         return FoundCluster(call.lineno, cluster, tuple(servers), partly=partly)
 
     def parts(self, node: ast.AST) -> dict[str, Any] | None:
-        """Return the jobs of a literal object whose tasks are known."""
+        """Return those jobs of a dict display whose tasks are known; None if there are none."""
         if isinstance(node, ast.Name) and len(self.values.get(node.id, [])) == 1:
             node = self.values[node.id][0]
         if not isinstance(node, ast.Dict):
             return None
-        known: dict[str, Any] = {}
-        for key, one in zip(node.keys, node.values, strict=True):
+        jobs: dict[str, Any] = {}
+        for key, value_node in zip(node.keys, node.values, strict=True):
             try:
-                known[str(self.key(key, 0))] = self.value(one)
+                jobs[str(self.key(key, 0))] = self.value(value_node)
             except (_UnknownError, TypeError, RecursionError):
                 continue
-        return known or None
+        return jobs or None
 
     def variables(self) -> list[FoundCluster]:
-        """Return the clusters of `os.environ["TF_CONFIG"] = …`."""
-        found = []
+        """Return the clusters of assignments to `os.environ["TF_CONFIG"]`."""
+        clusters = []
         for node in self.configs[:MAX_CLUSTERS]:
             value = node.value
             try:
-                if isinstance(value, ast.Call) and _name(value.func) == "dumps" and value.args:
-                    found.append(FoundCluster(node.lineno, config=self.value(value.args[0])))
+                if isinstance(value, ast.Call) and _get_name(value.func) == "dumps" and value.args:
+                    clusters.append(FoundCluster(node.lineno, config=self.value(value.args[0])))
                 else:
                     text = self.value(value)
                     if isinstance(text, str):
-                        found.append(FoundCluster(node.lineno, text=text))
+                        clusters.append(FoundCluster(node.lineno, text=text))
             except (_UnknownError, TypeError, RecursionError):
-                found.append(
+                clusters.append(
                     FoundCluster(node.lineno, partly="This TF_CONFIG is made while the program runs.")
                 )
-        return found
+        return clusters
 
     @staticmethod
     def is_variable(target: ast.expr) -> bool:
+        """Return whether an assignment's target is `os.environ["TF_CONFIG"]`."""
         return (
             isinstance(target, ast.Subscript)
-            and _name(target.value) == "environ"
+            and _get_name(target.value) == "environ"
             and isinstance(target.slice, ast.Constant)
             and target.slice.value == "TF_CONFIG"
         )

@@ -1,6 +1,6 @@
-"""TF_CONFIG, the JSON of a ClusterSpec, or a Python file (never run) → what is written in it.
+"""Parsing of TF_CONFIG, of the JSON of a ClusterSpec, and of a Python file, which is never run.
 
-The rules are TensorFlow's: python/training/server_lib.py (ClusterSpec), python/distribute/cluster_resolver/
+The rules are those of TensorFlow: python/training/server_lib.py (ClusterSpec), python/distribute/cluster_resolver/
 tfconfig_cluster_resolver.py.
 """
 
@@ -20,32 +20,35 @@ from tfdoctor.text import clean_line
 __all__ = ["MAX_SPECIFICATION_CHARS", "convert_cluster", "parse_index", "read_cluster"]
 
 MAX_SPECIFICATION_CHARS = 4 << 20
-"""Characters of a specification."""
+"""Most characters of a specification."""
 FORM = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
 
 def read_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
-    """Read the clusters of a text. Never raises. source: "env", "text", or a file's name; python: it is Python."""
+    """Parse the clusters of a text. Invalid text is reported as a fault.
+
+    `source` is "env", "text", or the name of a file. With `python`, the text is Python source.
+    """
     if python:
-        return ClusterSource(source, tuple(convert_cluster(one) for one in find_clusters(text)))
+        return ClusterSource(source, tuple(convert_cluster(found) for found in find_clusters(text)))
     if len(text) > MAX_SPECIFICATION_CHARS:
         return ClusterSource(source, (_invalid(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),))
-    twice: list[str] = []
+    duplicates: list[str] = []
 
     def collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-        made: dict[str, Any] = {}
+        result: dict[str, Any] = {}
         for name, value in pairs:
-            if name in made:
-                twice.append(name)
-            made[name] = value
-        return made
+            if name in result:
+                duplicates.append(name)
+            result[name] = value
+        return result
 
     try:
         value = json.loads(text, object_pairs_hook=collect_pairs)
     except (ValueError, RecursionError) as error:
-        return ClusterSource(source, (_invalid(_describe_error(text, error), _hint(text)),))
+        return ClusterSource(source, (_invalid(_describe_error(text, error), _suggest_fix(text)),))
     written = convert_cluster(_Config(value), environment=source == "env")
-    for name in dict.fromkeys(twice):
+    for name in dict.fromkeys(duplicates):
         fault = Fault(
             "cluster-task",
             Severity.ERROR,
@@ -59,21 +62,21 @@ def read_cluster(text: str, source: str, *, python: bool = False) -> ClusterSour
 
 
 class _Config:
-    """JSON that was read. (A Python file's parts come as `python.Found`.)"""
+    """Parsed JSON. (A Python file's clusters come as `python.FoundCluster`.)"""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def convert_cluster(found: Any, *, environment: bool = False) -> Written:
-    """Convert a value, of JSON or of a Python file (`python.Found`), into a cluster."""
+    """Convert parsed JSON, or a cluster from a Python file (`python.FoundCluster`), into a specification."""
     if not isinstance(found, _Config):
         if found.text is not None:
-            (inner,) = read_cluster(found.text, "text").written
-            return replace(inner, kind="TF_CONFIG", line=found.line, partly=found.partly)
+            (specification,) = read_cluster(found.text, "text").written
+            return replace(specification, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.config is not None:
-            inner = convert_cluster(_Config(found.config))
-            return replace(inner, kind="TF_CONFIG", line=found.line, partly=found.partly)
+            specification = convert_cluster(_Config(found.config))
+            return replace(specification, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.cluster is None:
             return Written(None, None, (), "Python", found.line, (), found.partly)
         jobs, faults = _read_jobs(found.cluster)
@@ -83,58 +86,63 @@ def convert_cluster(found: Any, *, environment: bool = False) -> Written:
         )
     value = found.value
     if not isinstance(value, dict):
-        what = "a text that holds JSON" if isinstance(value, str) else f"{_kind(value)}"
-        return _invalid(f"it is {what}, and TensorFlow takes an object")
+        description = "a text that holds JSON" if isinstance(value, str) else f"{_describe_type(value)}"
+        return _invalid(f"it is {description}, and TensorFlow takes an object")
     if not environment and "cluster" not in value and "task" not in value and _is_spec(value):
         jobs, faults = _read_jobs(value)
         return Written(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
     if "cluster" not in value and any(
-        isinstance(one, (list, dict)) for key, one in value.items() if key != "task"
+        isinstance(item, (list, dict)) for key, item in value.items() if key != "task"
     ):
         return _invalid('it has no "cluster": TensorFlow takes it for no cluster at all and runs alone')
     cluster = value.get("cluster", {})
     if not isinstance(cluster, dict):
-        return _invalid(f'"cluster" is {_kind(cluster)}, and TensorFlow takes an object of jobs')
+        return _invalid(f'"cluster" is {_describe_type(cluster)}, and TensorFlow takes an object of jobs')
     jobs, faults = _read_jobs(cluster)
-    task, more = _read_task(value)
-    return Written(jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *more))
+    task, task_faults = _read_task(value)
+    return Written(jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *task_faults))
 
 
 def _is_spec(value: dict[str, Any]) -> bool:
+    """Return whether the JSON object is a ClusterSpec, with lists or objects of addresses."""
     return bool(value) and all(
-        isinstance(tasks, (list, dict)) and all(isinstance(one, str) for one in _values(tasks))
+        isinstance(tasks, (list, dict))
+        and all(isinstance(address, str) for address in _list_addresses(tasks))
         for tasks in value.values()
     )
 
 
 def _format_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
-    """Return the cluster in the form in which it is written; null for an address that is no text."""
+    """Return the cluster in the form in which it is written, with None for an address that is not a text."""
 
     def text(address: Any) -> str | None:
         return address if isinstance(address, str) else None
 
-    shown: dict[str, Any] = {}
+    formatted: dict[str, Any] = {}
     for job, tasks in cluster.items():
         if isinstance(tasks, dict):
-            shown[str(job)] = {str(index): text(address) for index, address in tasks.items()}
+            formatted[str(job)] = {str(index): text(address) for index, address in tasks.items()}
         else:
-            shown[str(job)] = [text(one) for one in tasks] if isinstance(tasks, (list, tuple)) else []
-    return shown
+            formatted[str(job)] = [text(item) for item in tasks] if isinstance(tasks, (list, tuple)) else []
+    return formatted
 
 
-def _values(tasks: Any) -> list[Any]:
+def _list_addresses(tasks: Any) -> list[Any]:
     return list(tasks.values()) if isinstance(tasks, dict) else list(tasks)
 
 
 def _read_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
-    """Return job → index → address, and the faults. Addresses that are no text are left out."""
+    """Return the addresses by job and index, and the faults. An address that is not a text becomes ""."""
     jobs: dict[str, dict[int, str]] = {}
     faults: list[Fault] = []
     for job, tasks in cluster.items():
         shown = clean_line(str(job), limit=60)
         jobs[job] = {}
         if not isinstance(tasks, (list, tuple, dict)):
-            message = f"The tasks of {shown} are {_kind(tasks)}, and TensorFlow takes a list of addresses: TypeError."
+            message = (
+                f"The tasks of {shown} are {_describe_type(tasks)}"
+                ", and TensorFlow takes a list of addresses: TypeError."
+            )
             fix = "Put the addresses in brackets." if isinstance(tasks, str) else ""
             faults.append(Fault("cluster-address", Severity.ERROR, f"{shown}:0", message, fix))
             continue
@@ -154,16 +162,20 @@ def _read_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list
             if isinstance(address, str):
                 jobs[job][index] = address
             else:
-                message = f"The address of {shown}:{number} is {_kind(address)}, not a text: TypeError."
+                message = (
+                    f"The address of {shown}:{number} is {_describe_type(address)}, not a text: TypeError."
+                )
                 faults.append(Fault("cluster-address", Severity.ERROR, f"{shown}:{index}", message))
                 jobs[job][index] = ""
     return jobs, faults
 
 
 def _read_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
-    """Return the task of this process, by "task"."""
+    """Return the task of this process from "task", and the faults."""
     size = sum(
-        len(_values(one)) for one in value.get("cluster", {}).values() if isinstance(one, (list, dict))
+        len(_list_addresses(tasks))
+        for tasks in value.get("cluster", {}).values()
+        if isinstance(tasks, (list, dict))
     )
 
     def fault(message: str) -> list[Fault]:
@@ -186,7 +198,7 @@ def _read_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     task = value["task"]
     if not isinstance(task, dict):
         return None, fault(
-            f'"task" is {_kind(task)}, and TensorFlow takes an object with "type" and "index".'
+            f'"task" is {_describe_type(task)}, and TensorFlow takes an object with "type" and "index".'
         )
     if "type" not in task or not isinstance(task["type"], str):
         return None, fault('"task" does not say which job it is: "type" is missing, or is no text.')
@@ -195,7 +207,7 @@ def _read_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     index = parse_index(task["index"])
     if index is None:
         return None, fault(
-            f'"index" of "task" is {_kind(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
+            f'"index" of "task" is {_describe_type(task["index"])}, and TensorFlow takes a number: 0, 1, 2 …'
         )
     if isinstance(task["index"], float) and task["index"] != index:
         return Task(task["type"], index), fault(
@@ -205,7 +217,7 @@ def _read_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
 
 
 def parse_index(value: Any) -> int | None:
-    """Return Python's int() of a value, as TensorFlow calls it; None if that raises."""
+    """Return int(value), as TensorFlow calls it; None if that fails."""
     if isinstance(value, (bool, int)):
         return int(value) if abs(value) < 1 << 63 else None
     if isinstance(value, float):
@@ -218,8 +230,9 @@ def parse_index(value: Any) -> int | None:
     return None
 
 
-def _kind(value: Any) -> str:
-    for kind, words in (
+def _describe_type(value: Any) -> str:
+    """Return the type of a JSON value in words, or the text itself."""
+    for kind, description in (
         (bool, "true or false"),
         (str, "a text"),
         (int, "a number"),
@@ -229,12 +242,12 @@ def _kind(value: Any) -> str:
         (dict, "an object"),
     ):
         if isinstance(value, kind):
-            return f'"{clean_line(value, limit=40)}"' if isinstance(value, str) and value else words
+            return f'"{clean_line(value, limit=40)}"' if isinstance(value, str) and value else description
     return "null" if value is None else "something else"
 
 
-def _invalid(why: str, fix: str = FORM) -> Written:
-    fault = Fault("json-invalid", Severity.ERROR, None, f"TensorFlow cannot use this: {why}.", fix)
+def _invalid(reason: str, fix: str = FORM) -> Written:
+    fault = Fault("json-invalid", Severity.ERROR, None, f"TensorFlow cannot use this: {reason}.", fix)
     return Written(None, None, faults=(fault,))
 
 
@@ -246,7 +259,8 @@ def _describe_error(text: str, error: Exception) -> str:
     return "it is nested too deeply" if isinstance(error, RecursionError) else "a number in it is too long"
 
 
-def _hint(text: str) -> str:
+def _suggest_fix(text: str) -> str:
+    """Return how to correct text that is not JSON."""
     if not text.strip():
         return f"Unset TF_CONFIG, or write it whole. {FORM}"
     if text.startswith("\ufeff"):
@@ -257,11 +271,11 @@ def _hint(text: str) -> str:
         except (ValueError, SyntaxError, MemoryError, RecursionError, TypeError):
             pass
         else:
-            single = "'" in text
+            has_single_quotes = "'" in text
             return (
                 'JSON wants double quotes: put {"cluster": …} into single quotes for the shell, or write it with '
                 "json.dumps in Python."
-                if single
+                if has_single_quotes
                 else "JSON has no comma before a closing bracket."
             )
     if '"' not in text and "cluster" in text:

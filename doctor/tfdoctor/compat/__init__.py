@@ -1,6 +1,6 @@
-"""What is known about TensorFlow releases, CUDA, cuDNN, GPUs and libraries: the tables of `compat/`, asked.
+"""Data about TensorFlow releases, CUDA, cuDNN, GPUs and libraries: queries of the tables in `compat/`.
 
-`Compat.load()` is the way in, and the only one. The rows are re-exported lazily: most commands need few of them.
+Use `Compat.load()` to get the tables. The other classes are imported lazily, because most commands need few of them.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Cards of machines with a 64-bit ARM processor, and the TensorFlow there is for them: compat/arm64.toml."""
+"""GPUs of machines with a 64-bit ARM processor, and TensorFlow builds for them: compat/arm64.toml."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import re
 from dataclasses import field
@@ -15,7 +15,7 @@ __all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Way", "load_arm64"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Way:
-    """One way to a TensorFlow with GPU code (`[[kind.way]]`)."""
+    """One source of a TensorFlow with GPU code (`[[kind.way]]`)."""
 
     NAMED: ClassVar = ("text",)
     text: str
@@ -26,25 +26,25 @@ class Arm64Way:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Kind:
-    """Machines of one kind (`[[kind]]`)."""
+    """One kind of machine (`[[kind]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
     alone: tuple[Capability, ...]
-    """Compute capabilities that no other machine has."""
+    """Compute capabilities that only such machines have."""
     words: tuple[str, ...]
-    """Words of the names of cards that have other ones, in small letters."""
+    """Lower-case words in the names of GPUs whose capability other machines have, too."""
     sources: Sources
     ways: tuple[Arm64Way, ...] = field(default=(), metadata={"key": "way"})
-    """The best one first; empty: none is known."""
+    """Sources of TensorFlow, the best first; empty if none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Index:
-    """What the package index has (`[index]`)."""
+    """Wheels on the package index (`[index]`)."""
 
     since: str
-    """The first minor with wheels."""
+    """First minor release with wheels."""
     note: str
     evidence: Evidence
     sources: Sources
@@ -59,11 +59,13 @@ class Arm64:
     kinds: tuple[Arm64Kind, ...] = field(metadata={"key": "kind"})
 
     def kind_of(self, name: str, capability: str) -> Arm64Kind | None:
-        """Return the kind of machine that this card is in, or None if others have it as well."""
-        words = set(re.findall(r"[a-z0-9]+", name.lower()))
-        return next((row for row in self.kinds if capability in row.alone or words & {*row.words}), None)
+        """Return the kind of machine that has this GPU, or None if other machines can have it as well."""
+        name_words = set(re.findall(r"[a-z0-9]+", name.lower()))
+        return next(
+            (kind for kind in self.kinds if capability in kind.alone or name_words & {*kind.words}), None
+        )
 
 
 def load_arm64(folder: Path) -> Arm64:
-    """Load compat/arm64.toml. Raises DataError."""
+    """Load compat/arm64.toml. Raise DataError if it is invalid."""
     return read(Arm64, folder / "arm64.toml")

@@ -1,6 +1,6 @@
-"""What follows from a compute capability: compat/cards.toml, authored, and asked."""
+"""Properties that follow from a compute capability: compat/cards.toml, a hand-written table."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -24,119 +24,120 @@ __all__ = [
 ]
 
 
-def _numbers(pairs: Mapping[str, int]) -> dict[int, int]:
+def _parse_majors(pairs: Mapping[str, int]) -> dict[int, int]:
+    """Return the pairs with the capability's major as int."""
     return {int(major): mib for major, mib in pairs.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EndedCards:
-    """Cards that new drivers do not drive any more (`[[ended]]`)."""
+    """GPUs that new drivers no longer support (`[[ended]]`)."""
 
     NAMED: ClassVar = ("name",)
     below: Capability
-    """All below this one that no earlier row has."""
+    """Capability below which it applies, unless an earlier row covers the GPU."""
     name: str
     last: str
-    """The last branch of the driver for them."""
+    """Last branch of the driver that supports them."""
     first_without: str
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenModule:
-    """Which cards NVIDIA's open kernel module drives (`[open_module]`)."""
+    """GPUs that NVIDIA's open kernel module supports (`[open_module]`)."""
 
     drives_from: Capability
     alone_from: Capability
-    """From this one on the other module does not."""
+    """Lowest capability that only the open module supports."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Generation:
-    """What people call the cards of a capability (`[[generation]]`)."""
+    """Common name of the GPUs with a capability (`[[generation]]`)."""
 
     NAMED: ClassVar = ("name",)
     capability: Capability
     name: str
-    """The best known card or series: `"RTX 30"`."""
+    """Best known GPU or series, such as `"RTX 30"`."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Float32:
-    """How much one multiprocessor computes (`[[float32]]`)."""
+    """Float32 throughput of one multiprocessor (`[[float32]]`)."""
 
     NAMED: ClassVar = ("capability",)
     capability: str
-    """`"8.0"`, or `"8"` for every other one of that major."""
+    """Capability such as `"8.0"`; `"8"` stands for all others of that major."""
     per_clock: int
-    """Multiply-adds in a clock."""
+    """Multiply-adds per clock cycle."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Tensor:
-    """How much the tensor cores of one multiprocessor compute (`[[tensor]]`)."""
+    """Tensor core throughput of one multiprocessor (`[[tensor]]`)."""
 
     NAMED: ClassVar = ("capability", "dtype")
     capability: Capability
     dtype: str
-    """Of the factors: tf32, float16 or bfloat16; the sum is in float32."""
+    """Type of the factors: tf32, float16 or bfloat16. The sum is in float32."""
     per_clock: int
-    """Dense multiply-adds in a clock."""
+    """Dense multiply-adds per clock cycle."""
     card: str
     multiprocessors: int
     clock_mhz: int
     tflops: int
-    """Of the card whose documented peak says so."""
+    """Documented peak of `card`, from which `per_clock` was calculated."""
     sources: Sources
     named: str | None = None
-    """Only of cards whose name has this word."""
+    """Word that the GPU's name must have; None if the row is for all GPUs with the capability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PciExpress:
-    """How fast PCI Express is (`[[pcie]]`)."""
+    """Speed of PCI Express (`[[pcie]]`)."""
 
     NAMED: ClassVar = ("generation",)
     generation: int
     lane_mbps: int
-    """10⁶ bytes a second of one lane in one direction."""
+    """10⁶ bytes per second of one lane in one direction."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NvLink:
-    """How fast NVLink is (`[[nvlink]]`)."""
+    """Speed of NVLink (`[[nvlink]]`)."""
 
     NAMED: ClassVar = ("capability",)
     capability: Capability
     link_mbps: int
-    """10⁶ bytes a second of one link in one direction."""
+    """10⁶ bytes per second of one link in one direction."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reserve:
-    """What TensorFlow leaves of a card's free memory (`[reserve]`); all in MiB."""
+    """Free memory of a GPU that TensorFlow leaves unused (`[reserve]`), in MiB."""
 
     since: str
-    """The first minor of TensorFlow for which it is known."""
+    """First minor release of TensorFlow for which it is known."""
     small: int
-    """Left where less than `small_below` is free."""
+    """Amount that is left if less than `small_below` is free."""
     small_below: int
-    upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _numbers)]
-    """Up to this major of the capability → MiB, lowest first."""
+    upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _parse_majors)]
+    """Amount by the highest major capability that it applies to, lowest first; `above` is for higher ones."""
     above: int
     sources: Sources
 
     def compute_remaining(self, capability: str, free: int) -> int:
-        """Return what is left of `free` MiB on a card of this capability."""
+        """Return how many of `free` MiB are left unused on a GPU of this capability."""
         if free < self.small_below:
             return self.small
         major = versions.parse_capability(capability)[0]
-        return next((mib for newest, mib in self.upto.items() if major <= newest), self.above)
+        return next((mib for highest, mib in self.upto.items() if major <= highest), self.above)
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,10 +146,10 @@ class Cards:
 
     as_of: str
     ended: tuple[EndedCards, ...]
-    """The oldest first."""
+    """Oldest capabilities first."""
     open_module: OpenModule
     generation: tuple[Generation, ...]
-    """The lowest capability first."""
+    """Lowest capability first."""
     float32: tuple[Float32, ...]
     reserve: Reserve
     tensor: tuple[Tensor, ...]
@@ -156,33 +157,37 @@ class Cards:
     nvlink: tuple[NvLink, ...]
 
     def find_ended(self, capability: str) -> EndedCards | None:
-        """Return the row of a capability that new drivers do not drive any more; None for all others."""
-        return next((row for row in self.ended if not versions.is_at_least(capability, row.below)), None)
+        """Return the entry of a capability that new drivers no longer support; None for all others."""
+        return next(
+            (ended for ended in self.ended if not versions.is_at_least(capability, ended.below)), None
+        )
 
     def get_adds_per_clock(self, capability: str) -> int | None:
-        """Return multiply-adds in float32 of one multiprocessor in a clock, or None if it is not known."""
-        known = {row.capability: row.per_clock for row in self.float32}
-        return known.get(capability, known.get(capability.partition(".")[0]))
+        """Return the float32 multiply-adds per clock cycle of one multiprocessor, or None if not known."""
+        per_clock = {entry.capability: entry.per_clock for entry in self.float32}
+        return per_clock.get(capability, per_clock.get(capability.partition(".")[0]))
 
     def list_adds_per_clock(self, capability: str, name: str | None) -> dict[str, int]:
-        """Type of the factors → multiply-adds of one multiprocessor in a clock; those that are known of this card."""
-        found = {"float32": each} if (each := self.get_adds_per_clock(capability)) else {}
-        for row in self.tensor:
-            if row.capability == capability and (row.named is None or row.named in (name or "").split()):
-                found[row.dtype] = row.per_clock
-        return found
+        """Return the known multiply-adds per clock cycle of one multiprocessor of this GPU, by type of the factors."""
+        per_clock = {"float32": float32} if (float32 := self.get_adds_per_clock(capability)) else {}
+        for entry in self.tensor:
+            if entry.capability == capability and (
+                entry.named is None or entry.named in (name or "").split()
+            ):
+                per_clock[entry.dtype] = entry.per_clock
+        return per_clock
 
     def pcie_gbps(self, generation: int, lanes: int) -> float | None:
-        """Return 10⁹ bytes a second in one direction, before packets; None if the generation is not known."""
-        lane = next((row.lane_mbps for row in self.pcie if row.generation == generation), None)
+        """Return 10⁹ bytes per second in one direction without packet overhead; None if the generation is not known."""
+        lane = next((entry.lane_mbps for entry in self.pcie if entry.generation == generation), None)
         return lane * lanes / 1000 if lane is not None else None
 
     def nvlink_gbps(self, capability: str, links: int) -> float | None:
-        """Return 10⁹ bytes a second in one direction of so many links; None if it is not known."""
-        link = next((row.link_mbps for row in self.nvlink if row.capability == capability), None)
+        """Return 10⁹ bytes per second of all links in one direction; None if not known."""
+        link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
         return link * links / 1000 if link is not None else None
 
 
 def load_cards(folder: Path) -> Cards:
-    """Load compat/cards.toml. Raises DataError."""
+    """Load compat/cards.toml. Raise DataError if it is invalid."""
     return read(Cards, folder / "cards.toml")

@@ -1,9 +1,9 @@
-"""What stands beside TensorFlow and breaks its import: compat/imports.toml, read strictly, and asked.
+"""Packages that break TensorFlow's import if both are installed: compat/imports.toml.
 
-Each row was run: real wheels were imported with a version of the companion on either side of the bracket.
+Each row was tested: real wheels were imported with versions of the companion inside and outside the range.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import field
@@ -19,33 +19,33 @@ __all__ = ["Companion", "CompanionTable", "Ladder", "load_companions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companion:
-    """One companion package in versions that one set of TensorFlow releases does not stand."""
+    """Companion package in versions that are incompatible with some TensorFlow releases."""
 
     NAMED: ClassVar = ("id",)
     id: str
     package: str
-    """Its distribution's normalised name: "numpy"."""
+    """Normalized name of its distribution, such as "numpy"."""
     tensorflow: ReleaseSet
-    """A PEP 440 set of TensorFlow versions."""
+    """Affected TensorFlow versions, as a PEP 440 specifier set."""
     breaks: ReleaseSet = ""
-    """A PEP 440 set of the companion's versions; empty: where it is missing altogether."""
+    """Incompatible versions of the companion, as a PEP 440 specifier set; empty if its absence is the problem."""
     effect: Literal["import", "use"]
-    """Whether `import tensorflow` fails, or only something afterwards."""
+    """Whether `import tensorflow` fails, or only something after it."""
     cause: Literal["numpy-abi", "protobuf-conflict", "package-conflict", "inconclusive"]
-    """One word of `findings.Cause`."""
+    """Value of `findings.Cause`."""
     error: str
-    """What Python prints."""
+    """Error message of Python."""
     text: str
     requirement: str
-    """What to install instead: "numpy<2"."""
+    """Requirement to install instead, such as "numpy<2"."""
     unless: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables with which the import works all the same."""
+    """Environment variables with which the import works nevertheless."""
     evidence: Literal["run", "inferred"]
     works: tuple[str, ...] = ()
-    """ "2.10.1 with 1.26.4": what was run and works."""
+    """Tested combinations that work, such as "2.10.1 with 1.26.4"; `fails` has those that fail."""
     fails: tuple[str, ...] = ()
     listed: bool = False
-    """A missing one is only known as such where TensorFlow's own requirements were compared."""
+    """Whether a missing package is reported only if TensorFlow's own requirements were compared."""
 
     def __post_init__(self) -> None:
         if self.evidence == "run" and not self.fails:
@@ -53,8 +53,11 @@ class Companion:
             raise ValueError(msg)
 
     def applies(self, tensorflow: str, have: str | None, environment: Mapping[str, str]) -> bool:
-        """Return whether this TensorFlow does not stand the companion in this version (None: it is not there)."""
-        if not versions.satisfies(_public(tensorflow), self.tensorflow):
+        """Return whether this TensorFlow is incompatible with this version of the companion.
+
+        `have` is None if the companion is not installed.
+        """
+        if not versions.satisfies(_strip_local(tensorflow), self.tensorflow):
             return False
         if any(environment.get(name) == value for name, value in self.unless.items()):
             return False
@@ -63,52 +66,55 @@ class Companion:
         return versions.is_version(have) and versions.satisfies(have, self.breaks)
 
 
-def _public(version: str) -> str:
-    """Return the version without what a builder adds: "1.15.5+nv23.03" → "1.15.5"."""
+def _strip_local(version: str) -> str:
+    """Return the version without its local part: "1.15.5+nv23.03" becomes "1.15.5"."""
     return version.partition("+")[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ladder:
-    """What pip takes of a companion that nothing holds back (`[[ladder]]`)."""
+    """Versions of a companion that pip selects if no requirement limits it (`[[ladder]]`)."""
 
     NAMED: ClassVar = ("package",)
     package: str
     oldest_python: Mapping[str, str]
-    """Version, oldest first → the oldest Python that takes it."""
+    """Oldest Python for each version, the oldest version first."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class CompanionTable:
-    """The whole table, in the file's order."""
+    """The whole table, in the order of the file."""
 
     as_of: str
     companions: tuple[Companion, ...] = field(metadata={"key": "companion"})
     ladders: tuple[Ladder, ...] = field(metadata={"key": "ladder"})
 
     def limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Return package → what pip is asked for, so that it stays below every version that this release does not
-        stand.
+        """Return a requirement for each package that excludes every version incompatible with this release.
 
-        `requires`: TensorFlow's own requirements; a row that those keep away says nothing.
+        `requires` holds TensorFlow's own requirements. Companions that these exclude already are left out.
         """
-        own = [one for text in requires if (one := versions.parse_requirement_or_none(text)) is not None]
-        found: dict[str, str] = {}
-        for row in self.companions:
-            if not row.breaks.startswith(">=") or not versions.satisfies(_public(tensorflow), row.tensorflow):
+        requirements = [
+            item for text in requires if (item := versions.parse_requirement_or_none(text)) is not None
+        ]
+        limits: dict[str, str] = {}
+        for entry in self.companions:
+            if not entry.breaks.startswith(">=") or not versions.satisfies(
+                _strip_local(tensorflow), entry.tensorflow
+            ):
                 continue
-            first = row.breaks[2:].partition(",")[0]
-            asked = [one.specifier for one in own if one.name.lower() == row.package]
-            if asked and not any(one.contains(first, prereleases=True) for one in asked):
+            first_broken = entry.breaks[2:].partition(",")[0]
+            specifiers = [item.specifier for item in requirements if item.name.lower() == entry.package]
+            if specifiers and not any(item.contains(first_broken, prereleases=True) for item in specifiers):
                 continue
-            known, limit = (
-                versions.upper_limit(found.get(row.package, "")),
-                versions.upper_limit(row.requirement),
+            present_limit, limit = (
+                versions.upper_limit(limits.get(entry.package, "")),
+                versions.upper_limit(entry.requirement),
             )
-            if limit is not None and (known is None or versions.compare(limit, known) < 0):
-                found[row.package] = row.requirement
-        return found
+            if limit is not None and (present_limit is None or versions.compare(limit, present_limit) < 0):
+                limits[entry.package] = entry.requirement
+        return limits
 
     def find_breaking(
         self,
@@ -117,20 +123,21 @@ class CompanionTable:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """Return the rows that apply. `distributions`: normalised name → installed version.
+        """Return the companions that apply.
 
-        `absent`: what TensorFlow's own distribution requires and what was looked for and is not there.
+        `distributions` maps normalized names to installed versions. `absent` holds requirements of TensorFlow's own
+        distribution that were searched for and not found.
         """
         if tensorflow is None or not versions.is_version(tensorflow):
             return ()
         return tuple(
-            row
-            for row in self.companions
-            if row.applies(tensorflow, distributions.get(row.package), environment)
-            and (not row.listed or row.package in absent)
+            companion
+            for companion in self.companions
+            if companion.applies(tensorflow, distributions.get(companion.package), environment)
+            and (not companion.listed or companion.package in absent)
         )
 
 
 def load_companions(folder: Path) -> CompanionTable:
-    """Load compat/imports.toml. Raises DataError."""
+    """Load compat/imports.toml. Raise DataError if it is invalid."""
     return read(CompanionTable, folder / "imports.toml")

@@ -1,6 +1,6 @@
-"""Names of conda's packages beside those of the package index: compat/conda_names.toml."""
+"""Names of conda packages and the corresponding names on the package index: compat/conda_names.toml."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,17 +13,17 @@ __all__ = ["CondaNames", "load_conda_names"]
 
 @dataclass(frozen=True, slots=True)
 class CondaNames:
-    """The whole table. What is in none of the three is not known."""
+    """The whole table. A name that is in none of the three sets is unknown."""
 
     as_of: str
     sources: Sources
     foreign: frozenset[str]
-    """No packages of Python, or ones that the index has another thing under the name of."""
+    """Names that are not Python packages, or that mean a different package on the index."""
     same: frozenset[str]
     other: Mapping[str, str]
-    """conda's name → the index's."""
+    """Name on the index by the name in conda, if they differ."""
 
 
 def load_conda_names(folder: Path) -> CondaNames:
-    """Load compat/conda_names.toml. Raises DataError."""
+    """Load compat/conda_names.toml. Raise DataError if it is invalid."""
     return read(CondaNames, folder / "conda_names.toml")

@@ -1,6 +1,6 @@
-"""CUDA's toolkits and the drivers they need: compat/cuda.toml, authored, and asked."""
+"""CUDA toolkits and the drivers that they need: compat/cuda.toml, a hand-written table."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from dataclasses import field
 from pathlib import Path
@@ -24,8 +24,7 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaFamily:
-    """All toolkits of one major: the floor of minor-version compatibility (compat/cuda.toml,
-    `[[family]]`)."""
+    """All toolkits of one major version, with their minimum driver for minor-version compatibility (`[[family]]`)."""
 
     NAMED: ClassVar = ("major",)
     major: int
@@ -33,7 +32,7 @@ class CudaFamily:
     windows: str | None = None
     minor_version_compatibility: bool
     wheels: str | None = None
-    """The toolkit whose sonames NVIDIA's wheels of this major have; None: there are none."""
+    """Toolkit whose sonames NVIDIA's wheels of this major have; None if there are no wheels."""
     note: str
     sources: Sources
 
@@ -45,7 +44,7 @@ class CudaRelease:
     NAMED: ClassVar = ("version",)
     version: str
     name: str
-    """As NVIDIA calls it: `"12.5 Update 1"`."""
+    """NVIDIA's name for it, such as `"12.5 Update 1"`."""
     linux: str | None = None
     windows: str | None = None
     sources: Sources
@@ -53,7 +52,7 @@ class CudaRelease:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSeries:
-    """What one toolkit minor can compile for (`[[series]]`)."""
+    """Targets of one toolkit minor (`[[series]]`)."""
 
     NAMED: ClassVar = ("version",)
     version: str
@@ -61,37 +60,35 @@ class CudaSeries:
     """Lowest first."""
     driver_branch: str | None = None
     ptx_isa: str | None = None
-    """The version of PTX's instruction set that its driver is the first to know; None: none, or not known."""
+    """PTX ISA version that its driver is the first to support; None if there is none or it is not known."""
     evidence: Evidence
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForwardCompatibility:
-    """When a `cuda-compat` package can stand in for a newer driver (`[forward_compatibility]`)."""
+    """Conditions under which a `cuda-compat` package can replace a newer driver (`[forward_compatibility]`)."""
 
     package: str
     since: str
     only_for: tuple[str, ...]
     errors: tuple[int, ...]
-    """CUDA's error numbers where it cannot."""
+    """CUDA's error numbers if it cannot."""
     note: str
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class DriverMinimum:
-    """The driver that a CUDA version needs on one system, and why."""
+    """Driver that a CUDA version needs on one operating system, with the reason."""
 
     cuda: str
     os: Platform
     minimum: str | None
-    """The one that counts: the family's floor where minor-version compatibility holds, else the toolkit's
-    own."""
+    """Minimum that applies: the family's with minor-version compatibility, else the toolkit's own; None if unknown."""
     family_floor: str | None
     own: str | None
-    """The driver that came with this very toolkit: needed for everything it can do, PTX compilation
-    included."""
+    """Driver that came with this toolkit, which all its features need, including PTX compilation."""
     minor_version_compatibility: bool
     explanation: str
     evidence: Evidence
@@ -110,89 +107,101 @@ class CudaTable:
     forward_compatibility: ForwardCompatibility
 
     def wheels(self) -> dict[int, str]:
-        """CUDA major → the toolkit whose sonames NVIDIA's wheels of it have."""
-        return {row.major: row.wheels for row in self.families if row.wheels is not None}
+        """Return the toolkit whose sonames NVIDIA's wheels have, for each CUDA major."""
+        return {family.major: family.wheels for family in self.families if family.wheels is not None}
 
     def series(self, cuda: str) -> CudaSeries | None:
-        """Return what the toolkit of this minor compiles for, or None if nobody looked."""
-        wanted = versions.major_minor(cuda)
-        return next((row for row in self.all_series if row.version == wanted), None)
+        """Return the targets of this toolkit minor, or None if they were not determined."""
+        minor = versions.major_minor(cuda)
+        return next((series for series in self.all_series if series.version == minor), None)
 
     def find_by_ptx(self, isa: str) -> str | None:
-        """Return the first minor whose driver compiles PTX of this version (`"8.5"`: `"12.5"`), or None."""
-        able = [
-            row.version for row in self.all_series if row.ptx_isa and versions.is_at_least(row.ptx_isa, isa)
+        """Return the first CUDA minor whose driver compiles PTX of this version (`"12.5"` for `"8.5"`), or None."""
+        capable = [
+            series.version
+            for series in self.all_series
+            if series.ptx_isa and versions.is_at_least(series.ptx_isa, isa)
         ]
-        return min(able, key=versions.parse, default=None)
+        return min(capable, key=versions.parse, default=None)
 
     def release(self, cuda: str) -> CudaRelease | None:
-        """Return the toolkit release of this version.
+        """Return the toolkit release of this version, or None.
 
-        Of `"12.5"` the first one, of a newer patch the newest known.
+        `"12.5"` returns the first release of that minor, and an unknown newer patch returns the newest known one.
         """
-        rows = [row for row in self.releases if versions.has_prefix(row.version, _two(cuda))]
-        if not rows:
+        candidates = [
+            release for release in self.releases if versions.has_prefix(release.version, _cut_to_minor(cuda))
+        ]
+        if not candidates:
             return None
-        fitting = [row for row in rows if versions.compare(row.version, cuda) <= 0]
-        return fitting[-1] if fitting else rows[0]
+        not_newer = [release for release in candidates if versions.compare(release.version, cuda) <= 0]
+        return not_newer[-1] if not_newer else candidates[0]
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """Return the driver that programs built with this CUDA need (`"12.5.1"`, `"11.2"`, `"10.1"`).
 
-        `minimum` is None if the table has no answer. Raises versions.VersionSyntaxError.
+        `minimum` is None if the table has no answer. Raise versions.VersionSyntaxError if `cuda` is no version.
         """
         major = versions.major(cuda)
-        family = next((row for row in self.families if row.major == major), None)
-        row = self.release(cuda)
-        own = None if row is None else getattr(row, os)
+        family = next((release for release in self.families if release.major == major), None)
+        release = self.release(cuda)
+        own_driver = None if release is None else getattr(release, os)
         if family is None:
-            why = f"CUDA {major} is newer than this table ({self.as_of})"
-            return DriverMinimum(cuda, os, None, None, own, False, why, "documented", ())
+            explanation = f"CUDA {major} is newer than this table ({self.as_of})"
+            return DriverMinimum(cuda, os, None, None, own_driver, False, explanation, "documented", ())
         floor = getattr(family, os)
-        sources = tuple(dict.fromkeys((*family.sources, *(() if row is None else row.sources))))
+        sources = tuple(dict.fromkeys((*family.sources, *(() if release is None else release.sources))))
         if not family.minor_version_compatibility:
-            why = f"CUDA {cuda} needs the driver it came with, {own or 'which is not known'}, or newer"
-            return DriverMinimum(cuda, os, own, None, own, False, why, "documented", sources)
+            explanation = (
+                f"CUDA {cuda} needs the driver it came with, {own_driver or 'which is not known'}, or newer"
+            )
+            return DriverMinimum(
+                cuda, os, own_driver, None, own_driver, False, explanation, "documented", sources
+            )
         minimum = floor
-        if own is not None and floor is not None and not versions.is_at_least(own, floor):
-            minimum = own
+        if own_driver is not None and floor is not None and not versions.is_at_least(own_driver, floor):
+            minimum = own_driver
         if minimum is None:
-            why = f"NVIDIA's table has no {os} driver for CUDA {major}"
+            explanation = f"NVIDIA's table has no {os} driver for CUDA {major}"
         else:
-            why = f"any CUDA {major}.x runs on driver {minimum} and newer (minor-version compatibility)"
-            if row is None:
-                why += f"; CUDA {cuda} itself is not in the table ({self.as_of})"
-            if own is not None and own != minimum:
-                why += f"; what has to be compiled from PTX needs {own}, the driver of CUDA {cuda}"
-        return DriverMinimum(cuda, os, minimum, floor, own, True, why, "documented", sources)
+            explanation = (
+                f"any CUDA {major}.x runs on driver {minimum} and newer (minor-version compatibility)"
+            )
+            if release is None:
+                explanation += f"; CUDA {cuda} itself is not in the table ({self.as_of})"
+            if own_driver is not None and own_driver != minimum:
+                explanation += (
+                    f"; what has to be compiled from PTX needs {own_driver}, the driver of CUDA {cuda}"
+                )
+        return DriverMinimum(cuda, os, minimum, floor, own_driver, True, explanation, "documented", sources)
 
     def newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """Return the newest CUDA minor whose own driver is not newer than `driver`.
 
-        None below all, and for a driver of a newer branch than the table has: that one brings a CUDA which nobody
-        here has seen.
+        The result is None if the driver is older than all, or of a newer branch than the table has: that branch
+        supports a CUDA version that the table does not have.
         """
-        known: list[tuple[str, str]] = []
-        for row in self.releases:
-            own = getattr(row, os)
-            if own is not None:
-                known.append((versions.major_minor(row.version), own))
-        have = {cuda for cuda, _ in known}
-        known += [  # of the newest ones only the branch is printed yet
+        drivers: list[tuple[str, str]] = []
+        for release in self.releases:
+            own_driver = getattr(release, os)
+            if own_driver is not None:
+                drivers.append((versions.major_minor(release.version), own_driver))
+        cudas = {cuda for cuda, _ in drivers}
+        drivers += [  # for the newest toolkits only the branch of the driver is published yet
             (series.version, series.driver_branch.lstrip("R"))
             for series in self.all_series
-            if series.driver_branch is not None and series.version not in have
+            if series.driver_branch is not None and series.version not in cudas
         ]
-        if versions.major(driver) > max(versions.major(own) for _, own in known):
+        if versions.major(driver) > max(versions.major(own_driver) for _, own_driver in drivers):
             return None
-        fitting = [cuda for cuda, own in known if versions.is_at_least(driver, own)]
-        return max(fitting, key=versions.numbers, default=None)
+        supported = [cuda for cuda, own_driver in drivers if versions.is_at_least(driver, own_driver)]
+        return max(supported, key=versions.numbers, default=None)
 
 
 def load_cuda(folder: Path) -> CudaTable:
-    """Load compat/cuda.toml. Raises DataError."""
+    """Load compat/cuda.toml. Raise DataError if it is invalid."""
     return read(CudaTable, folder / "cuda.toml")
 
 
-def _two(cuda: str) -> str:
+def _cut_to_minor(cuda: str) -> str:
     return ".".join(cuda.split(".")[:2])

@@ -1,6 +1,6 @@
-"""For which CUDA majors and which GPUs each cuDNN has code: compat/cudnn.toml, authored, and asked."""
+"""CUDA majors and GPUs for which each cuDNN has code: compat/cudnn.toml, a hand-written table."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import itertools
 from dataclasses import field
@@ -16,21 +16,21 @@ __all__ = ["CondaCudnn", "CudnnRange", "CudnnSupport", "CudnnTable", "load_cudnn
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudnnRange:
-    """A run of cuDNN versions with the same reach (compat/cudnn.toml, `[[range]]`)."""
+    """Range of cuDNN versions that support the same GPUs (compat/cudnn.toml, `[[range]]`)."""
 
     NAMED: ClassVar = ("first",)
     first: str
-    """The first version that is known to belong to it."""
+    """First version that is known to be in it."""
     below: str
-    """The first version known to be different, or the end of what is known."""
+    """First version that is known to differ, or the end of what is known."""
     cuda: tuple[int, ...]
-    """CUDA majors it is made for."""
+    """CUDA majors that it is built for."""
     lowest: Capability
-    """The lowest compute capability that its core libraries have code for."""
+    """Lowest compute capability for which its core libraries have code."""
     highest: Capability
-    """The highest one with machine code."""
+    """Highest compute capability with machine code."""
     ptx: str | None = None
-    """The highest PTX inside: newer GPUs can compile it."""
+    """Highest PTX that it contains, which newer GPUs can compile."""
     glibc: str | None = None
     evidence: Evidence
     measured: tuple[str, ...]
@@ -46,19 +46,19 @@ class CudnnSupport:
     version: str
     capability: str
     verdict: Literal["native", "jit", "dropped", "too-new", "unknown"]
-    """Machine code; only PTX; support was removed; newer than this cuDNN; the table does not say."""
+    """Machine code; only PTX; support was removed; newer than this cuDNN; not in the table."""
     range: CudnnRange | None
     explanation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CondaCudnn:
-    """The cuDNN that conda has for one of its `cudatoolkit` (`[[conda]]`)."""
+    """The cuDNN that conda has for one of its `cudatoolkit` versions (`[[conda]]`)."""
 
     NAMED: ClassVar = ("cuda", "cudnn")
     cuda: str
     built: int | None = None
-    """Only for a TensorFlow built with this major of cuDNN; None: for every other."""
+    """Major of cuDNN with which TensorFlow must be built; None for any."""
     cudnn: str
     sources: Sources
 
@@ -74,68 +74,73 @@ class CudnnTable:
 
     @property
     def newest_major(self) -> int:
-        """The major of the newest cuDNN that is known."""
+        """Major version of the newest known cuDNN."""
         return versions.major(self.ranges[-1].first)
 
     def find_conda_version(self, cuda: str, built: str | None) -> str | None:
-        """Return the cuDNN that goes with conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or
-        None.
-        """
+        """Return the cuDNN for conda's toolkit (`"10.1"`) and a TensorFlow built with cuDNN `built`, or None."""
         major = versions.major(built) if built is not None else None
         return next(
-            (row.cudnn for row in self.conda if row.cuda == cuda and row.built in (None, major)), None
+            (entry.cudnn for entry in self.conda if entry.cuda == cuda and entry.built in (None, major)), None
         )
 
     def end_of(self, capability: str, major: int) -> str | None:
-        """Return the first minor of this major without code for a capability that older ones of it have, or None."""
-        wanted = versions.parse_capability(capability)
-        of_major = [row for row in self.ranges if versions.major(row.first) == major]
-        for older, newer in itertools.pairwise(of_major):
-            if versions.parse_capability(older.lowest) <= wanted < versions.parse_capability(newer.lowest):
+        """Return the first minor of this major that lacks code for a capability supported by older minors, or None."""
+        target = versions.parse_capability(capability)
+        ranges = [r for r in self.ranges if versions.major(r.first) == major]
+        for older, newer in itertools.pairwise(ranges):
+            if versions.parse_capability(older.lowest) <= target < versions.parse_capability(newer.lowest):
                 return versions.major_minor(older.below)
         return None
 
     def range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
-        """Return the run that a cuDNN version (`"9.10.2.21"`, `"9.10"`) belongs to, or None if unknown."""
-        for row in self.ranges:
+        """Return the range that contains a cuDNN version (`"9.10.2.21"`, `"9.10"`), or None if unknown."""
+        for candidate in self.ranges:
             if (
-                versions.is_at_least(version, _short(row.first, version))
-                and not versions.is_at_least(version, row.below)
-                and (cuda_major is None or cuda_major in row.cuda)
+                versions.is_at_least(version, _cut_version(candidate.first, version))
+                and not versions.is_at_least(version, candidate.below)
+                and (cuda_major is None or cuda_major in candidate.cuda)
             ):
-                return row
+                return candidate
         return None
 
     def support(self, version: str, capability: str) -> CudnnSupport:
-        """Return whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
-        row = self.range(version)
-        wanted = versions.parse_capability(capability)
-        if row is None:
-            why = f"cuDNN {version} was not looked into"
-            return CudnnSupport(version, capability, "unknown", None, why)
-        lowest = versions.parse_capability(row.lowest)
-        highest = versions.parse_capability(row.highest)
-        if wanted < lowest:
-            why = f"cuDNN {version} has code for compute capability {row.lowest} and newer only"
-            older = [other for other in self.ranges if versions.compare(other.below, row.first) <= 0]
-            had = any(versions.parse_capability(other.lowest) <= wanted for other in older)
-            return CudnnSupport(version, capability, "dropped" if had else "unknown", row, why)
-        if wanted <= highest or wanted[0] == highest[0]:
-            why = f"cuDNN {version} has machine code from {row.lowest} to {row.highest}"
-            return CudnnSupport(version, capability, "native", row, why)
-        if row.ptx is not None and versions.parse_capability(row.ptx) <= wanted:
-            why = f"cuDNN {version} ends at {row.highest}; {capability} compiles its PTX {row.ptx}"
-            return CudnnSupport(version, capability, "jit", row, why)
-        why = f"cuDNN {version} ends at compute capability {row.highest}"
-        return CudnnSupport(version, capability, "too-new", row, why)
+        """Return whether this cuDNN has code for a compute capability.
+
+        Raise versions.VersionSyntaxError if an argument is invalid.
+        """
+        entry = self.range(version)
+        target = versions.parse_capability(capability)
+        if entry is None:
+            explanation = f"cuDNN {version} was not looked into"
+            return CudnnSupport(version, capability, "unknown", None, explanation)
+        lowest = versions.parse_capability(entry.lowest)
+        highest = versions.parse_capability(entry.highest)
+        if target < lowest:
+            explanation = f"cuDNN {version} has code for compute capability {entry.lowest} and newer only"
+            older = [other for other in self.ranges if versions.compare(other.below, entry.first) <= 0]
+            had_support = any(versions.parse_capability(other.lowest) <= target for other in older)
+            return CudnnSupport(
+                version, capability, "dropped" if had_support else "unknown", entry, explanation
+            )
+        if target <= highest or target[0] == highest[0]:
+            explanation = f"cuDNN {version} has machine code from {entry.lowest} to {entry.highest}"
+            return CudnnSupport(version, capability, "native", entry, explanation)
+        if entry.ptx is not None and versions.parse_capability(entry.ptx) <= target:
+            explanation = (
+                f"cuDNN {version} ends at {entry.highest}; {capability} compiles its PTX {entry.ptx}"
+            )
+            return CudnnSupport(version, capability, "jit", entry, explanation)
+        explanation = f"cuDNN {version} ends at compute capability {entry.highest}"
+        return CudnnSupport(version, capability, "too-new", entry, explanation)
 
 
 def load_cudnn(folder: Path) -> CudnnTable:
-    """Load compat/cudnn.toml. Raises DataError."""
+    """Load compat/cudnn.toml. Raise DataError if it is invalid."""
     return read(CudnnTable, folder / "cudnn.toml")
 
 
-def _short(first: str, version: str) -> str:
-    """Return `first` cut to as many numbers as `version` has: 9.10 lies in a range that starts at 9.10.1."""
+def _cut_version(first: str, version: str) -> str:
+    """Return `first` with as many numbers as `version`, so that 9.10 is in a range that starts at 9.10.1."""
     count = len(version.split("+", maxsplit=1)[0].split("-", maxsplit=1)[0].split("."))
     return ".".join(first.split(".")[:count])

@@ -1,16 +1,18 @@
-"""The strict reader of every table in `compat/`: a dataclass is the schema of its rows.
+"""Strict reader of all tables in `compat/`. A dataclass is the schema of a table's rows.
 
     table = read(CudaTable, folder / "cuda.toml")
 
-Its module does without `from __future__ import annotations`: they are read here, and must not be texts.
-The fields say what a row must have and of which kind; a field with a default may be left out, one that can be
-None may be left out or null. Whatever else is there, is missing, or is of another kind is refused with its
-place and the likely meaning: "compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cudnn`?"
+Modules that define schemas must not use `from __future__ import annotations`, because the annotations are read here
+and must not be strings.
 
-A field tells the reader more in its metadata: `key`, its name in the file (None: it is not in the file), and
-`noun`, what messages call a row of it. `Made(kind, by)` in an annotation reads another kind and makes the value
-from it. A row's class names the keys that tell it from the others (`NAMED`); what only several fields together
-can violate is checked in its `__post_init__`. A ValueError of either is told with the row's place.
+The fields define the keys of a row and their types. A field with a default may be left out; one that can be None may
+be left out or null. Anything unexpected, missing or of another type is refused with its location and a suggestion:
+"compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cudnn`?"
+
+The metadata of a field may have `key`, its name in the file (None: it is not in the file), and `noun`, the word for
+its rows in messages. `Converted(kind, by)` in an annotation reads the type `kind` and converts the value with `by`.
+The class of a row names the keys that identify it (`NAMED`) and checks combinations of fields in its `__post_init__`.
+A ValueError from either is reported with the location of the row.
 """
 
 from __future__ import annotations
@@ -45,49 +47,49 @@ __all__ = [
 
 T = TypeVar("T")
 Reader = Any
-"""`(value, key, where) → the value decoded`; raises DataError. `where` begins every message."""
+"""Function `(value, key, where)` that returns the decoded value or raises DataError. `where` begins every message."""
 
 
 class DataError(ValueError):
-    """A table in compat/ is not as it must be; the message says where and what was expected."""
+    """Error for an invalid table in compat/. The message says where and what was expected."""
 
 
 class Converted(NamedTuple):
-    """In an annotation: what the file has is of kind `kind`, and `by` makes the value of it (or raises ValueError)."""
+    """Annotation for a value that the file has as type `kind` and that `by` converts, or refuses with ValueError."""
 
     kind: Any
     by: Callable[[Any], Any]
 
 
-def _capability(text: str) -> str:
+def _check_capability(text: str) -> str:
     parse_capability(text)
     return text
 
 
-def _release_set(text: str) -> str:
+def _check_release_set(text: str) -> str:
     satisfies("1.0", text)
     return text
 
 
-def _sources(texts: tuple[str, ...]) -> tuple[str, ...]:
+def _check_sources(texts: tuple[str, ...]) -> tuple[str, ...]:
     if not texts:
         msg = "is empty: every row says where it is from"
         raise ValueError(msg)
     return texts
 
 
-Capability = Annotated[str, Converted(str, _capability)]
-"""A compute capability: `"8.6"`."""
-ReleaseSet = Annotated[str, Converted(str, _release_set)]
-"""A PEP 440 set: `">=2.10,<2.13"`."""
+Capability = Annotated[str, Converted(str, _check_capability)]
+"""Compute capability, such as `"8.6"`."""
+ReleaseSet = Annotated[str, Converted(str, _check_release_set)]
+"""PEP 440 specifier set, such as `">=2.10,<2.13"`."""
 Evidence = Literal["measured", "documented", "inferred"]
-"""Read from the artefact or run; written by its maker; taken over from a neighbouring row."""
-Sources = Annotated[tuple[str, ...], Converted(tuple[str, ...], _sources)]
-"""Where a row is from; never empty."""
+"""measured: read from the file or run; documented: stated by its maker; inferred: taken from a similar row."""
+Sources = Annotated[tuple[str, ...], Converted(tuple[str, ...], _check_sources)]
+"""Sources of a row; never empty."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return `", did you mean `cudnn`?"`, or nothing."""
+    """Return a text such as `", did you mean `cudnn`?"`, or ""."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -101,16 +103,16 @@ def read(
     *,
     within: str = "",
 ) -> T:
-    """Return a file's table as a `kind`.
+    """Return the table in a file as a `kind`.
 
-    `prepare` may rewrite what was read before it is checked (raising DataError); `within`: the file's folder below
-    compat/, `"locks/"`.
+    `prepare` may change the raw data before they are checked, and may raise DataError. `within` is the file's folder
+    below compat/, such as `"locks/"`.
 
-    Raises DataError, also if the file is not TOML or JSON, or of another `schema_version` than 1.
+    Raise DataError if the data are invalid, the file is not TOML or JSON, or its `schema_version` is not 1.
     """
     where = f"compat/{within}{path.name}"
     raw = read_raw(path, where)
-    version = _whole(raw.pop("schema_version", None), "schema_version", where)
+    version = _read_integer(raw.pop("schema_version", None), "schema_version", where)
     if version != 1:
         msg = f"{where}: schema_version is {version}; this tfdoctor reads 1"
         raise DataError(msg)
@@ -120,7 +122,10 @@ def read(
 
 
 def read_raw(path: Path, where: str) -> dict[str, Any]:
-    """Return the top table of a TOML or JSON file, by its name, unchecked. Raises DataError if it is none."""
+    """Return the unchecked top table of a TOML or JSON file, according to its suffix.
+
+    Raise DataError if there is none.
+    """
     try:
         text = path.read_text(encoding="utf-8")
         raw: Any = json.loads(text) if path.suffix == ".json" else toml.loads(text)
@@ -128,40 +133,43 @@ def read_raw(path: Path, where: str) -> dict[str, Any]:
         msg = f"{where}: not {path.suffix[1:].upper()}: {error}"
         raise DataError(msg) from error
     if type(raw) is not dict:
-        msg = f"{where}: a table was expected, not {_kind(raw)}"
+        msg = f"{where}: a table was expected, not {_name_type(raw)}"
         raise DataError(msg)
     return raw
 
 
 def decode(kind: type[T], raw: object, where: str) -> T:
-    """Return a table as a `kind`, strictly. `where` begins every message. Raises DataError."""
+    """Return a table as a `kind`, checked strictly. `where` begins every message. Raise DataError if it is invalid."""
     if type(raw) is not dict:
-        msg = f"{where}: a table was expected, not {_kind(raw)}"
+        msg = f"{where}: a table was expected, not {_name_type(raw)}"
         raise DataError(msg)
-    make: Any = kind
+    constructor: Any = kind
     values = []
-    found = 0
-    for key, reader, default in _plan(make):
+    used_keys = 0
+    for key, reader, default in _plan_fields(constructor):
         if key in raw:
             values.append(reader(raw[key], key, where))
-            found += 1
+            used_keys += 1
         elif default is None:
-            raise _unfit(kind, raw, where)
+            raise _make_key_error(kind, raw, where)
         else:
             values.append(default())
-    if found != len(raw):
-        raise _unfit(kind, raw, where)
+    if used_keys != len(raw):
+        raise _make_key_error(kind, raw, where)
     try:
-        made: T = make(*values)
+        decoded: T = constructor(*values)
     except ValueError as error:
         msg = f"{where}: {error}"
         raise DataError(msg) from error
-    return made
+    return decoded
 
 
 @cache
-def _plan(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None], ...]:
-    """Of each field, in order: its key in the file (None: it is not there), its reader, and what makes its default."""
+def _plan_fields(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None], ...]:
+    """Return for each field its key in the file (None: not in the file), its reader, and a factory of its default.
+
+    The factory is None for required fields.
+    """
     plan: list[tuple[str | None, Reader, Callable[[], Any] | None]] = []
     for field in fields(kind):
         key = field.metadata.get("key", field.name)
@@ -170,9 +178,11 @@ def _plan(kind: Any) -> tuple[tuple[str | None, Reader, Callable[[], Any] | None
             default = field.default_factory
         elif field.default is not MISSING:
             default = partial(_keep_value, field.default)
-        needed = default is None
+        required = default is None
         reader = (
-            _reader(field.type, field.metadata.get("noun", key), needed=needed) if key is not None else None
+            _get_reader(field.type, field.metadata.get("noun", key), required=required)
+            if key is not None
+            else None
         )
         plan.append((key, reader, default))
     return tuple(plan)
@@ -182,111 +192,116 @@ def _keep_value(value: Any) -> Any:
     return value
 
 
-def _unfit(kind: type, raw: dict[str, Any], where: str) -> DataError:
-    """Return what is wrong with the keys of a table: one too many, or one too few."""
-    plan = _plan(kind)
+def _make_key_error(kind: type, raw: dict[str, Any], where: str) -> DataError:
+    """Return the error for a table with an unknown or missing key."""
+    plan = _plan_fields(kind)
     keys = [key for key, _, _ in plan if key is not None]
     missing = [key for key, _, default in plan if key is not None and default is None and key not in raw]
     for key in raw:
         if key not in keys:
-            meant = did_you_mean(key, missing) or did_you_mean(key, [k for k in keys if k not in raw])
-            if meant or not missing:
-                return DataError(f"{where}: unknown key `{key}`{meant or did_you_mean(key, keys)}")
+            suggestion = did_you_mean(key, missing) or did_you_mean(
+                key, [other for other in keys if other not in raw]
+            )
+            if suggestion or not missing:
+                return DataError(f"{where}: unknown key `{key}`{suggestion or did_you_mean(key, keys)}")
     return DataError(f"{where}: `{missing[0]}` is missing")
 
 
-# ---------------------------------------------------------------- one reader a kind
+# ---------------------------------------------------------------- readers of each type
 
 
-def _wrong(value: object, expected: str, key: str, where: str) -> DataError:
-    return DataError(f"{where}: `{key}` must be {expected}, not {_kind(value)}")
+def _make_type_error(value: object, expected: str, key: str, where: str) -> DataError:
+    return DataError(f"{where}: `{key}` must be {expected}, not {_name_type(value)}")
 
 
-def _kind(value: object) -> str:
+def _name_type(value: object) -> str:
     names = {dict: "a table", list: "a list", str: "text", bool: "true or false", int: "a number"}
     return "nothing" if value is None else names.get(type(value), type(value).__name__)
 
 
-_STR = {str}
+_STR_ONLY = {str}
 
 
-def _text(value: Any, key: str, where: str) -> str:
+def _read_text(value: Any, key: str, where: str) -> str:
     if type(value) is not str:
-        raise _wrong(value, "text", key, where)
+        raise _make_type_error(value, "text", key, where)
     if not value:
         msg = f"{where}: `{key}` is empty"
         raise DataError(msg)
     return value
 
 
-def _flag(value: Any, key: str, where: str) -> bool:
+def _read_flag(value: Any, key: str, where: str) -> bool:
     if type(value) is not bool:
-        raise _wrong(value, "true or false", key, where)
+        raise _make_type_error(value, "true or false", key, where)
     return value
 
 
-def _whole(value: Any, key: str, where: str) -> int:
+def _read_integer(value: Any, key: str, where: str) -> int:
     if type(value) is not int or value < 0:
-        raise _wrong(value, "a whole number", key, where)
+        raise _make_type_error(value, "a whole number", key, where)
     return value
 
 
-def _texts(value: Any, key: str, where: str) -> tuple[str, ...]:
-    if type(value) is tuple:  # no file has one: `as_texts` made it for many rows
+def _read_texts(value: Any, key: str, where: str) -> tuple[str, ...]:
+    if type(value) is tuple:  # no file has tuples: `as_texts` converted it once for many rows
         return value
     if type(value) is not list:
-        raise _wrong(value, "a list of texts", key, where)
-    if not {*map(type, value)} <= _STR:
+        raise _make_type_error(value, "a list of texts", key, where)
+    if not {*map(type, value)} <= _STR_ONLY:
         odd = next(item for item in value if type(item) is not str)
-        msg = f"{where}: `{key}` must be a list of texts, and has {_kind(odd)}"
+        msg = f"{where}: `{key}` must be a list of texts, and has {_name_type(odd)}"
         raise DataError(msg)
     return tuple(value)
 
 
 def as_texts(value: Any) -> Any:
-    """For a `prepare` that puts one value into many rows: a list of texts as it will be decoded, else the value."""
-    return tuple(value) if type(value) is list and {*map(type, value)} <= _STR else value
+    """Return a list of texts as a tuple; other values unchanged.
+
+    This is for a `prepare` that copies one value into many rows.
+    """
+    return tuple(value) if type(value) is list and {*map(type, value)} <= _STR_ONLY else value
 
 
-def _pairs(value: Any, key: str, where: str) -> dict[str, str]:
+def _read_text_table(value: Any, key: str, where: str) -> dict[str, str]:
     if type(value) is not dict:
-        raise _wrong(value, "a table of texts", key, where)
-    if not {*map(type, value.values())} <= _STR:
+        raise _make_type_error(value, "a table of texts", key, where)
+    if not {*map(type, value.values())} <= _STR_ONLY:
         name, odd = next((name, item) for name, item in value.items() if type(item) is not str)
-        msg = f"{where}: `{key}` must be a table of texts, and `{name}` is {_kind(odd)}"
+        msg = f"{where}: `{key}` must be a table of texts, and `{name}` is {_name_type(odd)}"
         raise DataError(msg)
     return value
 
 
-_SIMPLE: dict[Any, Reader] = {
-    str: _text,
-    bool: _flag,
-    int: _whole,
-    tuple[str, ...]: _texts,
-    Mapping[str, str]: _pairs,
+_SIMPLE_READERS: dict[Any, Reader] = {
+    str: _read_text,
+    bool: _read_flag,
+    int: _read_integer,
+    tuple[str, ...]: _read_texts,
+    Mapping[str, str]: _read_text_table,
 }
 
 
-def _reader(kind: Any, noun: str = "", *, needed: bool = False) -> Reader:
-    """Return the reader of an annotation. Raises TypeError for a kind that no table has had yet."""
-    if kind in _SIMPLE:
-        return _SIMPLE[kind]
+def _get_reader(kind: Any, noun: str = "", *, required: bool = False) -> Reader:
+    """Return the reader of an annotation. Raise TypeError for an unsupported type."""
+    if kind in _SIMPLE_READERS:
+        return _SIMPLE_READERS[kind]
     if is_dataclass(kind):
         return partial(_decode_table, kind)
     origin, inner = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        made = next(extra for extra in inner[1:] if isinstance(extra, Converted))
-        return partial(_convert_value, _reader(made.kind), made.by)
+        converted = next(extra for extra in inner[1:] if isinstance(extra, Converted))
+        return partial(_convert_value, _get_reader(converted.kind), converted.by)
     if origin is Literal:
-        return partial(_choice, inner)
+        return partial(_read_choice, inner)
     if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
-        return partial(_optional, _reader(inner[0]))
+        return partial(_read_optional, _get_reader(inner[0]))
     if origin is tuple and is_dataclass(inner[0]):
-        return partial(_rows, inner[0], noun, needed=needed)
+        return partial(_read_rows, inner[0], noun, needed=required)
     if origin in (tuple, frozenset):
-        return partial(_list, origin, _reader(inner[0]))
+        return partial(_read_list, origin, _get_reader(inner[0]))
     if origin is Mapping and inner[0] is str:
-        return partial(_table, _reader(inner[1]), nested=is_dataclass(inner[1]))
+        return partial(_read_table, _get_reader(inner[1]), nested=is_dataclass(inner[1]))
     msg = f"no reader for {kind!r}" + (
         ": without `from __future__ import annotations`" if type(kind) is str else ""
     )
@@ -297,48 +312,52 @@ def _decode_table(kind: Any, value: Any, key: str, where: str) -> Any:
     return decode(kind, value, f"{where}: {key}")
 
 
-def _convert_value(reader: Reader, by: Callable[[Any], Any], value: Any, key: str, where: str) -> Any:
-    found = reader(value, key, where)
+def _convert_value(reader: Reader, convert: Callable[[Any], Any], value: Any, key: str, where: str) -> Any:
+    decoded = reader(value, key, where)
     try:
-        return by(found)
+        return convert(decoded)
     except ValueError as error:
-        told = str(error)
-        msg = f"{where}: `{key}` {told}" if told.startswith(("is ", "must ")) else f"{where}: `{key}`: {told}"
+        reason = str(error)
+        msg = (
+            f"{where}: `{key}` {reason}"
+            if reason.startswith(("is ", "must "))
+            else f"{where}: `{key}`: {reason}"
+        )
         raise DataError(msg) from error
 
 
-def _choice(allowed: tuple[str, ...], value: Any, key: str, where: str) -> str:
-    text = _text(value, key, where)
+def _read_choice(allowed: tuple[str, ...], value: Any, key: str, where: str) -> str:
+    text = _read_text(value, key, where)
     if text not in allowed:
         msg = f"{where}: `{key}` is `{text}`; it can be {', '.join(allowed)}{did_you_mean(text, allowed)}"
         raise DataError(msg)
     return text
 
 
-def _optional(reader: Reader, value: Any, key: str, where: str) -> Any:
+def _read_optional(reader: Reader, value: Any, key: str, where: str) -> Any:
     return None if value is None else reader(value, key, where)
 
 
-def _list(origin: Any, reader: Reader, value: Any, key: str, where: str) -> Any:
+def _read_list(origin: Any, reader: Reader, value: Any, key: str, where: str) -> Any:
     if type(value) is not list:
-        raise _wrong(value, "a list", key, where)
+        raise _make_type_error(value, "a list", key, where)
     return origin(reader(item, key, where) for item in value)
 
 
-def _table(reader: Reader, value: Any, key: str, where: str, *, nested: bool) -> dict[str, Any]:
+def _read_table(reader: Reader, value: Any, key: str, where: str, *, nested: bool) -> dict[str, Any]:
     if type(value) is not dict:
-        raise _wrong(value, "a table", key, where)
+        raise _make_type_error(value, "a table", key, where)
     inside = where if nested else f"{where}: {key}"
     return {name: reader(item, name, inside) for name, item in value.items()}
 
 
-def _rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
-    """Return a list of tables; `noun` and the row's own names tell in messages which one is meant.
+def _read_rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
+    """Return a list of tables; `noun` and the row's own names identify it in messages.
 
-    None is there twice.
+    Raise DataError if two rows have the same names.
     """
     if type(value) is not list:
-        raise _wrong(value, "a list of tables", key, where)
+        raise _make_type_error(value, "a list of tables", key, where)
     if needed and not value:
         msg = f"{where}: `{key}` has no rows"
         raise DataError(msg)
@@ -346,10 +365,10 @@ def _rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: boo
     rows: dict[str, Any] = {}
     for number, raw in enumerate(value, 1):
         label = " ".join(str(raw[name]) for name in named if name in raw) if type(raw) is dict else ""
-        place = f"{where}: {noun} {label or number}"
-        row = decode(kind, raw, place)
-        if place in rows:
-            msg = f"{place}: it is there twice"
+        location = f"{where}: {noun} {label or number}"
+        row = decode(kind, raw, location)
+        if location in rows:
+            msg = f"{location}: it is there twice"
             raise DataError(msg)
-        rows[place] = row
+        rows[location] = row
     return tuple(rows.values())

@@ -1,11 +1,11 @@
-"""Which of a release's kernels have machine code for a card: compat/fat_binaries.json, read from the wheels by scripts.
+"""Coverage of GPUs by a release's kernels: compat/fat_binaries.json, which scripts read from the wheels.
 
-A wheel has hundreds of fat binaries, and not each has machine code for the same cards: the elementwise kernels that
-MLIR generates have none for the newest one, only PTX (1149 of them in 2.20 for compute capability 9.0). The driver
-compiles that, where it knows the version of PTX's instruction set that is written in it.
+A wheel has hundreds of fat binaries, and not all have machine code for the same GPUs. The elementwise kernels that
+MLIR generates have only PTX for the newest GPU (1149 of them in 2.20 for compute capability 9.0). The driver can
+compile it if it supports the PTX ISA version of the file.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import enum
 import re
@@ -20,44 +20,46 @@ from tfdoctor.records import dataclass
 __all__ = ["Coverage", "FatBinaries", "KernelCoverage", "coverage", "load_fat_binaries", "newest_text"]
 
 MIN_RATIO_WITH_CODE = 100
-"""One in so many fat binaries without code is said, and makes no card useless: each wheel has a kernel or two of its
-compiler's own libraries that have machine code alone."""
+"""Number of fat binaries required for each one without code; with fewer, the GPU counts as unusable.
+
+Each wheel has a few kernels from its compiler's own libraries that have only machine code.
+"""
 _ARCHITECTURE = re.compile(r"(\d{1,2})(\d)([af]?)(?::(\d{1,2}\.\d{1,2}))?")
 
 
 class KernelCoverage(enum.Enum):
-    """What there is for a card."""
+    """Kind of code that exists for a GPU."""
 
     NATIVE = "machine code"
     PTX = "PTX alone"
-    """At least a part of the kernels has to be compiled by the driver."""
+    """The driver has to compile at least some of the kernels."""
     TOO_NEW = "none: the card is too new"
     TOO_OLD = "none: the card is too old"
 
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """What of the fat binaries of a TensorFlow a card can run."""
+    """Numbers of a TensorFlow's fat binaries that a GPU can run, and how."""
 
     capability: str
     native: int
     compiled: int
-    """PTX alone."""
+    """Those with PTX only."""
     newer: int
-    """Only for newer cards: each of them has its own kernels, which this one never asks for."""
+    """Those for newer GPUs only, which this GPU never loads because each of them has its own kernels."""
     lacking: int
-    """Made for older cards, and with nothing that this one can run."""
+    """Those for older GPUs, without code that this one can run."""
     isa: str | None = None
-    """The newest version of PTX's instruction set among those that have to be compiled; None: not read."""
+    """Newest PTX ISA version among those that must be compiled; None if not read."""
 
     @property
     def every(self) -> int:
-        """The fat binaries that concern the card."""
+        """Number of fat binaries that are relevant to the GPU."""
         return self.native + self.compiled + self.lacking
 
     @property
     def kernels(self) -> KernelCoverage:
-        """The answer for the card."""
+        """Kind of code for the GPU."""
         if self.lacking * MIN_RATIO_WITH_CODE > self.every:
             return KernelCoverage.TOO_NEW
         if not self.native and not self.compiled:
@@ -66,23 +68,23 @@ class Coverage:
 
     @property
     def share(self) -> str:
-        """How many of them have to be compiled: `"all"`, `"most"`, `"some"`."""
+        """How many of them must be compiled: `"all"`, `"most"` or `"some"`."""
         if not self.native:
             return "all"
         return "most" if 2 * self.compiled > self.every else "some"
 
     @property
     def sentence(self) -> str:
-        """What was found, for the reader."""
+        """Description of the coverage in words."""
         card, every = f"compute capability {self.capability}", self.every
-        but = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
+        exceptions = f"; {self.lacking} without any for it, and what needs that fails" if self.lacking else ""
         if self.kernels is KernelCoverage.NATIVE:
-            some = "all" if self.native == every else f"{self.native} of"
-            return f"machine code for {card} in {some} {every} fat binaries that concern it{but}"
+            count = "all" if self.native == every else f"{self.native} of"
+            return f"machine code for {card} in {count} {every} fat binaries that concern it{exceptions}"
         if self.kernels is KernelCoverage.PTX:
-            some = "all" if self.compiled == every else f"{self.compiled} of"
-            when = "the driver compiles it at the first start"
-            return f"PTX alone for {card} in {some} {every} fat binaries: {when}{but}"
+            count = "all" if self.compiled == every else f"{self.compiled} of"
+            how_compiled = "the driver compiles it at the first start"
+            return f"PTX alone for {card} in {count} {every} fat binaries: {how_compiled}{exceptions}"
         if self.kernels is KernelCoverage.TOO_NEW:
             return f"no code for {card} in {self.lacking} of {every} fat binaries: the card is newer than they are"
         return f"no code for {card}: all {self.newer} fat binaries are for newer cards"
@@ -90,13 +92,15 @@ class Coverage:
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """The fat binaries of one release."""
+    """Fat binaries of one release."""
 
     NAMED: ClassVar = ("version",)
     version: str
     counts: Mapping[str, int]
-    """`"60,70,80,89|90a:8.5"` → how many have machine code for these architectures, and PTX for those with the version
-    of its instruction set."""
+    """Number of fat binaries for each set of architectures, such as `"60,70,80,89|90a:8.5"`.
+
+    Machine code is before the bar; PTX with its ISA version is after it.
+    """
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,70 +112,72 @@ class FatBinaries:
     releases: tuple[Counted, ...]
 
     def get_counts(self, version: str) -> Mapping[str, int] | None:
-        """Return those of a release (`"2.20.0"`), or None if it was not read."""
-        return next((row.counts for row in self.releases if row.version == version), None)
+        """Return the counts of a release (`"2.20.0"`), or None if it was not read."""
+        return next((release.counts for release in self.releases if release.version == version), None)
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """The releases that were read."""
-        return tuple(row.version for row in self.releases)
+        """Versions of the releases that were read."""
+        return tuple(release.version for release in self.releases)
 
 
 def load_fat_binaries(folder: Path) -> FatBinaries:
-    """Load compat/fat_binaries.json. Raises DataError."""
+    """Load compat/fat_binaries.json. Raise DataError if it is invalid."""
     return read(FatBinaries, folder / "fat_binaries.json")
 
 
 def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
-    """Return what of them a card of this compute capability can run.
+    """Return which of the fat binaries a GPU of this compute capability can run.
 
-    Where others have machine code, those with PTX alone do not count: they are NCCL's relocatable functions, whose
-    machine code was linked into one that does (measured on 2.15 and 2.20).
+    If some have machine code, those with only PTX do not count: they are NCCL's relocatable functions, whose machine
+    code was linked into another one (measured with 2.15 and 2.20).
     """
-    wanted = versions.parse_capability(capability)
-    linked = any(not kinds.startswith("|") for kinds in counts)
-    found = {"native": 0, "compiled": 0, "newer": 0, "lacking": 0}
-    needed: list[str] = []
+    target = versions.parse_capability(capability)
+    has_machine_code = any(not kinds.startswith("|") for kinds in counts)
+    totals = {"native": 0, "compiled": 0, "newer": 0, "lacking": 0}
+    ptx_versions: list[str] = []
     for kinds, count in counts.items():
-        if linked and kinds.startswith("|"):
+        if has_machine_code and kinds.startswith("|"):
             continue
-        what, isa = _classify_binary(kinds, wanted)
-        found[what] += count
+        kind, isa = _classify_binary(kinds, target)
+        totals[kind] += count
         if isa is not None:
-            needed.append(isa)
-    return Coverage(capability, **found, isa=max(needed, key=versions.parse, default=None))
+            ptx_versions.append(isa)
+    return Coverage(capability, **totals, isa=max(ptx_versions, key=versions.parse, default=None))
 
 
 def newest_text(counts: Mapping[str, int]) -> tuple[int, int] | None:
-    """Return the newest compute capability that they have PTX for; None if all is machine code."""
+    """Return the newest compute capability with PTX; None if there is only machine code."""
     return max(
-        (have for kinds in counts for have, _, _ in _architectures(kinds.partition("|")[2])), default=None
+        (arch for kinds in counts for arch, _, _ in _parse_architectures(kinds.partition("|")[2])),
+        default=None,
     )
 
 
-def _classify_binary(kinds: str, wanted: tuple[int, int]) -> tuple[str, str | None]:
+def _classify_binary(kinds: str, target: tuple[int, int]) -> tuple[str, str | None]:
+    """Return the kind of one fat binary for a GPU, and its PTX ISA version if that must be compiled."""
     code, _, texts = kinds.partition("|")
-    cubins = [have for have, _, _ in _architectures(code)]
-    ptx = list(_architectures(texts))
-    if any(versions.runs_machine_code(wanted, have) for have in cubins):
+    cubins = [arch for arch, _, _ in _parse_architectures(code)]
+    ptx = list(_parse_architectures(texts))
+    if any(versions.runs_machine_code(target, arch) for arch in cubins):
         return "native", None
-    fitting = [(have, isa) for have, letter, isa in ptx if _compiles(have, letter, wanted)]
-    if fitting:
-        return "compiled", max(fitting, key=lambda one: (one[0], versions.parse(one[1] or "0")))[1]
-    every = [*cubins, *(have for have, _, _ in ptx)]
-    return ("newer" if all(have > wanted for have in every) else "lacking"), None
+    compilable = [(arch, isa) for arch, letter, isa in ptx if _can_compile(arch, letter, target)]
+    if compilable:
+        return "compiled", max(compilable, key=lambda item: (item[0], versions.parse(item[1] or "0")))[1]
+    all_archs = [*cubins, *(arch for arch, _, _ in ptx)]
+    return ("newer" if all(arch > target for arch in all_archs) else "lacking"), None
 
 
-def _architectures(text: str) -> Iterator[tuple[tuple[int, int], str, str | None]]:
-    """Yield (capability, letter, version of PTX's instruction set) of each."""
+def _parse_architectures(text: str) -> Iterator[tuple[tuple[int, int], str, str | None]]:
+    """Yield (capability, suffix letter, PTX ISA version) of each architecture."""
     for part in text.split(","):
-        one = _ARCHITECTURE.fullmatch(part)
-        if one is not None:
-            yield (int(one[1]), int(one[2])), one[3], one[4]
+        match = _ARCHITECTURE.fullmatch(part)
+        if match is not None:
+            yield (int(match[1]), int(match[2])), match[3], match[4]
 
 
-def _compiles(have: tuple[int, int], letter: str, wanted: tuple[int, int]) -> bool:
-    """Return whether the driver compiles PTX of this architecture for the card."""
+def _can_compile(arch: tuple[int, int], letter: str, target: tuple[int, int]) -> bool:
+    """Return whether the driver can compile PTX of this architecture for the GPU."""
     if letter == "a":
-        return have == wanted
-    return have <= wanted and (letter != "f" or have[0] == wanted[0])
+        return arch == target
+    return arch <= target and (letter != "f" or arch[0] == target[0])

@@ -1,6 +1,6 @@
-"""Flags and variables that end TensorFlow: compat/flags.toml."""
+"""Flags and environment variables that make TensorFlow end: compat/flags.toml."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,17 +18,17 @@ class Flags:
     as_of: str
     sources: Sources
     since: str
-    """The first release that was seen to end the process for a flag that it does not know."""
+    """First release that was seen to end the process because of an unknown flag."""
     docstrings: ReleaseSet
-    """The releases that cannot be imported without docstrings."""
+    """Releases that cannot be imported without docstrings (python -OO)."""
     keras_backends: Mapping[str, str]
-    """What Keras 3 takes for its backend → the module that it needs, "" for none."""
+    """Module that each backend of Keras 3 needs; "" if it needs none."""
     warnings: ReleaseSet
-    """The releases that cannot be imported where warnings are errors."""
+    """Releases that cannot be imported if warnings are errors."""
     tf_xla: frozenset[str]
-    """Whatever may be a flag of TF_XLA_FLAGS in some release; what is not here is none."""
+    """All flags that TF_XLA_FLAGS accepts in any release; anything else is not a flag."""
 
 
 def load_flags(folder: Path) -> Flags:
-    """Load compat/flags.toml. Raises DataError."""
+    """Load compat/flags.toml. Raise DataError if it is invalid."""
     return read(Flags, folder / "flags.toml")

@@ -1,4 +1,4 @@
-"""Where the data files are: inside the installed package, or in a checkout."""
+"""Location of the data files: inside the installed package, or in a checkout."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ __all__ = ["DataMissingError", "data_dir"]
 
 
 class DataMissingError(FileNotFoundError):
-    """A data folder is neither in the package nor in a checkout around it."""
+    """Error for a data folder that is neither in the package nor in a checkout around it."""
 
 
 def data_dir(name: str) -> Path:
     """Return the folder of data files called `name` (`"compat"`, `"dockerfiles"`).
 
-    The packaged copy (`tfdoctor/_data/NAME`) wins over the checkout's `NAME/`, which is what an editable install
-    finds. Raises DataMissingError, naming both places, if there is neither.
+    The packaged copy (`tfdoctor/_data/NAME`) has priority over the checkout's `NAME/`, which an editable install
+    uses. Raise DataMissingError with both paths if neither exists.
     """
     package = Path(__file__).resolve().parent.parent
     candidates = (package / "_data" / name, package.parent.parent / name)

@@ -1,11 +1,10 @@
-"""On which lines the functions of TensorFlow's own Python stand, release for release: compat/functions.json, read from
-the wheels by scripts.
+"""Lines of the functions in TensorFlow's Python files by release: compat/functions.json, read from the wheels.
 
-`session.py", line 1334, in _do_call` in a traceback is of the releases whose `_do_call` has that line. A wheel that
-somebody built of the same sources has the same lines.
+`session.py", line 1334, in _do_call` in a traceback identifies the releases whose `_do_call` contains that line.
+Wheels that others built from the same sources have the same lines.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import dataclasses
 import re
@@ -18,18 +17,21 @@ from tfdoctor.records import dataclass
 
 __all__ = ["Functions", "load_functions"]
 
-_INSTALLED = re.compile(r"(?:site|dist)-packages/(tensorflow(?:_core)?/[\w/]{1,200}\.py)c?$")
-_EATEN = re.compile(r"(?<=[^\W_])_{1,2}init_{0,2}\.py$")
-"""`\\__init__.py`, as Markdown leaves it: `tensorflow_init_.py`, `python__init__.py`. No file measured ends so."""
+_INSTALLED_PATH = re.compile(r"(?:site|dist)-packages/(tensorflow(?:_core)?/[\w/]{1,200}\.py)c?$")
+_MARKDOWN_INIT = re.compile(r"(?<=[^\W_])_{1,2}init_{0,2}\.py$")
+"""`\\__init__.py` after Markdown: `tensorflow_init_.py`, `python__init__.py`. No measured file has such a name."""
 
 
 @dataclass(frozen=True, slots=True)
 class PythonFile:
-    """The functions of one file."""
+    """Functions of one file."""
 
     functions: Mapping[str, str]
-    """Name → `"1280-1300:12-14,16"`: first and last line, and the places of its releases in `releases`. Of `<module>`
-    each statement that can fail: `"58:7-20"`."""
+    """Spans of each function, such as `"1280-1300:12-14,16"`.
+
+    Each has its first and last line, and the indices in `releases` of the releases that have it. `<module>` has a
+    span for each statement that can fail, such as `"58:7-20"`.
+    """
 
 
 @dataclasses.dataclass(frozen=True)
@@ -39,30 +41,29 @@ class Functions:
     as_of: str
     sources: Sources
     releases: tuple[str, ...]
-    """Those that were measured, oldest first."""
+    """Measured releases, oldest first."""
     files: Mapping[str, PythonFile]
-    """By path in the wheel."""
+    """Files by their path in the wheel."""
 
     def find_releases(self, path: str, line: int, function: str) -> frozenset[str] | None:
-        """Return the releases whose function has this line; none if no release's has.
+        """Return the releases whose function contains this line; empty if there is none.
 
-        None: it is not in the table.
-
-        `path` as a traceback has it. Raises DataError.
+        The result is None if the function is not in the table. `path` is as in a traceback. Raise DataError if the
+        table is invalid.
         """
         plain = re.sub(r"[\\/]{1,8}", "/", path)
-        found = _INSTALLED.search(_EATEN.sub("/__init__.py", plain))
-        row = self.files.get(found[1]) if found is not None else None
-        words = row.functions.get(function) if row is not None else None
-        if words is None:
+        match = _INSTALLED_PATH.search(_MARKDOWN_INIT.sub("/__init__.py", plain))
+        python_file = self.files.get(match[1]) if match is not None else None
+        spans = python_file.functions.get(function) if python_file is not None else None
+        if spans is None:
             return None
         releases: set[str] = set()
         try:
-            for word in words.split():
-                where, _, places = word.partition(":")
-                first, _, last = where.partition("-")
+            for span in spans.split():
+                lines, _, indices = span.partition(":")
+                first, _, last = lines.partition("-")
                 if int(first) <= line <= int(last or first):
-                    for part in places.split(","):
+                    for part in indices.split(","):
                         releases.update(expand_span(self.releases, part))
         except ValueError as error:
             msg = f"compat/functions.json: {path}: {error}"
@@ -71,5 +72,5 @@ class Functions:
 
 
 def load_functions(folder: Path) -> Functions:
-    """Load compat/functions.json. Raises DataError."""
+    """Load compat/functions.json. Raise DataError if it is invalid."""
     return read(Functions, folder / "functions.json")

@@ -1,6 +1,6 @@
-"""NVIDIA's cards by name and PCI id: compat/gpus.json, and asked."""
+"""NVIDIA's GPUs by name and PCI ID: compat/gpus.json."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import dataclasses
 import re
@@ -17,12 +17,12 @@ from tfdoctor.records import dataclass
 __all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "core_words", "load_gpus"]
 
 _GPU_WORD = re.compile(r"[a-z0-9]+")
-_GPU_GLUE = re.compile(r"\b(rtx|gtx|gts|gt|titan|quadro|tesla|geforce)(?=\d|[a-z]\d)|(?<=\d)(ti|super)\b")
+_JOINED_WORD = re.compile(r"\b(rtx|gtx|gts|gt|titan|quadro|tesla|geforce)(?=\d|[a-z]\d)|(?<=\d)(ti|super)\b")
 _BRANDS = frozenset({"nvidia", "geforce", "tesla", "quadro", "graphics", "gpu", "corporation", "device"})
 
 
 class UnknownGpuError(LookupError):
-    """No GPU goes by that name; `nearest` lists the closest names."""
+    """Error for an unknown GPU name; `nearest` lists the closest known names."""
 
     def __init__(self, name: str, nearest: tuple[str, ...]) -> None:
         hint = f"; did you mean {' or '.join(nearest)}?" if nearest else ""
@@ -33,30 +33,30 @@ class UnknownGpuError(LookupError):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Gpu:
-    """One name and its PCI device ids (compat/gpus.json)."""
+    """One name of a GPU and its PCI device IDs (compat/gpus.json)."""
 
     NAMED: ClassVar = ("name", "cc")
     name: str
     capability: str = field(metadata={"key": "cc"})
     pci_ids: tuple[str, ...] = field(default=(), metadata={"key": "pci"})
-    """Four hexadecimal digits, lower case."""
+    """Four lower-case hexadecimal digits each."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMatch:
-    """What a GPU's name can mean."""
+    """GPUs that a name can mean."""
 
     query: str
     gpus: tuple[Gpu, ...]
     capabilities: tuple[str, ...]
     """Lowest first."""
     exact: bool
-    """Some GPU has just this name, brand words aside; else all its words occur in theirs."""
+    """Whether some GPU has exactly this name apart from brand words; else the GPUs' names contain all its words."""
 
     @property
     def ambiguous(self) -> bool:
-        """Whether cards of different compute capability go by this name: ask for the PCI id."""
+        """Whether GPUs of different compute capability have this name, so that a PCI ID is needed."""
         return len(self.capabilities) > 1
 
 
@@ -67,11 +67,11 @@ class GpuTable:
     as_of: str
     ambiguous: Mapping[str, str]
     gpus: tuple[Gpu, ...] = field(metadata={"noun": "GPU"})
-    """By capability, then name."""
+    """Sorted by capability, then name."""
 
     @cached_property
-    def _map_ids(self) -> dict[str, Gpu]:
-        # Of several names of one id the first one in the file is kept: they never differ in capability.
+    def _gpus_by_id(self) -> dict[str, Gpu]:
+        # If several GPUs share an ID, the one with the longest name is kept: their capabilities never differ.
         table: dict[str, Gpu] = {}
         for gpu in self.gpus:
             for pci_id in gpu.pci_ids:
@@ -81,79 +81,77 @@ class GpuTable:
         return table
 
     def find_by_pci_id(self, pci_id: str) -> Gpu | None:
-        """Return the GPU with this PCI device id, or None: `"2684"`, `"0x2684"`, `"10de:2684"`, `"0x268410DE"`."""
+        """Return the GPU with this PCI device ID, or None: `"2684"`, `"0x2684"`, `"10de:2684"`, `"0x268410DE"`."""
         text = pci_id.strip().lower().removeprefix("0x")
-        if re.fullmatch(r"[0-9a-f]{4}10de", text):  # as nvidia-smi and NVML write it: device, then vendor
+        if re.fullmatch(r"[0-9a-f]{4}10de", text):  # format of nvidia-smi and NVML: device, then vendor
             text = text[:4]
         text = text.removeprefix("10de:")
-        return self._map_ids.get(text)
+        return self._gpus_by_id.get(text)
 
     def find_by_name(self, name: str) -> GpuMatch | None:
         """Return what a GPU's name can mean (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
 
-        Case, punctuation and the words NVIDIA, GeForce, Tesla, Quadro do not matter. A full match wins; else every
-        GPU whose name has all the words.
+        Case, punctuation and the words NVIDIA, GeForce, Tesla and Quadro are ignored. An exact match has priority;
+        otherwise all GPUs match whose names contain all the words.
         """
-        words, core = _words(name), core_words(name)
+        words, core = _split_words(name), core_words(name)
         if not core:
             return None
         tests: tuple[tuple[Callable[[frozenset[str]], bool], bool], ...] = (
-            (lambda have: have == words, True),
-            (lambda have: have - _BRANDS == core, True),
-            (lambda have: core <= have, False),
+            (lambda gpu_words: gpu_words == words, True),
+            (lambda gpu_words: gpu_words - _BRANDS == core, True),
+            (lambda gpu_words: core <= gpu_words, False),
         )
         for test, exact in tests:
-            found = tuple(gpu for gpu, have in self._list_words if test(have))
-            if found:
-                order = sorted({gpu.capability for gpu in found}, key=versions.parse_capability)
-                return GpuMatch(name, found, tuple(order), exact)
+            matches = tuple(gpu for gpu, gpu_words in self._words_by_gpu if test(gpu_words))
+            if matches:
+                capabilities = sorted({gpu.capability for gpu in matches}, key=versions.parse_capability)
+                return GpuMatch(name, matches, tuple(capabilities), exact)
         return None
 
     @cached_property
-    def _list_words(self) -> tuple[tuple[Gpu, frozenset[str]], ...]:
-        return tuple((gpu, _words(gpu.name)) for gpu in self.gpus)
+    def _words_by_gpu(self) -> tuple[tuple[Gpu, frozenset[str]], ...]:
+        return tuple((gpu, _split_words(gpu.name)) for gpu in self.gpus)
 
     def nearest_names(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return known names that look like `name`, best first."""
+        """Return known names similar to `name`, the best match first."""
         import difflib
 
-        short = {" ".join(sorted(have - _BRANDS)): gpu.name for gpu, have in self._list_words}
-        wanted = " ".join(sorted(core_words(name)))
-        return tuple(short[key] for key in difflib.get_close_matches(wanted, short, n=count, cutoff=0.5))
+        names = {" ".join(sorted(words - _BRANDS)): gpu.name for gpu, words in self._words_by_gpu}
+        query = " ".join(sorted(core_words(name)))
+        return tuple(names[key] for key in difflib.get_close_matches(query, names, n=count, cutoff=0.5))
 
 
 def load_gpus(folder: Path) -> GpuTable:
-    """Load compat/gpus.json. Raises DataError."""
-    return read(GpuTable, folder / "gpus.json", _explain)
+    """Load compat/gpus.json. Raise DataError if it is invalid."""
+    return read(GpuTable, folder / "gpus.json", _expand_sources)
 
 
-def _explain(raw: dict[str, Any], where: str) -> None:
-    """Put what the file's `sources` say of a word in the word's place."""
-    meant = raw.pop("sources", None)
+def _expand_sources(raw: dict[str, Any], where: str) -> None:
+    """Replace the keywords in each GPU's `sources` by their texts from the file's `sources`."""
+    texts = raw.pop("sources", None)
     rows = raw.get("gpus")
-    if type(meant) is not dict or type(rows) is not list:
+    if type(texts) is not dict or type(rows) is not list:
         msg = f"{where}: `sources` and `gpus` must be a table and a list"
         raise DataError(msg)
     for row in rows:
-        words = row.get("sources") if type(row) is dict else None
-        if type(words) is not list:
-            continue  # refused later
-        for place, word in enumerate(words):
-            if word not in meant:
+        keywords = row.get("sources") if type(row) is dict else None
+        if type(keywords) is not list:
+            continue  # refused later, by decode
+        for index, keyword in enumerate(keywords):
+            if keyword not in texts:
                 name = row.get("name")
-                msg = f"{where}: GPU {name}: source `{word}` is not explained{did_you_mean(str(word), meant)}"
+                msg = f"{where}: GPU {name}: source `{keyword}` is not explained{did_you_mean(str(keyword), texts)}"
                 raise DataError(msg)
-            words[place] = meant[word]
+            keywords[index] = texts[keyword]
 
 
 def core_words(name: str) -> frozenset[str]:
-    """Return the words of a GPU's name that tell it apart, without its brands: the same for `NVIDIA RTX A6000` and
-    `RTX A6000`.
-    """
-    return _words(name) - _BRANDS
+    """Return the distinctive words of a GPU's name, without brands: the same for `NVIDIA RTX A6000` and `RTX A6000`."""
+    return _split_words(name) - _BRANDS
 
 
-def _words(name: str) -> frozenset[str]:
+def _split_words(name: str) -> frozenset[str]:
     text = re.sub(r"\((?:r|tm)\)", " ", name.lower())
-    text = _GPU_GLUE.sub(lambda match: f" {match[0]} ", text)
+    text = _JOINED_WORD.sub(lambda match: f" {match[0]} ", text)
     return frozenset(_GPU_WORD.findall(text))

@@ -1,10 +1,10 @@
-"""Container images that exist, and what is in them: compat/images.toml, read strictly, and asked.
+"""Existing container images and their contents: compat/images.toml.
 
-Nothing is guessed: an image that is not in the table is unknown, not missing; only `deleted` says that
-something is gone.
+Nothing is guessed: an image that is not in the table is unknown, not missing. Only `deleted` says that images no
+longer exist.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -41,16 +41,16 @@ class CudaImages:
     NAMED: ClassVar = ("version",)
     version: str
     status: Status
-    """On NVIDIA's list of supported tags; still there without fixes; only seen in a list of the registry."""
+    """supported: on NVIDIA's list of tags; unsupported: no longer fixed; listed: only in the registry's list."""
     systems: tuple[str, ...]
     """Ubuntu releases."""
     flavours: tuple[Flavour, ...]
     cudnn_tag: str | None = None
-    """How the tags with cuDNN say so: `"cudnn8"`, `"cudnn"`; None: there are none."""
+    """Part of the tag for images with cuDNN, such as `"cudnn8"` or `"cudnn"`; None if there are none."""
     cudnn_systems: tuple[str, ...] = ()
     cudnn_flavours: tuple[Flavour, ...] = ()
     cudnn: Mapping[str, str] = field(default_factory=dict)
-    """Ubuntu release → cuDNN inside, where known."""
+    """Version of cuDNN by Ubuntu release, if known."""
     note: str = ""
     sources: Sources
 
@@ -66,11 +66,11 @@ class CudaImages:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DeletedImages:
-    """Releases of nvidia/cuda of which no tag exists any more (`[[deleted]]`)."""
+    """Releases of nvidia/cuda whose tags were all deleted (`[[deleted]]`)."""
 
     NAMED: ClassVar = ("versions",)
     versions: ReleaseSet
-    """A PEP 440 set."""
+    """Versions as a PEP 440 specifier set."""
     note: str
     sources: Sources
 
@@ -80,34 +80,34 @@ class ImageTag:
     """One tag of nvidia/cuda."""
 
     name: str
-    """`"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04"`."""
+    """Full name, such as `"nvidia/cuda:11.8.0-cudnn8-runtime-ubuntu22.04"`."""
     cuda: str
     system: str
     flavour: Flavour
     cudnn: str | None
-    """None: without cuDNN, or its version is not known (see `has_cudnn`)."""
+    """Version of cuDNN; None if there is no cuDNN or its version is not known (see `has_cudnn`)."""
     has_cudnn: bool
     status: Status
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfficialImages:
-    """Tags of tensorflow/tensorflow made by one recipe (`[[official]]`)."""
+    """Tags of tensorflow/tensorflow that were built in the same way (`[[official]]`)."""
 
     NAMED: ClassVar = ("versions",)
     versions: ReleaseSet
-    """A PEP 440 set of TensorFlow versions."""
+    """TensorFlow versions as a PEP 440 specifier set."""
     tags: tuple[str, ...]
-    """With `{version}` for the release's own number."""
+    """Tags with `{version}` for the number of the release."""
     base: str | None = None
     system: str
     python: str
     cuda: str
     cudnn: str | None = None
     works: bool
-    """Whether TensorFlow finds its libraries inside."""
+    """Whether TensorFlow finds its libraries in the image."""
     why: str = ""
-    """Where it does not."""
+    """Why it does not; "" if it does."""
     evidence: Known
     sources: Sources
 
@@ -122,11 +122,13 @@ class OfficialImages:
 
 @dataclass(frozen=True, slots=True)
 class OfficialImage:
-    """The official image of one release."""
+    """Official image of one release."""
 
     names: tuple[str, ...]
-    """`("tensorflow/tensorflow:1.14.0-gpu-py3", "tensorflow/tensorflow:1.14.0-gpu")`; of the first ones the
-    Python is that of `recipe`."""
+    """Full names, such as `("tensorflow/tensorflow:1.14.0-gpu-py3", "tensorflow/tensorflow:1.14.0-gpu")`.
+
+    The first ones have the Python of `recipe`.
+    """
     recipe: OfficialImages
 
 
@@ -142,16 +144,16 @@ class NgcImage:
     cuda: str
     cudnn: str | None = None
     driver: str | None = None
-    """The driver branch it was made for."""
+    """Driver branch for which it was built."""
     lowest: str | None = None
-    """The lowest compute capability it supports."""
+    """Lowest compute capability that it supports; None if not known."""
     note: str = ""
     evidence: Known
     sources: Sources
 
     @property
     def name(self) -> str:
-        """`"nvcr.io/nvidia/tensorflow:25.02-tf2-py3"`."""
+        """Full name, such as `"nvcr.io/nvidia/tensorflow:25.02-tf2-py3"`."""
         return f"nvcr.io/nvidia/tensorflow:{self.tag}"
 
 
@@ -163,26 +165,26 @@ class PythonImage:
     tag: str
     python: str
     system: str
-    """"debian 12"."""
+    """Distribution, such as "debian 12"."""
     glibc: str
     digest: str | None = None
-    """`"sha256:…"`, where one is known."""
+    """`"sha256:…"`, or None if not known."""
     evidence: Known
     sources: Sources
 
     @property
     def name(self) -> str:
-        """`"python:3.11-slim-bookworm"`."""
+        """Full name, such as `"python:3.11-slim-bookworm"`."""
         return f"python:{self.tag}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ToolImage:
-    """An image with a program that builds take out of it (`[[tool]]`)."""
+    """Image from which builds copy a program (`[[tool]]`)."""
 
     NAMED: ClassVar = ("program",)
     program: str
-    """`"micromamba"`."""
+    """Name of the program, such as `"micromamba"`."""
     image: str
     evidence: Known
     sources: Sources
@@ -199,16 +201,16 @@ class Images:
     official: tuple[OfficialImages, ...]
     ngc: tuple[NgcImage, ...]
     python: tuple[PythonImage, ...]
-    """The one to take first comes first."""
+    """The preferred image comes first."""
     tool: tuple[ToolImage, ...]
 
     def find_tool(self, program: str) -> ToolImage | None:
-        """Return the image that has a program, or None."""
-        return next((row for row in self.tool if row.program == program), None)
+        """Return the image that contains a program, or None."""
+        return next((image for image in self.tool if image.program == program), None)
 
     def find_python(self, python: str) -> PythonImage | None:
         """Return the slim image of a Python (`"3.9"`), or None."""
-        return next((row for row in self.python if row.python == python), None)
+        return next((image for image in self.python if image.python == python), None)
 
     def tags(
         self,
@@ -218,91 +220,96 @@ class Images:
         flavour: Flavour | None = None,
         system: str | None = None,
     ) -> tuple[ImageTag, ...]:
-        """Return tags of nvidia/cuda that are known to exist, newest CUDA and newest system first.
+        """Return the known tags of nvidia/cuda, the newest CUDA and the newest system first.
 
-        `cuda`: a prefix (`"12"`, `"11.2"`, `"11.8.0"`); `cudnn_major`: with this cuDNN, None: without any.
+        `cuda` is a prefix (`"12"`, `"11.2"`, `"11.8.0"`). `cudnn_major` selects tags with this cuDNN; None selects
+        those without cuDNN.
         """
-        found = []
-        for row in reversed(self.cuda):
-            if cuda is not None and not versions.has_prefix(row.version, cuda):
+        tags = []
+        for release in reversed(self.cuda):
+            if cuda is not None and not versions.has_prefix(release.version, cuda):
                 continue
-            systems = row.systems if cudnn_major is None else row.cudnn_systems
-            flavours = row.flavours if cudnn_major is None else row.cudnn_flavours
+            systems = release.systems if cudnn_major is None else release.cudnn_systems
+            flavours = release.flavours if cudnn_major is None else release.cudnn_flavours
             for name in reversed(systems):
                 if system is not None and name != system:
                     continue
-                inside = None if cudnn_major is None else row.cudnn.get(name)
-                if cudnn_major is not None and _cudnn_major(row, name) != cudnn_major:
+                cudnn = None if cudnn_major is None else release.cudnn.get(name)
+                if cudnn_major is not None and _get_cudnn_major(release, name) != cudnn_major:
                     continue
-                found += [
-                    _tag(row, name, kind, inside, with_cudnn=cudnn_major is not None)
+                tags += [
+                    _make_tag(release, name, kind, cudnn, with_cudnn=cudnn_major is not None)
                     for kind in flavours
                     if flavour in (None, kind)
                 ]
-        return tuple(found)
+        return tuple(tags)
 
     def find_deleted(self, cuda: str) -> DeletedImages | None:
-        """Return why nvidia/cuda has no tags of this CUDA release (`"10.0"`, `"11.4.0"`) any more.
+        """Return the entry that says why nvidia/cuda has no tags of this CUDA release (`"10.0"`, `"11.4.0"`).
 
-        None: it has some, or nothing is known.
+        The result is None if there are tags, or nothing is known.
         """
-        if any(versions.has_prefix(row.version, cuda) for row in self.cuda):
+        if any(versions.has_prefix(entry.version, cuda) for entry in self.cuda):
             return None
-        return next((row for row in self.gone if versions.satisfies(cuda, row.versions)), None)
+        return next((entry for entry in self.gone if versions.satisfies(cuda, entry.versions)), None)
 
     def find_official(self, version: str) -> OfficialImage | None:
-        """Return the official GPU image of a TensorFlow release, or None if none is known."""
-        for row in self.official:
-            if versions.satisfies(version, row.versions):
-                names = tuple(f"tensorflow/tensorflow:{tag.format(version=version)}" for tag in row.tags)
-                return OfficialImage(names, row)
+        """Return the official GPU image of a TensorFlow release, or None if not known."""
+        for recipe in self.official:
+            if versions.satisfies(version, recipe.versions):
+                names = tuple(f"tensorflow/tensorflow:{tag.format(version=version)}" for tag in recipe.tags)
+                return OfficialImage(names, recipe)
         return None
 
     def lowest_of(self, image: NgcImage) -> str | None:
-        """Return the compute capability at which one of NVIDIA's images begins.
+        """Return the lowest compute capability that one of NVIDIA's images supports.
 
-        Where no page of it was read, at which the others do.
+        If no documentation of the image was read, the lowest of all other images is assumed.
         """
         if image.lowest is not None:
             return image.lowest
-        told = [row.lowest for row in self.ngc if row.lowest is not None]
-        return min(told, key=versions.parse_capability, default=None)
+        capabilities = [other.lowest for other in self.ngc if other.lowest is not None]
+        return min(capabilities, key=versions.parse_capability, default=None)
 
     def list_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """Return NVIDIA's images, newest first: of a TensorFlow (prefix), of a CUDA (prefix).
+        """Return NVIDIA's images, newest first, with a TensorFlow version (prefix) and a CUDA version (prefix).
 
-        Those whose TensorFlow is not known are left out where one is asked for, but a first number that the tag
-        itself says counts.
+        If a TensorFlow version is requested, images with an unknown version are left out, unless their tag says the
+        requested major.
         """
         return tuple(
-            row
-            for row in reversed(self.ngc)
-            if (tensorflow is None or _is_tensorflow(row, tensorflow))
-            and (cuda is None or versions.has_prefix(row.cuda, cuda))
+            image
+            for image in reversed(self.ngc)
+            if (tensorflow is None or _has_tensorflow(image, tensorflow))
+            and (cuda is None or versions.has_prefix(image.cuda, cuda))
         )
 
 
-def _tag(row: CudaImages, system: str, flavour: str, cudnn: str | None, *, with_cudnn: bool) -> ImageTag:
-    middle = f"{row.cudnn_tag}-" if with_cudnn else ""
-    name = f"nvidia/cuda:{row.version}-{middle}{flavour}-ubuntu{system}"
+def _make_tag(
+    release: CudaImages, system: str, flavour: str, cudnn: str | None, *, with_cudnn: bool
+) -> ImageTag:
+    """Return one tag of a release of nvidia/cuda."""
+    cudnn_part = f"{release.cudnn_tag}-" if with_cudnn else ""
+    name = f"nvidia/cuda:{release.version}-{cudnn_part}{flavour}-ubuntu{system}"
     kind: Flavour = "base" if flavour == "base" else "runtime" if flavour == "runtime" else "devel"
-    return ImageTag(name, row.version, system, kind, cudnn, with_cudnn, row.status)
+    return ImageTag(name, release.version, system, kind, cudnn, with_cudnn, release.status)
 
 
-def _cudnn_major(row: CudaImages, system: str) -> int | None:
-    """From the tag (`cudnn8`), else from what is inside; None: not known."""
-    if row.cudnn_tag is not None and row.cudnn_tag != "cudnn":
-        return int(row.cudnn_tag.removeprefix("cudnn"))
-    inside = row.cudnn.get(system)
-    return None if inside is None else versions.major(inside)
+def _get_cudnn_major(release: CudaImages, system: str) -> int | None:
+    """Return the major of cuDNN according to the tag (`cudnn8`), else to the known contents; None if not known."""
+    if release.cudnn_tag is not None and release.cudnn_tag != "cudnn":
+        return int(release.cudnn_tag.removeprefix("cudnn"))
+    cudnn = release.cudnn.get(system)
+    return None if cudnn is None else versions.major(cudnn)
 
 
-def _is_tensorflow(row: NgcImage, wanted: str) -> bool:
-    if row.tensorflow is not None:
-        return versions.has_prefix(row.tensorflow, wanted)
-    return "." not in wanted and f"-tf{wanted}-" in f"{row.tag}-"
+def _has_tensorflow(image: NgcImage, version: str) -> bool:
+    """Return whether an image has this TensorFlow version, a prefix."""
+    if image.tensorflow is not None:
+        return versions.has_prefix(image.tensorflow, version)
+    return "." not in version and f"-tf{version}-" in f"{image.tag}-"
 
 
 def load_images(folder: Path) -> Images:
-    """Load compat/images.toml. Raises DataError."""
+    """Load compat/images.toml. Raise DataError if it is invalid."""
     return read(Images, folder / "images.toml")

@@ -1,9 +1,9 @@
-"""What each TensorFlow takes of other packages while it is imported: compat/imports/<minor>.json, measured.
+"""Modules and attributes that each TensorFlow needs during its import: compat/imports/<minor>.json.
 
-Written by scripts/update_imports.py from real imports: of the newest patch of each minor, on one Python.
+scripts/update_imports.py measures them with real imports of the newest patch of each minor, on one Python.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from dataclasses import field, replace
@@ -19,55 +19,58 @@ __all__ = ["Imported", "find_imported", "list_measured_minors", "load_imported"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The import of one TensorFlow, as it was seen."""
+    """Measurement of the import of one TensorFlow."""
 
     as_of: str
     tensorflow: str
     python: str
     needs: Mapping[str, tuple[str, ...]]
-    """Module → the attributes that are taken of it. An error with one of them stops the import."""
+    """Attributes that are used, by module. An error with one of them stops the import."""
     must: tuple[str, ...]
-    """Packages that import TensorFlow themselves and must be there."""
+    """Required packages that import TensorFlow themselves."""
     tried: tuple[str, ...]
-    """Modules that are taken where they are there: an ImportError does not stop the import, another error does."""
+    """Optional modules: an ImportError does not stop the import of TensorFlow, but any other error does."""
     family: Mapping[str, tuple[str, ...]]
-    """Keras and the like, which the import loads → the modules that these take of others."""
+    """Modules of other packages that Keras and similar packages need, by the package that the import loads."""
     standard: Mapping[str, tuple[str, ...]]
-    """Modules of Python's own library → the attributes that are taken of them."""
+    """Attributes that are used, by module of the standard library."""
     shadowable: frozenset[str]
-    """Every module of Python's own library that is loaded on the way: a file of that name can take its place."""
+    """All loaded modules of the standard library: a file with the same name can take their place."""
     idle: frozenset[str]
-    """Sources and shared objects of TensorFlow that the import does not load, below site-packages."""
+    """Source files and shared objects of TensorFlow that the import does not load, relative to site-packages."""
     sets: tuple[Mapping[str, str], ...]
-    """Distributions (normalised name → version) with which the import was seen to work."""
+    """Sets of distributions (version by normalized name) with which the import was seen to work."""
     exact: bool = field(default=True, metadata={"key": None})
-    """False: this is the nearest minor that was measured, and attributes say nothing."""
+    """Whether this minor itself was measured; if not, it is the nearest measured one, and attributes do not count."""
 
 
 def list_measured_minors(folder: Path) -> tuple[str, ...]:
-    """Return the minors that were measured, oldest first: `"2.20"`."""
-    found = (path.stem for path in (folder / "imports").glob("*.json"))
-    return tuple(sorted(found, key=versions.numbers))
+    """Return the measured minors, oldest first, such as `"2.20"`."""
+    minors = (path.stem for path in (folder / "imports").glob("*.json"))
+    return tuple(sorted(minors, key=versions.numbers))
 
 
 @lru_cache(maxsize=4)
 def find_imported(folder: Path, version: str | None) -> Imported | None:
-    """Return what a TensorFlow takes at its import: its minor's table, else that of the newest one below it.
+    """Return what a TensorFlow needs during its import: the data of its minor, else of the next lower one.
 
-    None if the version is not known, or is older than all that were measured. Raises DataError.
+    The result is None if the version is not known, or older than all measured ones. Raise DataError if the data are
+    invalid.
     """
     if version is None or not versions.is_version(version):
         return None
     minor = versions.major_minor(version)
-    below = [one for one in list_measured_minors(folder) if versions.numbers(one) <= versions.numbers(minor)]
-    if not below:
+    candidates = [
+        item for item in list_measured_minors(folder) if versions.numbers(item) <= versions.numbers(minor)
+    ]
+    if not candidates:
         return None
-    found = load_imported(folder, below[-1])
-    return found if below[-1] == minor else replace(found, exact=False)
+    imported = load_imported(folder, candidates[-1])
+    return imported if candidates[-1] == minor else replace(imported, exact=False)
 
 
 def load_imported(folder: Path, minor: str) -> Imported:
-    """Return one table. Raises DataError."""
+    """Load one table. Raise DataError if it is invalid."""
     path = folder / "imports" / f"{minor}.json"
     result = read(Imported, path, within="imports/")
     if versions.major_minor(result.tensorflow) != minor:

@@ -1,11 +1,11 @@
-"""For which devices and types a release has kernels: compat/kernels.json, asked of the wheels by scripts.
+"""Devices and types for which a release has kernels: compat/kernels.json, which scripts read from the wheels.
 
-An operation runs on a GPU only where the release registers a kernel of it for GPUs that takes its types. What is known
-of a type is a limit: one that no kernel takes is not served; one that some kernel takes can still be refused together
-with another attribute's.
+An operation runs on a GPU only if the release registers a GPU kernel that accepts its types. The types are only a
+limit: a type that no kernel accepts is unsupported, but a type that some kernel accepts may still be unsupported in
+combination with other attributes.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import dataclasses
 import re
@@ -20,33 +20,35 @@ from tfdoctor.records import dataclass
 __all__ = ["Kernels", "OfOperation", "Types", "load_kernels", "type_named"]
 
 Types = Mapping[str, frozenset[str]]
-"""Attribute → the types that some kernel takes: `{"T": {"float16", "float32"}}`. Attributes without a limit are left
-out."""
-_NAMED = {
+"""Types that some kernel accepts, by attribute: `{"T": {"float16", "float32"}}`. Unlimited attributes are left out."""
+_CPP_TYPE_NAMES = {
     "float": "float32",
     "double": "float64",
     "half": "float16",
 }
-"""As TensorFlow's C++ calls types: as tf.dtypes does."""
+"""Names in tf.dtypes of types that have another name in C++."""
 _ERA = re.compile(r"(\d{1,3}\.\d{1,3})(?:-(\d{1,3}\.\d{1,3}))?")
 
 
 @dataclass(frozen=True, slots=True)
 class OfOperation:
-    """The kernels of one operation in one release."""
+    """Kernels of one operation in one release."""
 
     cpu: Types | None
-    """None: it has none."""
+    """None if it has no CPU kernel; `gpu` likewise."""
     gpu: Types | None
 
 
 @dataclass(frozen=True, slots=True)
 class KernelRow:
-    """The kernels of one operation in all releases."""
+    """Kernels of one operation in all releases."""
 
     cpu: str = ""
-    """`"T=3;Tidx=7:0-5,9 :6-8"`: limits (attribute and the place of its types in `sets`; none: any), and the places of
-    the releases that have these in `releases`."""
+    """Limits with their releases, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
+
+    A limit is an attribute with the index of its types in `sets`. After the colon are the indices in `releases` of
+    the releases that have these limits. No limit means any types.
+    """
     gpu: str = ""
 
 
@@ -57,55 +59,58 @@ class Kernels:
     as_of: str
     sources: Sources
     releases: tuple[str, ...]
-    """Those that were measured, oldest first: one of each minor."""
+    """Measured releases, oldest first, one of each minor."""
     sets: tuple[str, ...]
-    """Types, by name: `"float16,float32"`."""
+    """Sets of type names, such as `"float16,float32"`."""
     operations: Mapping[str, KernelRow]
 
     def list_measured(self, era: str) -> tuple[str, ...]:
-        """Return those of the minors that a log can be of, `"2.10"` or `"2.4-2.11"`.
+        """Return the measured releases of the minors that a log can come from, `"2.10"` or `"2.4-2.11"`.
 
-        None if the first or last was not.
+        The result is empty if the first or last of them was not measured.
         """
-        found = _ERA.fullmatch(era)
-        if found is None:
+        match = _ERA.fullmatch(era)
+        if match is None:
             return ()
         minors = [versions.major_minor(release) for release in self.releases]
-        first, last = found[1], found[2] or found[1]
+        first, last = match[1], match[2] or match[1]
         if first not in minors or last not in minors:
             return ()
         return self.releases[minors.index(first) : minors.index(last) + 1]
 
     def find_kernels(self, release: str, operation: str) -> OfOperation | None:
-        """Return its kernels in one of `releases`; None: that release has none for CPUs and GPUs.
+        """Return the operation's kernels in one of `releases`; None if that release has none for CPUs and GPUs.
 
-        Raises DataError.
+        Raise DataError if the table is invalid.
         """
-        row = self.operations.get(operation)
-        if row is None or release not in self.releases:
+        entry = self.operations.get(operation)
+        if entry is None or release not in self.releases:
             return None
         try:
-            found = OfOperation(self._types(row.cpu, release), self._types(row.gpu, release))
+            kernels = OfOperation(
+                self._parse_types(entry.cpu, release), self._parse_types(entry.gpu, release)
+            )
         except (ValueError, IndexError) as error:
             msg = f"compat/kernels.json: {operation}: {error}"
             raise DataError(msg) from error
-        return None if found.cpu is None and found.gpu is None else found
+        return None if kernels.cpu is None and kernels.gpu is None else kernels
 
-    def _types(self, text: str, release: str) -> Types | None:
-        for word in text.split():
-            limits, _, places = word.partition(":")
-            if any(release in expand_span(self.releases, part) for part in places.split(",")):
+    def _parse_types(self, text: str, release: str) -> Types | None:
+        """Return the types of a release's kernels from a row's text; None if it has no kernel."""
+        for group in text.split():
+            limits, _, indices = group.partition(":")
+            if any(release in expand_span(self.releases, part) for part in indices.split(",")):
                 pairs = (limit.partition("=") for limit in limits.split(";") if limit)
-                return {name: frozenset(self.sets[int(at)].split(",")) for name, _, at in pairs}
+                return {name: frozenset(self.sets[int(index)].split(",")) for name, _, index in pairs}
         return None
 
 
 def type_named(word: str) -> str:
-    """Return `"DT_HALF"` or `"half"` → `"float16"`."""
+    """Return tf.dtypes's name of a type: `"DT_HALF"` and `"half"` become `"float16"`."""
     plain = word.removeprefix("DT_").removesuffix("_REF").lower()
-    return _NAMED.get(plain, plain)
+    return _CPP_TYPE_NAMES.get(plain, plain)
 
 
 def load_kernels(folder: Path) -> Kernels:
-    """Load compat/kernels.json. Raises DataError."""
+    """Load compat/kernels.json. Raise DataError if it is invalid."""
     return read(Kernels, folder / "kernels.json")

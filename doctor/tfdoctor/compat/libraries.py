@@ -1,6 +1,9 @@
-"""The libraries TensorFlow looks for, who brings them, and what passes for a TensorFlow: compat/libraries.toml."""
+"""Libraries that TensorFlow opens, the packages that contain them, and distributions of TensorFlow.
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+The table is compat/libraries.toml.
+"""
+
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import re
 from collections.abc import Mapping
@@ -30,108 +33,108 @@ _DEFINE_OF_STEM = {"cublasLt": "CUBLAS"}
 
 @dataclass(frozen=True, slots=True)
 class PypiWheel:
-    """Where NVIDIA's wheel of one CUDA major puts a library."""
+    """Location of a library in NVIDIA's wheel of one CUDA major."""
 
     project: str
-    """`"nvidia-cusolver-cu12"`."""
+    """Name of the project, such as `"nvidia-cusolver-cu12"`."""
     folder: str
-    """Below site-packages: `"nvidia/cusolver/lib"`."""
+    """Folder below site-packages, such as `"nvidia/cusolver/lib"`."""
     cuda_major: int
 
 
-def _wheels(pairs: Mapping[str, str]) -> dict[int, PypiWheel]:
+def _parse_wheels(pairs: Mapping[str, str]) -> dict[int, PypiWheel]:
+    """Return the wheels by CUDA major from values such as "project folder"."""
     wheels = {}
     for key, value in pairs.items():
-        project, _, place = value.partition(" ")
-        if not key.isdigit() or not place:
+        project, _, folder = value.partition(" ")
+        if not key.isdigit() or not folder:
             msg = f"`{key} = {value}` is not `CUDA major = project folder`"
             raise ValueError(msg)
-        wheels[int(key)] = PypiWheel(project=project, folder=place, cuda_major=int(key))
+        wheels[int(key)] = PypiWheel(project=project, folder=folder, cuda_major=int(key))
     return wheels
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LibraryFamily:
-    """One library through all CUDA versions (compat/libraries.toml)."""
+    """One library in all CUDA versions (compat/libraries.toml)."""
 
     NAMED: ClassVar = ("stem",)
     stem: str
-    """`"cusolver"` of `libcusolver.so.11`."""
+    """Name between `lib` and `.so`: `"cusolver"` of `libcusolver.so.11`."""
     title: str
     role: Literal["registration", "lazy", "dependency", "driver", "optional"]
-    """What TF wants it for: at registration, later, through another library, as the driver, if it is
-    there."""
+    """Use by TensorFlow: at registration, later, as a dependency of another library, as the driver, or optional."""
     define: str | None = None
-    """cuda_config.h's name for its version: `"CUSOLVER"` for `TF_CUSOLVER_VERSION`."""
+    """Name of its version in cuda_config.h: `"CUSOLVER"` for `TF_CUSOLVER_VERSION`."""
     first_tf: str | None = None
-    """The first TF minor that opens it at registration."""
+    """First TensorFlow minor that opens it at registration."""
     last_tf: str | None = None
-    """The last one; None: still does."""
+    """Last one; None if current releases still do."""
     sonames: Mapping[str, str] = field(default_factory=dict)
-    """CUDA minor or major → version in the soname; `"11"` stands for every 11.x not named itself."""
-    wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _wheels)] = field(
+    """Version in the soname by CUDA minor or major; `"11"` stands for every 11.x that is not listed."""
+    wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _parse_wheels)] = field(
         default_factory=dict
     )
     debian: Mapping[str, str] = field(default_factory=dict)
-    """CUDA minor or major → package in NVIDIA's repository; `{dash}` is the CUDA version as `12-5`."""
+    """Package in NVIDIA's repository by CUDA minor or major; `{dash}` is the CUDA version as `12-5`."""
     distro: Mapping[str, str] = field(default_factory=dict)
-    """Version in the soname → Debian's or Ubuntu's own package."""
+    """Debian's or Ubuntu's own package by the version in the soname."""
     conda: str | None = None
-    """Package on conda-forge, for CUDA 12 and newer; before, `cudatoolkit` has it (cuDNN: `cudnn`)."""
+    """Package on conda-forge for CUDA 12 and newer. Older CUDA has it in `cudatoolkit` (cuDNN: `cudnn`)."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForCpu:
-    """Releases of a distribution that have no GPU code, where others of it have (in a `[[distribution]]`)."""
+    """Releases without GPU code of a distribution that has GPU code in others (in a `[[distribution]]`)."""
 
     NAMED: ClassVar = ("until",)
     since: str | None = None
     until: str
-    """The first and the last minor."""
+    """Last minor; `since` is the first (None: from the beginning)."""
     text: str
     source: str
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Return whether it tells of this minor, `(2, 0)`."""
+        """Return whether this minor, such as `(2, 0)`, is one of them."""
         return versions.is_minor_in_range(minor, self.since, self.until)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfDistribution:
-    """A distribution that is a TensorFlow, or passes for one (`[[distribution]]` of libraries.toml)."""
+    """Distribution that is a TensorFlow, or pretends to be one (`[[distribution]]` of libraries.toml)."""
 
     NAMED: ClassVar = ("name",)
     name: str
     gpu: bool | None = None
-    """None: depends on the version; ask the release table or the installation's own files."""
+    """Whether it has GPU code; None if that depends on the version (see the release table or the installed files)."""
     same_as: str | None = None
-    """The distribution whose rows speak for it."""
+    """Distribution whose releases have the same contents."""
     retired: str | None = None
-    """The version that has no TensorFlow and only says that there are no more."""
+    """Version that has no TensorFlow and only announces the end of the distribution."""
     note: str
     for_cpu: tuple[ForCpu, ...] = ()
-    """Minors of a distribution with and without GPU code."""
+    """Minors without GPU code."""
     sources: Sources
 
     def explain_missing_gpu_code(self, minor: tuple[int, ...]) -> str | None:
         """Return why its builds of this minor have no GPU code; None if that is not known."""
-        return next((row.text for row in self.for_cpu if row.holds(minor)), None)
+        return next((entry.text for entry in self.for_cpu if entry.holds(minor)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """How TensorFlow reaches its libraries when it lists GPUs, from its minor to the next row's."""
+    """How TensorFlow loads its libraries when it lists GPUs, from this minor to that of the next row."""
 
     NAMED: ClassVar = ("since",)
     since: str
-    """The first minor."""
+    """First minor."""
     linked: bool
-    """The libraries are linked, so that the import fails without them; else they are opened."""
+    """Whether the libraries are linked, so that the import fails without them; else they are opened."""
     opens: tuple[str, ...]
-    """Stems of CUDA's libraries, in the order in which they are tried."""
+    """Names (without `lib` and `.so`) of CUDA's libraries, in the order in which they are tried."""
     driver: tuple[str, ...]
-    """Sonames of the driver's."""
+    """Sonames of the driver's libraries."""
     sources: Sources
 
 
@@ -146,24 +149,24 @@ class LibraryTable:
     """Oldest first."""
 
     def registration(self, version: str) -> Registration:
-        """Return how TensorFlow of this version does it; newer than the table: as the newest that was seen."""
+        """Return how this TensorFlow version loads its libraries; for newer ones, the newest known entry."""
         minor = versions.numbers(version)[:2]
-        rows = [row for row in self.registrations if versions.numbers(row.since) <= minor]
-        return rows[-1] if rows else self.registrations[0]
+        entries = [entry for entry in self.registrations if versions.numbers(entry.since) <= minor]
+        return entries[-1] if entries else self.registrations[0]
 
     def find_required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
         """Return the sonames that a build of this version needs for GPU registration (see tables.Compat)."""
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:
             return () if not defines else None
-        era = self.registration(version)
+        registration = self.registration(version)
         result = []
-        for stem in era.opens:
+        for stem in registration.opens:
             name = _DEFINE_OF_STEM.get(stem, stem.upper())
-            if era.linked and name != "CUDNN":
+            if registration.linked and name != "CUDNN":
                 number = defines["CUDA"]
             elif name == "CUDART":
-                # Until 2.3 the runtime's soname followed the toolkit and had no define of its own.
+                # Until 2.3 the runtime's soname had the toolkit's version and no define of its own.
                 number = defines.get("CUDART", defines["CUDA"])
             else:
                 number = defines.get(name) or (defines.get("CUDA_LIB", "") if name != "CUDNN" else "")
@@ -173,20 +176,20 @@ class LibraryTable:
         return tuple(result)
 
     def distribution(self, name: str) -> TfDistribution | None:
-        """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
-        wanted = re.sub(r"[-_.]+", "-", name).lower()
-        return next((row for row in self.distributions if row.name == wanted), None)
+        """Return the distribution of this name (such as `tensorflow-intel`), or None if it is not known."""
+        normalized = re.sub(r"[-_.]+", "-", name).lower()
+        return next((candidate for candidate in self.distributions if candidate.name == normalized), None)
 
     def library(self, name: str) -> LibraryFamily | None:
         """Return the family of a soname (`libcusolver.so.11`) or stem (`cusolver`), or None."""
         parts = split_soname(name)
         stem = name if parts is None else parts[0]
-        return next((row for row in self.libraries if row.stem == stem), None)
+        return next((family for family in self.libraries if family.stem == stem), None)
 
     def soname_for(self, stem: str, cuda: str) -> str | None:
-        """Return the soname that a library has in a CUDA toolkit: `("cusolver", "11.0")` → `libcusolver.so.10`.
+        """Return the soname of a library in a CUDA toolkit: `libcusolver.so.10` for `("cusolver", "11.0")`.
 
-        None for cuDNN and NCCL, whose version does not follow CUDA's, and where unknown.
+        The result is None if it is not known, and for cuDNN and NCCL, whose version does not follow CUDA's.
         """
         family = self.library(stem)
         version = None if family is None else _find_by_cuda(family.sonames, cuda)
@@ -195,8 +198,9 @@ class LibraryTable:
         return f"lib{stem}.so.{version.replace('x', versions.major_minor(cuda).split('.')[1])}"
 
     def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
-        """Return the CUDA versions, as in libraries.toml, whose toolkit has this soname: `libcusolver.so.10` → 10,
-        11.0.
+        """Return the CUDA versions in libraries.toml whose toolkit has this soname.
+
+        `libcusolver.so.10` is in 10 and 11.0.
         """
         parts = split_soname(soname)
         family = self.library(soname)
@@ -205,14 +209,14 @@ class LibraryTable:
         return tuple(cuda for cuda, version in family.sonames.items() if version == parts[1])
 
     def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
-        """Return NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
+        """Return NVIDIA's wheel that contains a library for this CUDA major, with its folder, or None."""
         family = self.library(soname)
         return None if family is None else family.wheels.get(cuda_major)
 
     def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
-        """Return the package of NVIDIA's own apt repository: `("libcublas.so.12", "12.5")` → `libcublas-12-5`.
+        """Return the package in NVIDIA's apt repository: `libcublas-12-5` for `("libcublas.so.12", "12.5")`.
 
-        Without `cuda` only packages whose name does not depend on it (`libcudnn8`, `libnccl2`).
+        Without `cuda`, only packages are returned whose name does not depend on it (`libcudnn8`, `libnccl2`).
         """
         family, parts = self.library(soname), split_soname(soname)
         if family is None:
@@ -229,7 +233,7 @@ class LibraryTable:
         return name.format(dash=versions.major_minor(cuda).replace(".", "-"), major=versions.numbers(cuda)[0])
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Return debian's or Ubuntu's own package of this very soname (non-free, multiverse), or None."""
+        """Return Debian's or Ubuntu's own package of exactly this soname (non-free, multiverse), or None."""
         family, parts = self.library(soname), split_soname(soname)
         if family is None or parts is None or parts[1] is None:
             return None
@@ -237,23 +241,23 @@ class LibraryTable:
 
 
 def load_libraries(folder: Path) -> LibraryTable:
-    """Load compat/libraries.toml. Raises DataError."""
+    """Load compat/libraries.toml. Raise DataError if it is invalid."""
     return read(LibraryTable, folder / "libraries.toml")
 
 
 def split_soname(name: str) -> tuple[str, str | None] | None:
-    """Return `"libcudart.so.11.0"` → `("cudart", "11.0")`; no version → None in its place.
+    """Split a soname: `"libcudart.so.11.0"` becomes `("cudart", "11.0")`.
 
-    Not a library → None.
+    The version is None if there is none. The result is None if the name is no soname.
     """
     match = _SONAME.fullmatch(name)
     return None if match is None else (match["stem"], match["version"])
 
 
 def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
-    """cuda_config.h's defines under this package's names: `TF_CUDART_VERSION` → `CUDART`; quotes are dropped.
+    """Return cuda_config.h's defines with short names: `TF_CUDART_VERSION` becomes `CUDART`. Quotes are removed.
 
-    Other defines (paths, capabilities) and empty versions are left out; short names pass through.
+    Other defines (paths, capabilities) and empty versions are left out; short names are accepted, too.
     """
     result = {}
     for name, value in defines.items():
@@ -265,6 +269,6 @@ def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_by_cuda(table: Mapping[str, str], cuda: str) -> str | None:
-    """Return the entry of a CUDA version in a table by minor or major."""
+    """Return the entry for a CUDA version in a table by minor or major; None if there is none."""
     minor = versions.major_minor(cuda)
     return table.get(minor, table.get(str(versions.major(cuda))))

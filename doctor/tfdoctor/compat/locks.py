@@ -1,11 +1,11 @@
-"""What pip installs, to the version and the hash: the files of compat/locks, read strictly, and asked.
+"""Exact versions and hashes that pip installs: the files of compat/locks.
 
-Three kinds: TensorFlow with everything it requires (`tensorflow-2.10.1-cp39.txt`), the tools that install
-it (`tools-cp39.txt`), and NVIDIA's wheels (`cuda/<set>.txt`; the sets are in compat/cuda_wheels.toml). All
-are for CPython on Linux x86-64, and for `pip install --no-deps --require-hashes`.
+There are three kinds: TensorFlow with all its requirements (`tensorflow-2.10.1-cp39.txt`), the tools that install it
+(`tools-cp39.txt`), and NVIDIA's wheels (`cuda/<set>.txt`; the sets are in compat/cuda_wheels.toml). All are for
+CPython on Linux x86-64 and `pip install --no-deps --require-hashes`.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from functools import cached_property, lru_cache
@@ -38,12 +38,12 @@ class LockedPackage:
     """One line of a lock."""
 
     name: str
-    """Normalised: `"absl-py"`."""
+    """Normalized name, such as `"absl-py"`."""
     version: str
     hashes: tuple[str, ...]
     """SHA-256 of every file that may be installed, sorted."""
     built: bool
-    """There is no wheel: pip builds it from source, with the tools of `tools_lock`."""
+    """Whether pip builds it from source with the tools of `Locks.tools`, because there is no wheel."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,131 +51,133 @@ class Lock:
     """One file of compat/locks."""
 
     name: str
-    """The file's name: `"tensorflow-2.10.1-cp39.txt"`."""
+    """Name of the file, such as `"tensorflow-2.10.1-cp39.txt"`."""
     text: str
-    """The whole file, as pip reads it."""
+    """Complete text of the file, as pip reads it."""
     packages: tuple[LockedPackage, ...]
-    """By name."""
+    """Sorted by name."""
 
     @property
     def versions(self) -> Mapping[str, str]:
-        """Normalised name → version."""
+        """Version of each package by normalized name."""
         return {package.name: package.version for package in self.packages}
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the lines that pip reads: comments may change."""
-        import hashlib  # slow to load, and seldom asked for
+        """SHA-256 of the lines that pip reads, so that comments may change."""
+        import hashlib  # slow to import and rarely needed
 
-        lines = [row for row in self.text.split("\n") if row and not row.startswith("#")]
+        lines = [line for line in self.text.split("\n") if line and not line.startswith("#")]
         return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
     @property
     def glibc(self) -> str | None:
-        """The glibc that the wheels' names ask for: `"2.17"`. None: the file does not say. For TensorFlow 1.x
-        the truth is in compat/tensorflow.json."""
+        """Minimum glibc according to the wheels' names, such as `"2.17"`; None if the file does not say.
+
+        The names are wrong for TensorFlow 1.x; compat/tensorflow.json has the real minimum.
+        """
         match = _GLIBC.match(self.text)
         return None if match is None else match[1]
 
     @property
     def built(self) -> tuple[LockedPackage, ...]:
-        """Those that are built from source."""
+        """Packages that are built from source."""
         return tuple(package for package in self.packages if package.built)
 
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """A lock that was installed and whose TensorFlow was imported and made to compute (tried.json)."""
+    """Test of a lock: it was installed, and its TensorFlow was imported and used for a computation (tried.json)."""
 
     date: str
     python: str
-    """`"3.9.18"`."""
+    """Version of Python, such as `"3.9.18"`."""
     lock: str
-    """`Lock.digest` of what was tried."""
+    """`Lock.digest` of the tested lock."""
     ok: bool
 
 
 @dataclass(frozen=True, slots=True)
-class _Tried:
+class _TrialTable:
     as_of: str
     locks: Mapping[str, Trial]
 
 
 def choose_locked_package(version: str) -> str:
-    """Return the package that has GPU code and is locked: `tensorflow-gpu` below 2.1, `tensorflow` from there on."""
+    """Return the package with GPU code that is locked: `tensorflow-gpu` before 2.1, else `tensorflow`."""
     return "tensorflow-gpu" if versions.satisfies(version, "<2.1.dev0") else "tensorflow"
 
 
 def lock_name(package: str, version: str, python: str) -> str:
-    """Return `"tensorflow-2.10.1-cp39.txt"`; `python` is `"3.9"`, or with a patch release."""
-    return f"{package}-{version}-{_tag(python)}.txt"
+    """Return the file name of a lock: `"tensorflow-2.10.1-cp39.txt"`. `python` may have a patch release."""
+    return f"{package}-{version}-{_format_tag(python)}.txt"
 
 
 def tools_name(python: str) -> str:
-    """Return `"tools-cp39.txt"`."""
-    return f"tools-{_tag(python)}.txt"
+    """Return the file name of the tools' lock: `"tools-cp39.txt"`."""
+    return f"tools-{_format_tag(python)}.txt"
 
 
-def _tag(python: str) -> str:
+def _format_tag(python: str) -> str:
     return f"cp{versions.major_minor(python).replace('.', '')}"
 
 
 class Locks:
-    """The files of compat/locks. Every answer raises DataError where a file is not as it must be."""
+    """Files of compat/locks. Every method that reads a file raises DataError if it is invalid."""
 
     def __init__(self, folder: Path) -> None:
-        """`folder`: compat/ itself."""
+        """Use the files in `folder`, which is compat/ itself."""
         self.folder = folder / "locks"
 
     def path(self, package: str, version: str, python: str) -> Path:
-        """Return where the lock of a release would be, whether it is there or not."""
+        """Return the path of a release's lock, whether it exists or not."""
         return self.folder / lock_name(package, version, python)
 
     def tools_path(self, python: str) -> Path:
-        """Return where the lock of pip, setuptools and wheel would be."""
+        """Return the path of the lock of pip, setuptools and wheel, whether it exists or not."""
         return self.folder / tools_name(python)
 
     def cuda_path(self, name: str) -> Path:
-        """Return where the lock of a set of compat/cuda_wheels.toml would be."""
+        """Return the path of the lock of a set in compat/cuda_wheels.toml, whether it exists or not."""
         return self.folder / "cuda" / f"{name}.txt"
 
     def get_lock(self, package: str, version: str, python: str) -> Lock | None:
         """Return the lock of a release for a Python, or None if there is none."""
-        return _lock(self.path(package, version, python))
+        return _read_cached(self.path(package, version, python))
 
     def tools(self, python: str) -> Lock | None:
         """Return the lock of pip, setuptools and wheel for a Python, or None."""
-        return _lock(self.tools_path(python))
+        return _read_cached(self.tools_path(python))
 
     def cuda(self, name: str) -> Lock | None:
         """Return the lock of a set of NVIDIA's wheels, or None."""
-        return _lock(self.cuda_path(name))
+        return _read_cached(self.cuda_path(name))
 
     @cached_property
     def tried(self) -> Mapping[str, Trial]:
-        """compat/locks/tried.json: a lock's file name → its last trial."""
-        return read(_Tried, self.folder / "tried.json", within="locks/").locks
+        """Last test of each lock by its file name (compat/locks/tried.json)."""
+        return read(_TrialTable, self.folder / "tried.json", within="locks/").locks
 
 
 @lru_cache(maxsize=64)
-def _lock(path: Path) -> Lock | None:
+def _read_cached(path: Path) -> Lock | None:
     return read_lock(path) if path.is_file() else None
 
 
 def read_lock(path: Path) -> Lock:
-    """Return one file, read strictly. Raises DataError."""
+    """Parse one file strictly. Raise DataError if it is invalid."""
     try:
         text = path.read_text(encoding="ascii")
     except UnicodeDecodeError as error:
         msg = f"{path.name}: not ASCII: {error}"
         raise DataError(msg) from error
     packages: list[LockedPackage] = []
-    for number, row in enumerate(text.split("\n"), 1):
-        if not row or row.startswith("#"):
+    for number, line in enumerate(text.split("\n"), 1):
+        if not line or line.startswith("#"):
             continue
-        match = _PIN.fullmatch(row)
+        match = _PIN.fullmatch(line)
         if match is None:
-            msg = f"{path.name}:{number}: not `name==version --hash=sha256:…`: {row[:80]}"
+            msg = f"{path.name}:{number}: not `name==version --hash=sha256:…`: {line[:80]}"
             raise DataError(msg)
         hashes = tuple(part.rpartition(":")[2] for part in match[3].split())
         packages.append(LockedPackage(match[1], match[2], hashes, match[4] is not None))

@@ -1,6 +1,6 @@
-"""What registries tell of images: compat/manifests.json, written by scripts/update_images.py."""
+"""Manifests of container images from the registries: compat/manifests.json, written by scripts/update_images.py."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from tfdoctor.records import dataclass
 __all__ = ["Manifest", "Manifests", "load_manifests"]
 
 
-def _digest(text: str) -> str:
+def _check_digest(text: str) -> str:
     if not re.fullmatch(r"sha256:[0-9a-f]{64}", text):
         msg = "is `sha256:` and 64 hexadecimal digits"
         raise ValueError(msg)
@@ -23,21 +23,21 @@ def _digest(text: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Manifest:
-    """One image for linux/amd64; what is not known is None or empty."""
+    """One image for linux/amd64. Unknown values are None or empty."""
 
     NAMED: ClassVar = ("image",)
     image: str
-    """`"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
-    digest: Annotated[str | None, Converted(str, _digest)] = None
-    """Of the tag: of its list of platforms, where it has one."""
+    """Full name, such as `"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
+    digest: Annotated[str | None, Converted(str, _check_digest)] = None
+    """Digest of the tag; of its index if it is for several platforms."""
     read: str
-    """The day."""
+    """Date of the measurement."""
     evidence: Evidence
-    """measured: a registry said so; inferred: others' files do."""
+    """measured: reported by a registry; inferred: taken from files of others."""
     download: int | None = None
-    """Bytes of all layers, as they are fetched."""
+    """Size of all layers to download, in bytes."""
     unpacked: int | None = None
-    """Bytes on the engine's disk, as `docker images` shows them."""
+    """Size on the engine's disk in bytes, as in `docker images`."""
     layers: int | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
@@ -50,13 +50,13 @@ class Manifests:
 
     as_of: str
     images: tuple[Manifest, ...] = field(metadata={"noun": "image"})
-    """By name."""
+    """Sorted by name."""
 
     def get_manifest(self, image: str) -> Manifest | None:
-        """Return what is known of an image (`NAME:TAG`), or None."""
-        return next((row for row in self.images if row.image == image), None)
+        """Return the manifest of an image (`NAME:TAG`), or None if it is not known."""
+        return next((manifest for manifest in self.images if manifest.image == image), None)
 
 
 def load_manifests(folder: Path) -> Manifests:
-    """Load compat/manifests.json. Raises DataError."""
+    """Load compat/manifests.json. Raise DataError if it is invalid."""
     return read(Manifests, folder / "manifests.json")

@@ -1,6 +1,6 @@
-"""What is known to be wrong with some releases: compat/problems.toml, authored, and asked."""
+"""Known problems of releases: compat/problems.toml, a hand-written table."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import re
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ __all__ = ["Problem", "ProblemTable", "capability_matches", "load_problems"]
 _CONDITIONS = ("capability", "extra", "image", "python", "platform")
 
 
-def _conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
+def _check_conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
     for key in pairs:
         if key not in _CONDITIONS:
             msg = f"unknown key `{key}`{did_you_mean(key, _CONDITIONS)}"
@@ -27,74 +27,74 @@ def _conditions(pairs: Mapping[str, str]) -> Mapping[str, str]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """Something known to be wrong with some releases (compat/problems.toml)."""
+    """Known problem of some releases (compat/problems.toml)."""
 
     NAMED: ClassVar = ("id",)
     id: str
     told_by_rules: bool = False
-    """Checks find it in the machine itself: it is not told a second time from the table."""
+    """Whether a rule detects it on the machine, so that it is not reported again from the table."""
     package: tuple[str, ...]
-    """Distributions it is about."""
+    """Affected distributions."""
     versions: str
-    """A PEP 440 set of TF versions."""
+    """Affected TensorFlow versions as a PEP 440 specifier set."""
     cause: str
-    """One word of `findings.Cause`."""
+    """Value of `findings.Cause`."""
     area: Literal["libraries", "python", "gpu", "images", "packaging"]
     severity: Literal["error", "warning", "info"]
     title: str
     text: str
-    when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _conditions)] = field(
+    when: Annotated[Mapping[str, str], Converted(Mapping[str, str], _check_conditions)] = field(
         default_factory=dict
     )
-    """Conditions that narrow it: `capability` (`"<7.5"`), `extra`, `image`, `python`; all must hold."""
+    """Additional conditions, which must all hold: `capability` (`"<7.5"`), `extra`, `image`, `python`, `platform`."""
     remedy: str
     pins: tuple[str, ...] = ()
     """Requirements that avoid it."""
     seen: str
-    """How it is known: the measurement, run or report."""
+    """How it is known: the measurement, test or report."""
     evidence: Evidence
     sources: Sources
 
     def applies(self, package: str, version: str) -> bool:
-        """Return whether this release has it, conditions aside."""
+        """Return whether this release has the problem, apart from the conditions."""
         return package in self.package and versions.satisfies(version, self.versions)
 
 
 @dataclass(frozen=True, slots=True)
 class ProblemTable:
-    """The whole table, in the file's order."""
+    """The whole table, in the order of the file."""
 
     as_of: str
     problems: tuple[Problem, ...] = field(metadata={"key": "problem"})
 
 
 def load_problems(folder: Path) -> ProblemTable:
-    """Load compat/problems.toml. Raises DataError."""
+    """Load compat/problems.toml. Raise DataError if it is invalid."""
     return read(ProblemTable, folder / "problems.toml")
 
 
 def capability_matches(capability: str, condition: str | None) -> bool:
-    """Return whether a compute capability fulfils `"<7.5"`, `">=5.0,<5.2"`, `"!=3.7"`.
+    """Return whether a compute capability fulfils a condition such as `"<7.5"`, `">=5.0,<5.2"` or `"!=3.7"`.
 
-    No condition is fulfilled.
+    No condition (None) is always fulfilled. Raise versions.VersionSyntaxError if the condition is invalid.
     """
     if condition is None:
         return True
-    have = versions.parse_capability(capability)
+    left = versions.parse_capability(capability)
     for part in condition.split(","):
         match = re.fullmatch(r"\s*(<=|>=|==|!=|<|>)\s*([0-9.]+)\s*", part)
         if match is None:
             msg = f"`{condition}` is not a condition on compute capabilities"
             raise versions.VersionSyntaxError(msg)
-        want = versions.parse_capability(match[2])
-        holds = {
-            "<": have < want,
-            "<=": have <= want,
-            ">": have > want,
-            ">=": have >= want,
-            "==": have == want,
-            "!=": have != want,
+        right = versions.parse_capability(match[2])
+        is_fulfilled = {
+            "<": left < right,
+            "<=": left <= right,
+            ">": left > right,
+            ">=": left >= right,
+            "==": left == right,
+            "!=": left != right,
         }[match[1]]
-        if not holds:
+        if not is_fulfilled:
             return False
     return True

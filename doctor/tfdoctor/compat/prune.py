@@ -1,9 +1,9 @@
-"""What an image can do without: compat/prune.toml, read strictly.
+"""Files that an image does not need: compat/prune.toml.
 
-Each row was left out of an image in which TensorFlow then registered its GPUs, computed and compiled.
+Each row was tested: without the files, TensorFlow still registered its GPUs, computed and compiled.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from dataclasses import field
 from pathlib import Path
@@ -14,11 +14,11 @@ from tfdoctor.records import dataclass
 
 __all__ = ["Leftover", "PruneTable", "load_prune"]
 
-_SAFE = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./*[]")
+_SAFE_CHARS = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789_-./*[]")
 
 
-def _plain(pattern: str) -> str:
-    if not {*pattern} <= _SAFE or pattern.startswith(("/", "-", "*")) or ".." in pattern:
+def _check_pattern(pattern: str) -> str:
+    if not {*pattern} <= _SAFE_CHARS or pattern.startswith(("/", "-", "*")) or ".." in pattern:
         msg = "must be a plain path below site-packages"
         raise ValueError(msg)
     return pattern
@@ -26,15 +26,15 @@ def _plain(pattern: str) -> str:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Leftover:
-    """Files below site-packages that nothing needs when TensorFlow runs."""
+    """Files below site-packages that a running TensorFlow does not need."""
 
     NAMED: ClassVar = ("pattern",)
-    pattern: Annotated[str, Converted(str, _plain)]
-    """A shell pattern, relative to site-packages."""
+    pattern: Annotated[str, Converted(str, _check_pattern)]
+    """Shell pattern relative to site-packages."""
     part: Literal["cuda", "tensorflow"]
-    """With whose installation they come."""
+    """Installation that adds the files."""
     tensorflow: ReleaseSet
-    """A PEP 440 set of releases it was tried with."""
+    """Tested releases as a PEP 440 specifier set."""
     why: str
     sources: Sources
 
@@ -48,5 +48,5 @@ class PruneTable:
 
 
 def load_prune(folder: Path) -> PruneTable:
-    """Load compat/prune.toml. Raises DataError."""
+    """Load compat/prune.toml. Raise DataError if it is invalid."""
     return read(PruneTable, folder / "prune.toml")

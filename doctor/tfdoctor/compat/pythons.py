@@ -1,6 +1,6 @@
-"""Where a Python comes from: compat/pythons.toml, read strictly, and asked."""
+"""Sources of Python versions: compat/pythons.toml."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from collections.abc import Mapping
 from dataclasses import field
@@ -16,20 +16,20 @@ __all__ = ["PythonBuild", "PythonBuilds", "PythonSystem", "Pythons", "load_pytho
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonSystem:
-    """An Ubuntu release, and so every image made of it (`[[system]]`)."""
+    """Ubuntu release, which also stands for all images based on it (`[[system]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
     codename: str
     glibc: str
     default: str
-    """Its `python3`."""
+    """Version of its `python3`."""
     others: tuple[str, ...]
-    """What it has besides, without a third party's repository."""
+    """Other versions in its own repositories."""
     prerelease: tuple[str, ...] = ()
     """Those of `others` that are release candidates."""
     managed: bool = False
-    """Its pip refuses to install into its Python (PEP 668)."""
+    """Whether its pip refuses to install into its Python (PEP 668)."""
     evidence: Evidence
     sources: Sources
 
@@ -41,29 +41,29 @@ class PythonSystem:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DebianPython:
-    """The `python3` of a Debian (`[[debian]]`)."""
+    """The `python3` of a Debian release (`[[debian]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
     codename: str
     default: str
     managed: bool = False
-    """Its pip refuses to install into its Python (PEP 668)."""
+    """Whether its pip refuses to install into its Python (PEP 668)."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PythonBuilds:
-    """A maker of builds that run on any glibc Linux (`[[builds]]`)."""
+    """Provider of builds that run on any Linux with glibc (`[[builds]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: str
     title: str
     command: str
-    """With `{python}`."""
+    """Command with `{python}` for the version."""
     pythons: tuple[str, ...]
     newest: Mapping[str, str]
-    """Python → the newest patch release it has, where known."""
+    """Newest patch release of each Python, if known."""
     note: str = ""
     evidence: Evidence
     sources: Sources
@@ -80,15 +80,15 @@ class PythonBuilds:
 
 @dataclass(frozen=True, slots=True)
 class PythonBuild:
-    """One way to a Python."""
+    """One way to install a Python."""
 
     python: str
     origin: str
-    """`"ubuntu 20.04"`, or the maker's name."""
+    """`"ubuntu 20.04"`, or the name of the provider."""
     package: str | None
-    """The system's package: `"python3.9"`."""
+    """Package of the system, such as `"python3.9"`; None for a provider's build."""
     command: str | None
-    """What the maker's tool is told."""
+    """Command of the provider's tool; None for a system's package."""
     prerelease: bool
     evidence: Evidence
 
@@ -102,55 +102,54 @@ class Pythons:
     """Oldest first."""
     debian: tuple[DebianPython, ...]
     builds: tuple[PythonBuilds, ...]
-    """The one to take first comes first."""
+    """The preferred provider comes first."""
 
     def ways(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return every known way to a Python (`"3.9"`, `"3.9.18"`): the systems that have it, newest first, release
-        candidates last of them; then ready builds. `system`: only this one's packages.
+        """Return all known ways to install a Python (`"3.9"`, `"3.9.18"`).
+
+        Systems that have it come first, newest first but release candidates last; then come the providers' builds.
+        `system` limits the systems to one.
         """
-        wanted = versions.major_minor(python)
-        own = [
+        minor = versions.major_minor(python)
+        packages = [
             PythonBuild(
-                wanted,
-                f"ubuntu {row.name}",
-                f"python{wanted}",
+                minor,
+                f"ubuntu {source.name}",
+                f"python{minor}",
                 None,
-                wanted in row.prerelease,
-                row.evidence,
+                minor in source.prerelease,
+                source.evidence,
             )
-            for row in reversed(self.systems)
-            if wanted in (row.default, *row.others) and system in (None, row.name)
+            for source in reversed(self.systems)
+            if minor in (source.default, *source.others) and system in (None, source.name)
         ]
-        own.sort(key=lambda build: build.prerelease)
-        made = [
-            PythonBuild(wanted, row.name, None, row.command.format(python=wanted), False, row.evidence)
-            for row in self.builds
-            if wanted in row.pythons
+        packages.sort(key=lambda build: build.prerelease)
+        builds = [
+            PythonBuild(minor, source.name, None, source.command.format(python=minor), False, source.evidence)
+            for source in self.builds
+            if minor in source.pythons
         ]
-        return (*own, *made)
+        return (*packages, *builds)
 
     def system(self, name: str) -> PythonSystem | None:
-        """Return the Ubuntu release of this number or code name, or None."""
-        return next((row for row in self.systems if name in (row.name, row.codename)), None)
+        """Return the Ubuntu release with this number or code name, or None."""
+        return next((system for system in self.systems if name in (system.name, system.codename)), None)
 
     def is_managed(self, system: str, release: str) -> bool:
-        """Return whether pip refuses to install into the python3 of that system (PEP 668).
-
-        False where it is not known.
-        """
-        rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
+        """Return whether pip refuses to install into the python3 of that system (PEP 668); False if not known."""
+        systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
-            rows = self.debian
-        return any(row.managed for row in rows if release in (row.name, row.codename))
+            systems = self.debian
+        return any(s.managed for s in systems if release in (s.name, s.codename))
 
     def default_of(self, system: str, release: str) -> str | None:
-        """Return the `python3` package of `("debian", "12")`, `("ubuntu", "22.04")`, by number or name, or None."""
-        rows: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
+        """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`, or None."""
+        systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
-            rows = self.debian
-        return next((row.default for row in rows if release in (row.name, row.codename)), None)
+            systems = self.debian
+        return next((s.default for s in systems if release in (s.name, s.codename)), None)
 
 
 def load_pythons(folder: Path) -> Pythons:
-    """Load compat/pythons.toml. Raises DataError."""
+    """Load compat/pythons.toml. Raise DataError if it is invalid."""
     return read(Pythons, folder / "pythons.toml")

@@ -1,11 +1,10 @@
-"""What is known of TensorFlow's releases: compat/tensorflow.json, measured from the wheels by scripts.
+"""TensorFlow's releases: compat/tensorflow.json, which scripts measure from the wheels.
 
-In all tables versions stay text (`tfdoctor.versions` compares them), compute capabilities are text such as
-`"8.6"`, sizes are bytes, dates are ISO 8601. A `None` means that nobody measured it and nothing may be
-concluded from it.
+In all tables versions are texts (`tfdoctor.versions` compares them), compute capabilities are texts such as `"8.6"`,
+sizes are bytes, and dates are ISO 8601. None means that a value was not measured and nothing follows from it.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import dataclasses
 from collections.abc import Iterable, Mapping
@@ -32,14 +31,14 @@ __all__ = [
 ]
 
 Linkage = Literal["dlopen", "needed", "none"]
-"""How TF reaches CUDA: opened when GPUs are listed; linked, so that the import fails; not at all."""
+"""How TensorFlow loads CUDA. dlopen: when GPUs are listed; needed: linked, so the import may fail; none: not at all."""
 
 Platform = Literal["linux", "windows"]
 Code = Literal["native", "jit", "arch-specific", "none", "unknown"]
 
 
 class UnknownReleaseError(LookupError):
-    """No such TensorFlow release is known; `nearest` lists the closest that are, newest first."""
+    """Error for an unknown TensorFlow release; `nearest` lists the closest known ones, newest first."""
 
     def __init__(self, version: str, nearest: tuple[str, ...]) -> None:
         hint = f"; the nearest known: {', '.join(nearest)}" if nearest else ""
@@ -52,7 +51,7 @@ class UnknownReleaseError(LookupError):
 class Release:
     """One release of one TensorFlow distribution on the package index (compat/tensorflow.json).
 
-    What is inside is that of the Linux x86-64 wheel `wheel`.
+    Its contents are those of the Linux x86-64 wheel `wheel`.
     """
 
     NAMED: ClassVar = ("package", "version")
@@ -64,45 +63,47 @@ class Release:
     gpu: bool
     """Whether the Linux wheel has GPU code."""
     windows_gpu: bool | None = None
-    """Whether the Windows wheel has; None where there is no Windows wheel."""
+    """Whether the Windows wheel has GPU code; None if there is no Windows wheel."""
     linkage: Linkage
     linux_pythons: tuple[str, ...]
-    """Pythons with a Linux x86-64 wheel, `"3.10"`, oldest first."""
+    """Versions of Python with a Linux x86-64 wheel, such as `"3.10"`, oldest first."""
     windows_pythons: tuple[str, ...]
     platform_tag: str
-    """As in the wheel's name; false for 1.x, where `glibc` tells the truth."""
+    """Platform tag in the wheel's name. It is wrong for 1.x; `glibc` has the real minimum."""
     wheel: str
-    """The file that was read; one Python's stands for all."""
+    """File that was read; the wheel of one Python stands for all."""
     size: int
-    """Bytes of that file."""
+    """Size of that file in bytes."""
     unpacked: int
-    """Bytes of what is in it."""
+    """Size of its contents in bytes."""
     sha256: str
     cuda: str | None = None
-    """The toolkit it was built with, as cuda_config.h says (documented, where there is none)."""
+    """Toolkit it was built with, according to cuda_config.h or, if there is none, to the documentation."""
     cudnn: str | None = None
-    """Major and minor of the cuDNN it was built with, of which it takes no lower minor; only the major where no more is
-    known."""
+    """Major and minor of the cuDNN it was built with; it refuses a lower minor. Only the major if no more is known."""
     cudnn_evidence: Evidence | None = None
-    """Measured: this version said so in a run; inferred: another patch of its minor did; documented: its extra pins it,
-    or tensorflow.org names it."""
+    """Origin of `cudnn`.
+
+    measured: reported by this version in a run; inferred: by another patch of its minor; documented: by its extra or
+    tensorflow.org.
+    """
     defines: Mapping[str, str]
-    """cuda_config.h's `TF_…_VERSION`, without `TF_` and `_VERSION`: `{"CUDART": "11.0"}`."""
+    """`TF_…_VERSION` defines of cuda_config.h, without `TF_` and `_VERSION`: `{"CUDART": "11.0"}`."""
     required_libraries: tuple[str, ...]
-    """The CUDA sonames without any one of which no GPU is registered (`needed`: the import fails), in the
-    order in which they are tried. The driver's are in `driver_libraries`."""
+    """CUDA sonames that are all required to register a GPU, in the order in which they are tried.
+
+    If linkage is `needed`, the import fails without them. The driver's are in `driver_libraries`.
+    """
     optional_libraries: tuple[str, ...]
-    """Sonames tried at import whose absence only makes a log line (TensorRT)."""
+    """Sonames that are tried at import and whose absence only causes a log line (TensorRT)."""
     driver_libraries: tuple[str, ...]
-    """The driver's sonames without which no GPU is registered (`needed`, from 1.1 on: the import fails)."""
+    """Sonames of the driver that are required to register a GPU (`needed`, 1.1 and newer: for the import)."""
     libraries_from: str
-    """The version that was run, or whose linkage was read, to learn the libraries; its own where it was
-    this one."""
+    """Version that was run, or whose linkage was read, to determine the libraries; usually this one."""
     runpath: Mapping[str, tuple[str, ...]]
-    """File in the wheel → the folders under `nvidia/…/lib` on its RUNPATH (empty before 2.14)."""
+    """Folders under `nvidia/…/lib` on the RUNPATH of each file in the wheel (empty before 2.14)."""
     runpath_misses: tuple[str, ...]
-    """Required sonames that `[and-cuda]` installs where the RUNPATH of the file that opens them does not
-    look."""
+    """Required sonames from `[and-cuda]` that are not on the RUNPATH of the file that opens them."""
     cubin: tuple[str, ...]
     """Compute capabilities with machine code, lowest first."""
     ptx: tuple[str, ...]
@@ -110,24 +111,26 @@ class Release:
     ptx_arch_specific: tuple[str, ...]
     """PTX targets with a suffix (`"9.0a"`), which no other capability can compile."""
     registration_floor: str | None = None
-    """The compute capability below which TF ignores a GPU."""
+    """Compute capability below which TensorFlow ignores a GPU."""
     registration_floor_evidence: Evidence | None = None
     glibc: str | None = None
-    """The newest GLIBC_ symbol version needed by its objects."""
+    """Newest GLIBC_ symbol version that its objects need."""
     glibcxx: str | None = None
     cxxabi: str | None = None
     cpu_instructions: tuple[str, ...] | None = None
-    """What the processor must have beyond x86-64, as /proc/cpuinfo spells it (`"avx"`): without it the import
-    ends in an illegal instruction. None: not known."""
+    """CPU features beyond x86-64 that it requires, as in /proc/cpuinfo (`"avx"`); None if not known.
+
+    Without them the import ends with an illegal instruction.
+    """
     pip_extra: str | None = None
-    """`and-cuda` where the wheel has it."""
+    """`and-cuda` if the wheel has this extra, else None."""
     extra_pins: tuple[str, ...]
-    """What the extra requires, as written (PEP 508, markers about the extra left out)."""
+    """Requirements of the extra, as written (PEP 508, without markers about the extra)."""
     requires: tuple[str, ...]
     """Requirements on numpy, protobuf, h5py and keras, as written."""
     evidence: Evidence
     inferred_from: str | None = None
-    """Where `evidence` is inferred: the version whose wheel was read instead."""
+    """Version whose wheel was read instead, if `evidence` is inferred."""
     sources: Sources
 
     def __hash__(self) -> int:
@@ -135,12 +138,12 @@ class Release:
 
     @property
     def parsed(self) -> versions.Version:
-        """The version, comparable."""
+        """Version as a comparable object."""
         return versions.parse(self.version)
 
     @property
     def minor(self) -> str:
-        """`"2.15"`."""
+        """Major and minor, such as `"2.15"`."""
         return versions.major_minor(self.version)
 
     @property
@@ -153,21 +156,21 @@ class Release:
         return self.gpu if platform == "linux" else bool(self.windows_gpu)
 
     def pythons(self, platform: Platform = "linux") -> tuple[str, ...]:
-        """Return the Pythons that have a wheel on `platform`, oldest first."""
+        """Return the versions of Python with a wheel for `platform`, oldest first."""
         return self.linux_pythons if platform == "linux" else self.windows_pythons
 
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """The row that stands in for a build the table does not have."""
+    """Release that stands for a build that is not in the table."""
 
     release: Release
     exact: bool
-    """The row is this very version."""
+    """Whether the release is this very version."""
     extrapolated: bool
-    """The build is newer than anything in the table: trust its own files, not this row."""
+    """Whether the build is newer than the table, so that its own files are more reliable than this release."""
     reason: str
-    """Why this row, for the reader; empty where exact."""
+    """Why this release was chosen, in words; "" if it is exact."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -176,141 +179,143 @@ class Releases:
 
     as_of: str
     releases: tuple[Release, ...] = field(metadata={"noun": "release"})
-    """By version, then package; oldest first."""
+    """Sorted by version, then package; oldest first."""
 
     @cached_property
     def map_versions(self) -> dict[str, tuple[Release, ...]]:
-        """The rows of each version."""
+        """Releases of each version, one per package."""
         table: dict[str, list[Release]] = {}
-        for row in self.releases:
-            table.setdefault(row.version, []).append(row)
-        return {version: tuple(rows) for version, rows in table.items()}
+        for release in self.releases:
+            table.setdefault(release.version, []).append(release)
+        return {version: tuple(group) for version, group in table.items()}
 
     @cached_property
     def newest(self) -> Release:
-        """The newest final release."""
-        return next(row for row in reversed(self.releases) if not row.is_prerelease)
+        """Newest final release."""
+        return next(release for release in reversed(self.releases) if not release.is_prerelease)
 
     def find_release(self, version: str, package: str | None = None) -> Release | None:
-        """Return the row of this version, or None: one with GPU code is preferred, of those `tensorflow`."""
-        rows = self.map_versions.get(version) or self.map_versions.get(_canonical(version), ())
-        rows = tuple(row for row in rows if package in (None, row.package))
-        for row in rows:
-            if row.gpu:
-                return row
-        return rows[0] if rows else None
+        """Return the release of this version, or None. One with GPU code is preferred, then `tensorflow`."""
+        candidates = self.map_versions.get(version) or self.map_versions.get(_canonicalize(version), ())
+        candidates = tuple(release for release in candidates if package in (None, release.package))
+        for release in candidates:
+            if release.gpu:
+                return release
+        return candidates[0] if candidates else None
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """Return the row that says most about `version`, which need not be in the table: nightlies, candidates,
-        vendors' builds, newer than the table.
+        """Return the release that is most similar to `version`, which may be a nightly, a vendor's build or newer.
 
-        The newest release of the same minor that is not newer, else the oldest of that minor, else the newest row
-        below; a version below all gets the oldest row. With `package` only its rows, if it has any. Raises
-        versions.VersionSyntaxError.
+        It is the newest release of the same minor that is not newer, else the oldest of that minor, else the next
+        older release, else the oldest of all. With `package` only its releases count, if it has any. Raise
+        versions.VersionSyntaxError if `version` is invalid.
         """
-        exact = self.find_release(version, package)
-        if exact is not None:
-            return Nearest(exact, exact=True, extrapolated=False, reason="")
-        wanted = versions.parse(version)
-        base = self.find_release(wanted.base_version, package) if wanted.local else None
+        match = self.find_release(version, package)
+        if match is not None:
+            return Nearest(match, exact=True, extrapolated=False, reason="")
+        parsed = versions.parse(version)
+        base = self.find_release(parsed.base_version, package) if parsed.local else None
         if base is not None:
             reason = f"{version} is a build of {base.version} by somebody else: its own files decide"
             return Nearest(base, exact=False, extrapolated=False, reason=reason)
-        rows = self.releases
+        candidates = self.releases
         if package is not None:
-            rows = tuple(row for row in rows if row.package == package) or rows
-        rows = _choose_per_version(rows)
-        minor = wanted.release[:2]
-        same = [row for row in rows if row.parsed.release[:2] == minor]
-        below = [row for row in same or rows if row.parsed <= wanted]
-        row = below[-1] if below else (same or rows)[0]
-        newest = rows[-1]
-        if wanted > newest.parsed:
+            candidates = tuple(release for release in candidates if release.package == package) or candidates
+        candidates = _choose_per_version(candidates)
+        minor = parsed.release[:2]
+        same_minor = [release for release in candidates if release.parsed.release[:2] == minor]
+        not_newer = [release for release in same_minor or candidates if release.parsed <= parsed]
+        release = not_newer[-1] if not_newer else (same_minor or candidates)[0]
+        newest = candidates[-1]
+        if parsed > newest.parsed:
             reason = f"{version} is newer than this table ({newest.version}, {self.as_of})"
-            return Nearest(row, exact=False, extrapolated=True, reason=reason)
-        reason = f"{version} is not in the table; {row.version} is its nearest neighbour"
-        return Nearest(row, exact=False, extrapolated=False, reason=reason)
+            return Nearest(release, exact=False, extrapolated=True, reason=reason)
+        reason = f"{version} is not in the table; {release.version} is its nearest neighbour"
+        return Nearest(release, exact=False, extrapolated=False, reason=reason)
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
-        """The rows a person means by `spec` (see versions.Spec), newest first.
+        """Return the releases that the user selects with `spec` (see versions.Spec), newest first.
 
-        Raises versions.VersionSyntaxError where it is no specification, UnknownReleaseError where none fits.
+        Raise versions.VersionSyntaxError if it is no specification, UnknownReleaseError if no release matches.
         """
-        wanted = versions.Spec(spec)
-        rows = [row for row in self.releases if package in (None, row.package)]
-        chosen = wanted.select(row.version for row in rows)
+        parsed_spec = versions.Spec(spec)
+        candidates = [release for release in self.releases if package in (None, release.package)]
+        chosen = parsed_spec.select(release.version for release in candidates)
         if not chosen:
             raise UnknownReleaseError(spec, self.nearest_versions(spec))
         order = {version: index for index, version in enumerate(chosen)}
-        picked = [row for row in rows if row.version in order]
-        return tuple(sorted(picked, key=lambda row: (order[row.version], row.package)))
+        picked = [release for release in candidates if release.version in order]
+        return tuple(sorted(picked, key=lambda release: (order[release.version], release.package)))
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
-        """Return known final versions close to `text`, for "did you mean", newest first: those of its minor, then its
-        neighbours in order. Where it is no number: the newest.
+        """Return known final versions close to `text`, newest first, to suggest them in messages.
+
+        Those of the same minor have priority, then the closest others. If the text is no number, return the newest.
         """
-        known = [version for version in self.map_versions if not versions.parse(version).is_prerelease]
+        finals = [version for version in self.map_versions if not versions.parse(version).is_prerelease]
         try:
-            wanted = versions.numbers(text.lstrip("<>=!~ "))
+            numbers = versions.numbers(text.lstrip("<>=!~ "))
         except versions.VersionSyntaxError:
-            return tuple(reversed(known[-count:]))
-        place = sum(versions.numbers(version) < wanted for version in known)
+            return tuple(reversed(finals[-count:]))
+        position = sum(versions.numbers(version) < numbers for version in finals)
 
         def distance(index: int) -> tuple[bool, float]:
-            same = versions.numbers(known[index])[:2] == wanted[:2]
-            return not same, abs(index + 0.5 - place)
+            is_same_minor = versions.numbers(finals[index])[:2] == numbers[:2]
+            return not is_same_minor, abs(index + 0.5 - position)
 
-        near = sorted(range(len(known)), key=distance)[:count]
-        return tuple(known[index] for index in sorted(near, reverse=True))
+        nearest_indices = sorted(range(len(finals)), key=distance)[:count]
+        return tuple(finals[index] for index in sorted(nearest_indices, reverse=True))
 
     def list_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
-        """Return final releases with a wheel for this Python (`"3.10"`, `"3.10.13"`), newest first.
+        """Return the final releases with a wheel for this Python (`"3.10"`, `"3.10.13"`), newest first.
 
-        `gpu`: only with (True) or without (False) GPU code on that platform; None: all.
+        `gpu` selects releases with (True) or without (False) GPU code on that platform; None selects all.
         """
-        wanted = versions.major_minor(python)
+        minor = versions.major_minor(python)
         return tuple(
-            row
-            for row in reversed(self.releases)
-            if not row.is_prerelease
-            and not row.yanked
-            and wanted in row.pythons(platform)
-            and (gpu is None or row.has_gpu(platform) is gpu)
+            release
+            for release in reversed(self.releases)
+            if not release.is_prerelease
+            and not release.yanked
+            and minor in release.pythons(platform)
+            and (gpu is None or release.has_gpu(platform) is gpu)
         )
 
 
 def code_for(release: Release, capability: str) -> Code:
-    """Return what the wheel has for a compute capability.
+    """Return what code the wheel has for a compute capability.
 
-    Machine code (of the same major and no higher minor); only PTX that the driver has to compile; PTX of which a part
-    is specific to another architecture, so that some kernels fail; nothing; not measured.
+    native: machine code of the same major and no higher minor; jit: only PTX that the driver must compile;
+    arch-specific: as jit, but a part of the PTX is for another architecture only, so some kernels fail; none;
+    unknown: not measured.
     """
     if not release.cubin and not release.ptx:
         return "unknown" if release.gpu else "none"
-    wanted = versions.parse_capability(capability)
-    if any(versions.runs_machine_code(wanted, versions.parse_capability(text)) for text in release.cubin):
+    target = versions.parse_capability(capability)
+    if any(versions.runs_machine_code(target, versions.parse_capability(text)) for text in release.cubin):
         return "native"
-    if any(versions.parse_capability(text) <= wanted for text in release.ptx):
+    if any(versions.parse_capability(text) <= target for text in release.ptx):
         return "arch-specific" if release.ptx_arch_specific else "jit"
     return "none"
 
 
-def _canonical(version: str) -> str:
+def _canonicalize(version: str) -> str:
+    """Return the version in canonical form; unchanged if it is invalid."""
     try:
         return str(versions.parse(version))
     except versions.VersionSyntaxError:
         return version
 
 
-def _choose_per_version(rows: Iterable[Release]) -> tuple[Release, ...]:
-    """Return the GPU row of each version, else its only row."""
+def _choose_per_version(candidates: Iterable[Release]) -> tuple[Release, ...]:
+    """Return the release with GPU code of each version, else its first release."""
     best: dict[str, Release] = {}
-    for row in rows:
-        known = best.get(row.version)
-        if known is None or (row.gpu and not known.gpu):
-            best[row.version] = row
+    for release in candidates:
+        current = best.get(release.version)
+        if current is None or (release.gpu and not current.gpu):
+            best[release.version] = release
     return tuple(best.values())
 
 
@@ -330,31 +335,31 @@ SHARED = (
     "requires",
     "sources",
 )
-"""Keys whose value stands once in the file's `shared` list; a row has its place there."""
+"""Keys whose values are in the file's `shared` list; a row has the index."""
 
 
 def load_releases(folder: Path) -> Releases:
-    """Load compat/tensorflow.json. Raises DataError."""
-    return read(Releases, folder / "tensorflow.json", _spread)
+    """Load compat/tensorflow.json. Raise DataError if it is invalid."""
+    return read(Releases, folder / "tensorflow.json", _expand_shared)
 
 
-def _spread(raw: dict[str, Any], where: str) -> None:
-    """Put the shared values where they belong."""
+def _expand_shared(raw: dict[str, Any], where: str) -> None:
+    """Replace indices by the values of the `shared` list."""
     shared = raw.pop("shared", None)
     rows = raw.get("releases")
     if type(shared) is not list or type(rows) is not list:
-        return  # refused later
+        return  # refused later, by decode
     shared = [as_texts(value) for value in shared]
     for row in rows:
         if type(row) is not dict:
             continue
         for key in SHARED:
-            place = row.get(key)
-            if type(place) is int and 0 <= place < len(shared):
-                row[key] = shared[place]
-            elif type(place) is int:
+            index = row.get(key)
+            if type(index) is int and 0 <= index < len(shared):
+                row[key] = shared[index]
+            elif type(index) is int:
                 msg = (
                     f"{where}: release {row.get('package')} {row.get('version')}: "
-                    f"`{key}` is {place}, but `shared` has only {len(shared)} entries"
+                    f"`{key}` is {index}, but `shared` has only {len(shared)} entries"
                 )
                 raise DataError(msg)

@@ -1,11 +1,11 @@
-"""Which releases log from which line of their source: compat/source_lines.json, read from the wheels by scripts.
+"""Source lines from which each release logs: compat/source_lines.json, which scripts read from the wheels.
 
-`gpu_device.cc:1663]` in a log is a line of TensorFlow 1.14 alone: files change between releases, and a message's number
-with them. Wheels for other systems are of the same source and have the same numbers; who builds it with patches, or
-from between two releases, may have others.
+`gpu_device.cc:1663]` in a log identifies TensorFlow 1.14, because files and their line numbers change between
+releases. Wheels for other systems have the same numbers; patched builds and builds between two releases may have
+others.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import dataclasses
 from collections.abc import Mapping
@@ -20,32 +20,32 @@ from tfdoctor.records import dataclass
 __all__ = ["SourceLines", "expand_span", "load_source_lines"]
 
 _MAX_CACHED_ANSWERS = 1024
-"""Answers that are remembered."""
+"""Most results that are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """A build that cannot be measured any more, and has the lines of another release."""
+    """Build that can no longer be measured, and has the lines of another release."""
 
     NAMED: ClassVar = ("version",)
     version: str
     like: str
-    """The release whose lines it has."""
+    """Release whose lines it has."""
     first: str
     last: str
-    """The dates between which people ran it."""
+    """Last date on which it was seen in use; `first` is the first."""
     source: str
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
-    """The files in which it has others, with those that were seen."""
+    """Files whose lines differ, with the lines that were seen."""
 
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedBuild:
-    """What was measured and is no release of compat/tensorflow.json."""
+    """Measured build that is no release of compat/tensorflow.json."""
 
     NAMED: ClassVar = ("version",)
     version: str
-    """`"2.16.0rc0"`, `"2.13.0.570+rocm"`."""
+    """Version, such as `"2.16.0rc0"` or `"2.13.0.570+rocm"`."""
     package: str
     released: str
     source: str
@@ -53,12 +53,15 @@ class UnpublishedBuild:
 
 @dataclass(frozen=True, slots=True)
 class SourceFile:
-    """The lines of one source file."""
+    """Lines of one source file."""
 
     lines: str
-    """`"1640:37 1663:37,52-54=1"`: line, the places of its releases in `releases`, and after `=` that of their text."""
+    """Entries such as `"1640:37 1663:37,52-54=1"`.
+
+    Each has a line, the indices in `releases` of its releases, and after `=` the index in `texts` of their text.
+    """
     texts: tuple[str, ...] = ()
-    """What a message has that is logged there; of some lines none is known."""
+    """Texts of messages that are logged there; for some lines none is known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -68,126 +71,126 @@ class SourceLines:
     as_of: str
     sources: Sources
     releases: tuple[str, ...]
-    """Those that were measured, oldest first; those of `builds` among them."""
+    """Measured releases, oldest first, including those in `builds`."""
     files: Mapping[str, SourceFile]
-    """By path, as the compiler was given it."""
+    """Files by the path that the compiler was given."""
     unpublished: tuple[Unpublished, ...] = field(default=(), metadata={"noun": "build"})
     builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"noun": "build"})
-    """Candidates, and packages for AMD's cards."""
+    """Release candidates, and packages for AMD GPUs."""
 
     @cached_property
-    def _map_names(self) -> dict[str, list[str]]:
-        """A file's name → the paths that it has had."""
-        found: dict[str, list[str]] = {}
+    def _paths_by_name(self) -> dict[str, list[str]]:
+        """Paths of each file name."""
+        paths: dict[str, list[str]] = {}
         for path in self.files:
-            found.setdefault(path.rpartition("/")[2], []).append(path)
-        return found
+            paths.setdefault(path.rpartition("/")[2], []).append(path)
+        return paths
 
     @cached_property
-    def _answers(self) -> dict[tuple[str, int, str], frozenset[str] | None]:
-        """What `at` was asked last: hundreds of processes in one log say the same."""
+    def _cached_results(self) -> dict[tuple[str, int, str], frozenset[str] | None]:
+        """Cache of `find_releases`, because hundreds of processes in one log repeat the same lines."""
         return {}
 
     @cached_property
-    def _read(self) -> dict[str, "_Read"]:
-        """What was read of a file, as far as it was asked for."""
+    def _parsed_files(self) -> dict[str, "_Read"]:
+        """Parsed files, filled on demand."""
         return {}
 
     def find_releases(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
-        """Return the releases that log from this line; none if no release does.
+        """Return the releases that log from this line; empty if there is none, None if the file is not in the table.
 
-        None: the file is not in the table.
-
-        A build of `unpublished` is among them where it has the line. `path` as a log has it: whole, with what a build
-        puts before it, with backslashes, or only the file's name. `message`, where it is the text of some of these
-        releases, leaves those out that log another one there; and those that log it from another line.
+        A build of `unpublished` is included if it has the line. `path` is as in a log: complete, with a prefix of the
+        build, with backslashes, or the file's name only. If `message` matches the text of some of these releases,
+        those that log another text there, and those that log it from another line, are left out.
         """
-        asked = path, line, message
-        if asked not in self._answers:
-            if len(self._answers) >= _MAX_CACHED_ANSWERS:
-                self._answers.clear()
-            self._answers[asked] = self._search_releases(path, line, message)
-        return self._answers[asked]
+        key = path, line, message
+        if key not in self._cached_results:
+            if len(self._cached_results) >= _MAX_CACHED_ANSWERS:
+                self._cached_results.clear()
+            self._cached_results[key] = self._search_releases(path, line, message)
+        return self._cached_results[key]
 
     def _search_releases(self, path: str, line: int, message: str) -> frozenset[str] | None:
-        shown = path.replace("\\", "/")
-        known = self._map_names.get(shown.rpartition("/")[2], [])
-        paths = [one for one in known if shown.endswith(one) or one.endswith(f"/{shown}")]
+        """Return the result of `find_releases` without the cache."""
+        normalized = path.replace("\\", "/")
+        candidates = self._paths_by_name.get(normalized.rpartition("/")[2], [])
+        paths = [item for item in candidates if normalized.endswith(item) or item.endswith(f"/{normalized}")]
         if not paths:
             return None
-        found: dict[str, bool | None] = {}
-        for one in paths:
-            found.update(self._match_releases(one, line, message))
-        said = True in found.values()
-        fitting = {release for release, fits in found.items() if fits is not False or not said}
+        matches: dict[str, bool | None] = {}
+        for item in paths:
+            matches.update(self._match_releases(item, line, message))
+        is_text_known = True in matches.values()
+        fitting = {release for release, fits in matches.items() if fits is not False or not is_text_known}
         for build in self.unpublished:
-            own = [number for one in paths for number in build.lines.get(one, ())]
-            if line in own or (not own and build.like in fitting):
+            own_lines = [number for item in paths for number in build.lines.get(item, ())]
+            if line in own_lines or (not own_lines and build.like in fitting):
                 fitting.add(build.version)
         return frozenset(fitting)
 
     def _match_releases(self, path: str, line: int, message: str) -> dict[str, bool | None]:
-        """Release → whether its text is in the message; None where its text is not known."""
-        row = self.files[path]
-        found: dict[str, bool | None] = {}
+        """Return the releases with this line, and whether the message has their text (None: text not known)."""
+        source_file = self.files[path]
+        matches: dict[str, bool | None] = {}
         try:
-            if path not in self._read:
-                self._read[path] = _Read(row)
-            read_ = self._read[path]
-            for part in read_.lines.get(line, "").split(","):
-                places, _, text = part.partition("=")
-                fits = row.texts[int(text)].strip() in message if text else None
-                releases = set(expand_span(self.releases, places) if places else ())
-                if message and fits is False:
-                    releases.difference_update(read_.find_by_message(message, self.releases))
-                found.update(dict.fromkeys(releases, fits))
+            if path not in self._parsed_files:
+                self._parsed_files[path] = _Read(source_file)
+            parsed = self._parsed_files[path]
+            for part in parsed.lines.get(line, "").split(","):
+                indices, _, text = part.partition("=")
+                is_match = source_file.texts[int(text)].strip() in message if text else None
+                releases = set(expand_span(self.releases, indices) if indices else ())
+                if message and is_match is False:
+                    releases.difference_update(parsed.find_by_message(message, self.releases))
+                matches.update(dict.fromkeys(releases, is_match))
         except (ValueError, IndexError) as error:
             msg = f"compat/source_lines.json: {path}: {error}"
             raise DataError(msg) from error
-        return found
+        return matches
 
 
 class _Read:
-    """One file: its lines, and the releases that have its texts. Raises ValueError."""
+    """Parsed lines of one file, and the releases that have its texts. Raises ValueError if the file is invalid."""
 
-    def __init__(self, row: SourceFile) -> None:
-        self.texts = row.texts
+    def __init__(self, source_file: SourceFile) -> None:
+        self.texts = source_file.texts
         self.lines: dict[int, str] = {}
-        """Line → places."""
-        for word in row.lines.split():
-            number, _, places = word.partition(":")
-            self.lines[int(number)] = places
+        """Indices of releases by line."""
+        for entry in source_file.lines.split():
+            number, _, indices = entry.partition(":")
+            self.lines[int(number)] = indices
 
     @cached_property
-    def _having(self) -> dict[int, set[str]]:
-        """Text → the places of the releases that log it from any line."""
-        found: dict[int, set[str]] = {}
+    def _releases_by_text(self) -> dict[int, set[str]]:
+        """Indices of the releases that log each text from any line."""
+        result: dict[int, set[str]] = {}
         for groups in self.lines.values():
             for part in groups.split(","):
-                places, _, text = part.partition("=")
+                indices, _, text = part.partition("=")
                 if text:
-                    found.setdefault(int(text), set()).add(places)
-        return found
+                    result.setdefault(int(text), set()).add(indices)
+        return result
 
     def find_by_message(self, message: str, releases: tuple[str, ...]) -> set[str]:
-        """Return the releases that log a message that begins like this one, from whatever line: what stands in its
-        middle can be another one's, which it tells.
+        """Return the releases that log a message with this beginning from any line.
+
+        Only the beginning counts, because a message may quote another one.
         """
         return {
             release
             for number, text in enumerate(self.texts)
             if message.lstrip().startswith(text.strip())
-            for places in self._having.get(number, ())
-            for release in expand_span(releases, places)
+            for indices in self._releases_by_text.get(number, ())
+            for release in expand_span(releases, indices)
         }
 
 
 def expand_span(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
-    """Return those at "37", or from "52" to "54": "52-54". Raises ValueError."""
+    """Return the releases at an index "37" or in a range "52-54". Raise ValueError if it is invalid."""
     first, _, last = places.partition("-")
     return releases[int(first) : int(last or first) + 1]
 
 
 def load_source_lines(folder: Path) -> SourceLines:
-    """Load compat/source_lines.json. Raises DataError."""
+    """Load compat/source_lines.json. Raise DataError if it is invalid."""
     return read(SourceLines, folder / "source_lines.json")

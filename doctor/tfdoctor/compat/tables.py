@@ -1,11 +1,11 @@
-"""What can be asked of the tables in `compat/`; pure, and each table is read only when something needs it.
+"""Queries of the tables in `compat/`. Each table is loaded when it is first needed.
 
     compat = Compat.load()
     compat.release("2.15.1").required_libraries
 
-`Compat` is the only door to the tables: nothing outside this package reads one by itself. What one table answers
-alone is written in its module; here stands what takes several. Unknown is answered with None, an empty tuple or
-the word `"unknown"`, never with a guess; where a neighbour's row stands in (`nearest`), the answer says so.
+`Compat` is the only access to the tables; code outside this package does not read them directly. Queries of one table
+are implemented in its module, queries of several tables here. If something is unknown, the result is None, an empty
+tuple or `"unknown"`, never a guess. If a similar release stands in (`nearest`), the result says so.
 """
 
 from __future__ import annotations
@@ -52,25 +52,28 @@ __all__ = ["Compat"]
 
 
 class Compat:
-    """All tables of one `compat/` folder. Make it with `load`."""
+    """All tables of one `compat/` folder. Create it with `load`."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """`folder` is a compat/ folder; None finds the one that belongs to this tfdoctor."""
-        self._given = folder
+        """Use the tables in `folder`; None selects the folder of this tfdoctor."""
+        self._requested_folder = folder
 
     @staticmethod
     def load(folder: Path | None = None) -> Compat:
-        """Return the tables, read when first needed (raising decode.DataError), once per folder."""
+        """Return the tables of a folder, one object per folder.
+
+        A table is loaded when it is first needed, and raises decode.DataError if it is invalid.
+        """
         return _load(folder)
 
     def prepare(self) -> None:
-        """Read now what is needed wherever there is a TensorFlow. Raises decode.DataError."""
+        """Load the tables that every TensorFlow needs. Raise decode.DataError if one is invalid."""
         _ = self._releases, self._libraries, self._companions, self._problems, self._traits
 
     @cached_property
     def folder(self) -> Path:
-        """Where the tables are."""
-        return data_dir("compat") if self._given is None else self._given
+        """Folder of the tables."""
+        return data_dir("compat") if self._requested_folder is None else self._requested_folder
 
     # --- tables ---
 
@@ -122,7 +125,7 @@ class Compat:
 
     @cached_property
     def cards(self) -> Cards:
-        """What follows from a compute capability."""
+        """Properties that follow from a compute capability."""
         from tfdoctor.compat.cards import load_cards
 
         return load_cards(self.folder)
@@ -135,7 +138,7 @@ class Compat:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """For which devices and types the releases have kernels."""
+        """Devices and types for which the releases have kernels."""
         from tfdoctor.compat.kernels import load_kernels
 
         return load_kernels(self.folder)
@@ -149,7 +152,7 @@ class Compat:
 
     @cached_property
     def conda_names(self) -> CondaNames:
-        """Names of conda's packages beside those of the package index."""
+        """Names of conda packages and the corresponding names on the package index."""
         from tfdoctor.compat.conda_names import load_conda_names
 
         return load_conda_names(self.folder)
@@ -163,21 +166,21 @@ class Compat:
 
     @cached_property
     def flags(self) -> Flags:
-        """Flags that TensorFlow reads from variables."""
+        """Flags that TensorFlow reads from environment variables."""
         from tfdoctor.compat.flags import load_flags
 
         return load_flags(self.folder)
 
     @cached_property
     def source_lines(self) -> SourceLines:
-        """Which releases log from which line of their source."""
+        """Source lines from which each release logs."""
         from tfdoctor.compat.source_lines import load_source_lines
 
         return load_source_lines(self.folder)
 
     @cached_property
     def functions(self) -> Functions:
-        """On which lines the functions of TensorFlow's own Python stand."""
+        """Lines of the functions in TensorFlow's own Python files."""
         from tfdoctor.compat.functions import load_functions
 
         return load_functions(self.folder)
@@ -191,40 +194,40 @@ class Compat:
 
     @cached_property
     def manifests(self) -> Manifests:
-        """What registries tell of these images."""
+        """Manifests of these images from the registries."""
         from tfdoctor.compat.manifests import load_manifests
 
         return load_manifests(self.folder)
 
     @cached_property
     def pythons(self) -> Pythons:
-        """Where Pythons come from."""
+        """Sources of Python versions."""
         from tfdoctor.compat.pythons import load_pythons
 
         return load_pythons(self.folder)
 
     @cached_property
     def cuda_sets(self) -> CudaSets:
-        """NVIDIA's wheels that go together."""
+        """Sets of NVIDIA's wheels that belong together."""
         from tfdoctor.compat.wheels import load_cuda_wheels
 
         return load_cuda_wheels(self.folder)
 
     @cached_property
     def locks(self) -> Locks:
-        """What pip installs, to the version and the hash."""
+        """Exact versions and hashes that pip installs."""
         from tfdoctor.compat.locks import Locks
 
         return Locks(self.folder)
 
     @cached_property
     def leftovers(self) -> tuple[Leftover, ...]:
-        """What an image can do without."""
+        """Files that an image does not need."""
         from tfdoctor.compat.prune import load_prune
 
         return load_prune(self.folder).leftovers
 
-    # --- asked again and again while options are compared ---
+    # --- cached queries, which are repeated while options are compared ---
 
     @cached_property
     def _cuda_release(self) -> Callable[[str], CudaRelease | None]:
@@ -235,11 +238,11 @@ class Compat:
         return lru_cache(maxsize=256)(self._cuda.driver_minimum)
 
     @cached_property
-    def _applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
-        """Package and version → its problems."""
+    def _find_applying(self) -> Callable[[str, str], tuple[Problem, ...]]:
+        """Function that returns the problems of a package and version."""
 
         def find_applying(name: str, version: str) -> tuple[Problem, ...]:
-            return tuple(row for row in self.problems if row.applies(name, version))
+            return tuple(problem for problem in self.problems if problem.applies(name, version))
 
         return lru_cache(maxsize=1024)(find_applying)
 
@@ -247,144 +250,145 @@ class Compat:
 
     @property
     def as_of(self) -> str:
-        """The date of the release table, ISO 8601."""
+        """Date of the release table, ISO 8601."""
         return self._releases.as_of
 
     @property
     def releases(self) -> tuple[Release, ...]:
-        """Every row: by version, then package; oldest first."""
+        """All releases, sorted by version, then package; oldest first."""
         return self._releases.releases
 
     @cached_property
     def gpu_releases(self) -> tuple[Release, ...]:
-        """Those of them that are final and use a GPU."""
-        return tuple(row for row in self.releases if row.gpu and not row.is_prerelease)
+        """Final releases that use a GPU."""
+        return tuple(release for release in self.releases if release.gpu and not release.is_prerelease)
 
     @property
     def newest(self) -> Release:
-        """The newest final release."""
+        """Newest final release."""
         return self._releases.newest
 
     def release(self, version: str, package: str | None = None) -> Release | None:
-        """Return the row of exactly this version, or None.
+        """Return the release of exactly this version, or None.
 
-        `package` may be any distribution of libraries.toml that another speaks for (`tf-nightly`). Without it the row
-        with GPU code is preferred, of those `tensorflow`. Local parts (`+nv23.03`) do not match.
+        `package` may be any distribution of libraries.toml that has the contents of another one (`tf-nightly`).
+        Without it a release with GPU code is preferred, then `tensorflow`. Local parts (`+nv23.03`) do not match.
         """
         return self._releases.find_release(version, self._canonical_package(package))
 
     def _canonical_package(self, package: str | None) -> str | None:
+        """Return the normalized name of the package with the same releases."""
         if package is None:
             return None
         name = re.sub(r"[-_.]+", "-", package).lower()
         if name in {"tensorflow", "tensorflow-gpu"}:
             return name
-        known = self.distribution(name)
-        return known.same_as if known is not None and known.same_as else name
+        entry = self.distribution(name)
+        return entry.same_as if entry is not None and entry.same_as else name
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """Return the row that says most about `version`, which need not be in the table."""
+        """Return the release that is most similar to `version`, which need not be in the table."""
         return self._releases.nearest(version, self._canonical_package(package))
 
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
-        """The rows a person means by `spec`, newest first (see releases.Releases.select)."""
+        """Return the releases that the user selects with `spec`, newest first (see releases.Releases.select)."""
         return self._releases.select(spec, package)
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
-        """Return known final versions close to `text`, for "did you mean", newest first."""
+        """Return known final versions close to `text`, newest first, to suggest them in messages."""
         return self._releases.nearest_versions(text, count)
 
     def releases_for_python(
         self, python: str, platform: Platform = "linux", *, gpu: bool | None = True
     ) -> tuple[Release, ...]:
-        """Return final releases with a wheel for this Python, newest first (see releases.Releases.for_python)."""
+        """Return the final releases with a wheel for this Python, newest first (see Releases.list_for_python)."""
         return self._releases.list_for_python(python, platform, gpu=gpu)
 
     def code_for(self, release: Release, capability: str) -> Code:
-        """Return what the wheel has for a compute capability (see releases.code_for)."""
+        """Return what code the wheel has for a compute capability (see releases.code_for)."""
         return code_for(release, capability)
 
     def coverage(self, release: Release, capability: str) -> Coverage | None:
-        """Return what of its fat binaries a card can run; None if not read."""
+        """Return how many of a release's fat binaries a GPU can run; None if they were not read."""
         from tfdoctor.compat.fat_binaries import coverage
 
         counts = self._fat_binaries.get_counts(release.version)
         if counts is None:
-            row = self._find_same_code(release)
-            counts = self._fat_binaries.get_counts(row.version) if row is not None else None
+            similar = self._find_same_code(release)
+            counts = self._fat_binaries.get_counts(similar.version) if similar is not None else None
         return coverage(counts, capability) if counts is not None else None
 
     def _find_same_code(self, release: Release) -> Release | None:
-        """Return a patch of the same minor that was read, for the same architectures and of the same CUDA."""
+        """Return a measured patch of the same minor with the same architectures and CUDA; None if there is none."""
         for version in self._fat_binaries.versions:
-            row = self.release(version) if versions.major_minor(version) == release.minor else None
-            if row is not None and all(
-                getattr(row, name) == getattr(release, name)
+            candidate = self.release(version) if versions.major_minor(version) == release.minor else None
+            if candidate is not None and all(
+                getattr(candidate, name) == getattr(release, name)
                 for name in ("cubin", "ptx", "ptx_arch_specific", "cuda")
             ):
-                return row
+                return candidate
         return None
 
     def to_compile(self, release: Release, capability: str) -> tuple[str, str] | None:
-        """Return what the driver has to compile from PTX for a card: (the CUDA that it must speak, how many kernels).
+        """Return the CUDA that a driver must support to compile PTX for a GPU, and how many kernels that concerns.
 
-        `("12.5", "most")`; None: nothing, or the wheel's CUDA is not known. PTX whose version was not read, or is
-        newer than the tables, is taken to be of the wheel's own CUDA.
+        The result is such as `("12.5", "most")`; None if nothing must be compiled, or the wheel's CUDA is not known.
+        PTX whose version was not read, or is newer than the tables, is assumed to be of the wheel's own CUDA.
         """
-        found = self.coverage(release, capability)
-        if found is None:
+        coverage = self.coverage(release, capability)
+        if coverage is None:
             share, isa = ("all" if code_for(release, capability) == "jit" else ""), None
         else:
-            share, isa = (found.share if found.compiled else ""), found.isa
+            share, isa = (coverage.share if coverage.compiled else ""), coverage.isa
         cuda = (self._cuda.find_by_ptx(isa) if isa is not None else None) or release.cuda
         return (cuda, share) if share and cuda is not None else None
 
     def cuda_of_ptx(self, isa: str) -> str | None:
-        """Return the first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.of_ptx)."""
+        """Return the first CUDA minor whose driver compiles PTX of this version (see cuda.CudaTable.find_by_ptx)."""
         return self._cuda.find_by_ptx(isa)
 
     def distribution(self, name: str) -> TfDistribution | None:
-        """Return what is known of a distribution called so (`tensorflow-intel`), or None."""
+        """Return the distribution of this name (such as `tensorflow-intel`), or None if it is not known."""
         return self._libraries.distribution(name)
 
     def trait(self, name: TraitName) -> Trait:
-        """Return what some releases do, and which."""
+        """Return a behavior of some releases, with its range of releases."""
         return self._traits.get_trait(name)
 
     def traits_of(self, version: str | None) -> frozenset[TraitName]:
-        """Return what TensorFlow of this version does (None: not known which)."""
+        """Return the behaviors of a TensorFlow version; `version` is None if it is not known."""
         minor = versions.numbers(version)[:2] if version else ()
-        return frozenset(row.name for row in self._traits.traits if row.holds(minor))
+        return frozenset(trait.name for trait in self._traits.traits if trait.holds(minor))
 
     def has(self, version: str, name: TraitName) -> bool:
-        """Return whether TensorFlow of this version does it."""
+        """Return whether a TensorFlow version has a behavior."""
         return self.trait(name).holds(versions.numbers(version)[:2])
 
     @property
     def distributions(self) -> tuple[TfDistribution, ...]:
-        """Every distribution that is a TensorFlow or passes for one."""
+        """Every distribution that is a TensorFlow, or pretends to be one."""
         return self._libraries.distributions
 
     # --- libraries ---
 
     def registration(self, version: str) -> Registration:
-        """Return how TensorFlow of this version reaches its libraries (see libraries.LibraryTable.registration)."""
+        """Return how a TensorFlow version loads its libraries (see libraries.LibraryTable.registration)."""
         return self._libraries.registration(version)
 
     def required_libraries_for(
         self, cuda_config: Mapping[str, str], release: Release | str
     ) -> tuple[str, ...] | None:
-        """Return the sonames that *any* build needs for GPU registration, from its own cuda_config.h.
+        """Return the sonames that *any* build needs for GPU registration, according to its own cuda_config.h.
 
         `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`); `release` is the build's version,
-        or a row. In the order in which TF tries them, the driver's left out. A build without CUDA gives `()`. None if
-        the header does not say enough.
+        or a release. The sonames are in the order in which TensorFlow tries them, without the driver's. A build
+        without CUDA returns `()`. The result is None if the header does not say enough.
         """
         version = release if isinstance(release, str) else release.version
         return self._libraries.find_required(cuda_config, version)
 
     def driver_libraries_for(self, version: str) -> tuple[str, ...]:
-        """Return the driver's sonames that TF of this version needs for a GPU."""
+        """Return the driver's sonames that a TensorFlow version needs to use a GPU."""
         return self.registration(version).driver
 
     @property
@@ -397,23 +401,23 @@ class Compat:
         return self._libraries.library(name)
 
     def soname_for(self, stem: str, cuda: str) -> str | None:
-        """Return the soname that a library has in a CUDA toolkit, or None."""
+        """Return the soname of a library in a CUDA toolkit, or None."""
         return self._libraries.soname_for(stem, cuda)
 
     def cuda_of_soname(self, soname: str) -> tuple[str, ...]:
-        """Return the CUDA versions, as in libraries.toml, whose toolkit has this soname."""
+        """Return the CUDA versions in libraries.toml whose toolkit has this soname."""
         return self._libraries.cuda_of_soname(soname)
 
     def wheel_for(self, soname: str, cuda_major: int) -> PypiWheel | None:
-        """Return NVIDIA's wheel that brings a library for this CUDA major, and the folder it is put in, or None."""
+        """Return NVIDIA's wheel that contains a library for this CUDA major, with its folder, or None."""
         return self._libraries.wheel_for(soname, cuda_major)
 
     def debian_package_for(self, soname: str, cuda: str | None = None) -> str | None:
-        """Return the package of NVIDIA's own apt repository, or None."""
+        """Return the package in NVIDIA's apt repository, or None."""
         return self._libraries.debian_package_for(soname, cuda)
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Return debian's or Ubuntu's own package of this very soname, or None."""
+        """Return Debian's or Ubuntu's own package of exactly this soname, or None."""
         return self._libraries.distro_package_for(soname)
 
     # --- CUDA, drivers, cuDNN ---
@@ -425,11 +429,11 @@ class Compat:
 
     @property
     def forward_compatibility(self) -> ForwardCompatibility:
-        """When cuda-compat can stand in for a newer driver."""
+        """Conditions under which cuda-compat can replace a newer driver."""
         return self._cuda.forward_compatibility
 
     def cuda_series(self, cuda: str) -> CudaSeries | None:
-        """Return what the toolkit of this minor compiles for, or None if nobody looked."""
+        """Return the targets of this toolkit minor, or None if they were not determined."""
         return self._cuda.series(cuda)
 
     @property
@@ -442,7 +446,10 @@ class Compat:
         return self._cuda_release(cuda)
 
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
-        """Return the driver that programs built with this CUDA need. Raises versions.VersionSyntaxError."""
+        """Return the driver that programs built with this CUDA need.
+
+        Raise versions.VersionSyntaxError if `cuda` is no version.
+        """
         return self._driver_minimum(cuda, os)
 
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
@@ -451,49 +458,52 @@ class Compat:
 
     @property
     def cuda_of_wheels(self) -> dict[int, str]:
-        """CUDA major → the toolkit whose sonames NVIDIA's wheels of it have."""
+        """Toolkit whose sonames NVIDIA's wheels have, for each CUDA major."""
         return self._cuda.wheels()
 
     @property
     def newest_cudnn_major(self) -> int:
-        """The major of the newest cuDNN that is known."""
+        """Major version of the newest known cuDNN."""
         return self._cudnn.newest_major
 
     def cudnn_end(self, capability: str, major: int) -> str | None:
-        """Return the first minor of this cuDNN major without code for a capability that older ones have, or None."""
+        """Return the first minor of this cuDNN major without code for a capability that older ones support, or None."""
         return self._cudnn.end_of(capability, major)
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
-        """Return the cuDNN that goes with conda's `cudatoolkit` (see cudnn.CudnnTable.of_conda)."""
+        """Return the cuDNN for conda's `cudatoolkit` (see cudnn.CudnnTable.find_conda_version)."""
         return self._cudnn.find_conda_version(cuda, built)
 
     @property
     def cudnn_ranges(self) -> tuple[CudnnRange, ...]:
-        """Every known run of cuDNN versions, oldest first."""
+        """Every known range of cuDNN versions, oldest first."""
         return self._cudnn.ranges
 
     def cudnn_range(self, version: str, cuda_major: int | None = None) -> CudnnRange | None:
-        """Return the run that a cuDNN version belongs to, or None if unknown."""
+        """Return the range that contains a cuDNN version, or None if unknown."""
         return self._cudnn.range(version, cuda_major)
 
     def cudnn_support(self, version: str, capability: str) -> CudnnSupport:
-        """Return whether this cuDNN has code for a compute capability. Raises versions.VersionSyntaxError."""
+        """Return whether this cuDNN has code for a compute capability.
+
+        Raise versions.VersionSyntaxError if an argument is invalid.
+        """
         return self._cudnn.support(version, capability)
 
     # --- GPUs ---
 
     @property
     def gpus(self) -> tuple[Gpu, ...]:
-        """Every known GPU name, by capability, then name."""
+        """Every known GPU name, sorted by capability, then name."""
         return self._gpus.gpus
 
     @property
     def gpus_as_of(self) -> str:
-        """The date of the GPU table, ISO 8601."""
+        """Date of the GPU table, ISO 8601."""
         return self._gpus.as_of
 
     def gpu_by_pci_id(self, pci_id: str) -> Gpu | None:
-        """Return the GPU with this PCI device id, or None."""
+        """Return the GPU with this PCI device ID, or None."""
         return self._gpus.find_by_pci_id(pci_id)
 
     def gpus_named(self, name: str) -> GpuMatch | None:
@@ -501,7 +511,7 @@ class Compat:
         return self._gpus.find_by_name(name)
 
     def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
-        """Return known names that look like `name`, best first."""
+        """Return known names similar to `name`, the best match first."""
         return self._gpus.nearest_names(name, count)
 
     # --- images, Pythons and packages ---
@@ -509,37 +519,37 @@ class Compat:
     def image_tags(
         self, cuda: str, cudnn_major: int | None = None, flavour: Flavour | None = None
     ) -> tuple[ImageTag, ...]:
-        """Return tags of nvidia/cuda that are known to exist (see images.Images.tags)."""
+        """Return the known tags of nvidia/cuda (see images.Images.tags)."""
         return self.images.tags(cuda, cudnn_major=cudnn_major, flavour=flavour)
 
     def official_image(self, tf: str) -> OfficialImage | None:
-        """Return the tensorflow/tensorflow image of a release, whether it works or not; None: not known."""
+        """Return the tensorflow/tensorflow image of a release, whether it works or not; None if not known."""
         return self.images.find_official(tf)
 
     def ngc_images(self, tf: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """Return NVIDIA's own TensorFlow images, newest first (see images.Images.of_ngc)."""
+        """Return NVIDIA's own TensorFlow images, newest first (see images.Images.list_ngc)."""
         return self.images.list_ngc(tf, cuda=cuda)
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return every known way to a Python (see pythons.Pythons.ways)."""
+        """Return all known ways to install a Python (see pythons.Pythons.ways)."""
         return self.pythons.ways(python, system=system)
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
-        """Return NVIDIA's wheels for a TensorFlow release, or None: none carry what it needs, or nobody looked."""
+        """Return NVIDIA's wheels for a TensorFlow release; None if there are none, or that is not known."""
         return self.cuda_sets.find_for_release(tensorflow)
 
     @property
     def companions(self) -> tuple[Companion, ...]:
-        """What stands beside TensorFlow and breaks it, in the file's order."""
+        """Packages that break TensorFlow if both are installed, in the order of the file."""
         return self._companions.companions
 
     @property
     def ladders(self) -> tuple[Ladder, ...]:
-        """What pip takes of NumPy and protobuf where nothing holds them back."""
+        """Versions of NumPy and protobuf that pip selects if no requirement limits them."""
         return self._companions.ladders
 
     def companion_limits(self, tensorflow: str, requires: Sequence[str] = ()) -> dict[str, str]:
-        """Return package → the upper limit that this release needs (see companions.CompanionTable.limits)."""
+        """Return the upper limit of each package that this release needs (see companions.CompanionTable.limits)."""
         return self._companions.limits(tensorflow, requires)
 
     def find_breaking(
@@ -549,11 +559,11 @@ class Compat:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """Return the companions that apply (see companions.CompanionTable.breaking)."""
+        """Return the companions that apply (see companions.CompanionTable.find_breaking)."""
         return self._companions.find_breaking(tensorflow, distributions, environment, absent)
 
     def find_imported(self, version: str | None) -> Imported | None:
-        """Return what a TensorFlow takes at its import, or None if nobody looked (see imported.imported_by)."""
+        """Return what a TensorFlow needs during its import, or None if not known (see imported.find_imported)."""
         from tfdoctor.compat.imported import find_imported
 
         return find_imported(self.folder, version)
@@ -566,8 +576,8 @@ class Compat:
         return self._problems.problems
 
     def problem(self, problem_id: str) -> Problem | None:
-        """Return the problem with this id, or None."""
-        return next((row for row in self.problems if row.id == problem_id), None)
+        """Return the problem with this ID, or None."""
+        return next((problem for problem in self.problems if problem.id == problem_id), None)
 
     def problems_of(
         self,
@@ -577,19 +587,19 @@ class Compat:
         capability: str | None = None,
         area: str | None = None,
     ) -> tuple[Problem, ...]:
-        """Return what is known to be wrong with this release.
+        """Return the known problems of a release.
 
-        With `capability` problems of other GPUs are left out; other conditions (`Problem.when`) are the caller's to
-        judge. `area` narrows to one of `libraries python gpu images packaging`.
+        With `capability`, problems of other GPUs are left out; the caller must check other conditions
+        (`Problem.when`). `area` is one of libraries, python, gpu, images, packaging; None means all.
         """
         from tfdoctor.compat.problems import capability_matches
 
         name = self._canonical_package(package) or package
         return tuple(
-            row
-            for row in self._applying(name, version)
-            if (area is None or row.area == area)
-            and (capability is None or capability_matches(capability, row.when.get("capability")))
+            problem
+            for problem in self._find_applying(name, version)
+            if (area is None or problem.area == area)
+            and (capability is None or capability_matches(capability, problem.when.get("capability")))
         )
 
 

@@ -1,6 +1,6 @@
-"""What holds for some TensorFlow releases and not for others, where no other table tells it: compat/traits.toml."""
+"""Behaviors that differ between TensorFlow releases and are in no other table: compat/traits.toml."""
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 from dataclasses import field
 from pathlib import Path
@@ -37,27 +37,27 @@ TraitName = Literal[
     "windows-without-gpu",
     "xla-by-itself",
 ]
-"""What the code asks for; each has its row."""
+"""Names that the code uses; each must have a row in the table."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Trait:
-    """One thing that some releases do (`[[trait]]`)."""
+    """Behavior of some releases (`[[trait]]`)."""
 
     NAMED: ClassVar = ("name",)
     name: TraitName
     since: str | None = None
-    """The first minor; None: from the first release on."""
+    """First minor; None if it applies from the first release on."""
     until: str | None = None
-    """The last minor; None: still."""
+    """Last minor; None if it still applies."""
     what: str
     evidence: Evidence
     sources: Sources
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Return whether it is so in this minor, `(2, 16)`.
+        """Return whether this minor, such as `(2, 16)`, has it.
 
-        Never where that is not known (`()`) and there is a `since`.
+        An unknown minor (`()`) never does if there is a `since`.
         """
         return versions.is_minor_in_range(minor, self.since, self.until)
 
@@ -70,16 +70,16 @@ class Traits:
     traits: tuple[Trait, ...] = field(metadata={"key": "trait"})
 
     def __post_init__(self) -> None:
-        lost = {*get_args(TraitName)} - {row.name for row in self.traits}
-        if lost:
-            msg = f"no row for {', '.join(sorted(lost))}"
+        missing = {*get_args(TraitName)} - {trait.name for trait in self.traits}
+        if missing:
+            msg = f"no row for {', '.join(sorted(missing))}"
             raise ValueError(msg)
 
     def get_trait(self, name: TraitName) -> Trait:
-        """Return the row of this name."""
-        return next(row for row in self.traits if row.name == name)
+        """Return the trait of this name."""
+        return next(trait for trait in self.traits if trait.name == name)
 
 
 def load_traits(folder: Path) -> Traits:
-    """Load compat/traits.toml. Raises DataError."""
+    """Load compat/traits.toml. Raise DataError if it is invalid."""
     return read(Traits, folder / "traits.toml")

@@ -1,10 +1,10 @@
-"""NVIDIA's wheels for TensorFlow: which exact versions go together, and what is in them.
+"""NVIDIA's wheels for TensorFlow: the exact versions that belong together, and their contents.
 
-compat/cuda_wheels.toml is authored (which wheels for which releases, and why), compat/locks/cuda/wheels.json
-is measured by scripts/update_locks.py (hashes, sizes, libraries). Both are read strictly, and asked together.
+compat/cuda_wheels.toml is hand-written (which wheels for which releases, and why). compat/locks/cuda/wheels.json is
+measured by scripts/update_locks.py (hashes, sizes, libraries). They are merged when they are loaded.
 """
 
-# The annotations of rows are read when this runs (compat/decode.py): they are no texts here.
+# compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
 import re
 from collections.abc import Mapping
@@ -21,14 +21,14 @@ __all__ = ["CudaLibrary", "CudaSet", "CudaSets", "CudaWheel", "load_cuda_wheels"
 _PIN = re.compile(r"nvidia(?:-[a-z0-9]+)+==[0-9]+(?:\.[0-9]+)+")
 
 
-def _id(text: str) -> str:
+def _check_id(text: str) -> str:
     if not re.fullmatch(r"[a-z0-9][a-z0-9.-]*", text):
         msg = "is a file's name: small letters, digits, `.` and `-`"
         raise ValueError(msg)
     return text
 
 
-def _pins(pins: tuple[str, ...]) -> tuple[str, ...]:
+def _check_pins(pins: tuple[str, ...]) -> tuple[str, ...]:
     for pin in pins:
         if _PIN.fullmatch(pin) is None:
             msg = f"`{pin}` is not `nvidia-…==version`"
@@ -46,26 +46,26 @@ class CudaLibrary:
 
     NAMED: ClassVar = ("path",)
     path: str
-    """Below site-packages: `"nvidia/cublas/lib/libcublas.so.12"`."""
+    """Path below site-packages, such as `"nvidia/cublas/lib/libcublas.so.12"`."""
     soname: Annotated[str, Converted(str | None, lambda text: text or "")] = ""
-    """What it calls itself; empty where it has none."""
+    """Its DT_SONAME; empty if it has none."""
     needed: tuple[str, ...]
-    """Sonames that it needs (DT_NEEDED), without glibc's and the compiler's own."""
+    """Sonames that it needs (DT_NEEDED), without those of glibc and the compiler."""
 
     @property
     def folder(self) -> str:
-        """`"nvidia/cublas/lib"`."""
+        """Its folder, such as `"nvidia/cublas/lib"`."""
         return self.path.rpartition("/")[0]
 
     @property
     def file(self) -> str:
-        """`"libcublas.so.12"`: what the loader looks for."""
+        """Its file name, such as `"libcublas.so.12"`, which the loader searches for."""
         return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaWheel:
-    """One wheel of NVIDIA's for Linux x86-64."""
+    """One of NVIDIA's wheels for Linux x86-64."""
 
     NAMED: ClassVar = ("name", "version")
     name: str
@@ -77,30 +77,32 @@ class CudaWheel:
     unpacked: int
     """Bytes on disk."""
     libraries: tuple[CudaLibrary, ...] = ()
-    """By path."""
+    """Sorted by path."""
 
     @property
     def pin(self) -> str:
-        """`"nvidia-cublas-cu12==12.9.1.4"`."""
+        """Requirement with the exact version, such as `"nvidia-cublas-cu12==12.9.1.4"`."""
         return f"{self.name}=={self.version}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSet:
-    """Wheels that together are all the CUDA that some releases of TensorFlow need (`[[set]]`)."""
+    """Wheels that together contain all CUDA libraries that some TensorFlow releases need (`[[set]]`)."""
 
     NAMED: ClassVar = ("id",)
-    id: Annotated[str, Converted(str, _id)]
-    """Also the name of its lock: compat/locks/cuda/<id>.txt."""
+    id: Annotated[str, Converted(str, _check_id)]
+    """Identifier, and name of its lock: compat/locks/cuda/<id>.txt."""
     tensorflow: ReleaseSet
-    """A PEP 440 set of TensorFlow versions."""
+    """TensorFlow versions as a PEP 440 specifier set."""
     cuda: str
-    """Major and minor: `"12.9"`."""
+    """Major and minor, such as `"12.9"`."""
     cudnn: str
-    pins: Annotated[tuple[str, ...], Converted(tuple[str, ...], _pins)] = field(metadata={"key": "wheels"})
-    """`name==version`, by name."""
+    pins: Annotated[tuple[str, ...], Converted(tuple[str, ...], _check_pins)] = field(
+        metadata={"key": "wheels"}
+    )
+    """Requirements `name==version`, sorted by name."""
     wheels: tuple[CudaWheel, ...] = field(default=(), metadata={"key": None})
-    """The same, with what was measured; empty where nobody has yet."""
+    """Measured data of these wheels; empty if they were not measured."""
     why: str
     evidence: Evidence
     sources: Sources
@@ -112,14 +114,14 @@ class CudaSet:
 
     @property
     def files(self) -> Mapping[str, CudaLibrary]:
-        """File name of a library → the library: what a folder on LD_LIBRARY_PATH or a RUNPATH serves."""
+        """Libraries by file name, as found in a folder on LD_LIBRARY_PATH or a RUNPATH."""
         return {library.file: library for wheel in self.wheels for library in wheel.libraries}
 
     @property
     def folders(self) -> tuple[str, ...]:
-        """Folders with libraries that the loader has to find, below site-packages, sorted."""
-        found = {library.folder for wheel in self.wheels for library in wheel.libraries}
-        return tuple(sorted(folder for folder in found if folder.endswith("/lib")))
+        """Folders with libraries that the loader must search, below site-packages, sorted."""
+        folders = {library.folder for wheel in self.wheels for library in wheel.libraries}
+        return tuple(sorted(folder for folder in folders if folder.endswith("/lib")))
 
     @property
     def size(self) -> int:
@@ -138,48 +140,50 @@ class CudaSets:
 
     as_of: str
     sets: tuple[CudaSet, ...] = field(metadata={"key": "set"})
-    """Oldest first; no release is in two."""
+    """Oldest first; no release is in two sets."""
 
     def find_for_release(self, tensorflow: str) -> CudaSet | None:
-        """Return the set of a TensorFlow release, or None: no wheels carry what it needs, or nobody looked."""
-        return next((row for row in self.sets if versions.satisfies(tensorflow, row.tensorflow)), None)
+        """Return the set of a TensorFlow release; None if no wheels have what it needs, or that is not known."""
+        return next((s for s in self.sets if versions.satisfies(tensorflow, s.tensorflow)), None)
 
 
 def load_cuda_wheels(folder: Path) -> CudaSets:
-    """compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raises DataError."""
+    """Load compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raise DataError if one is invalid."""
     table = read_sets(folder)
     measured = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
-    for row in table.sets:
-        for pin in row.pins:
+    for cuda_set in table.sets:
+        for pin in cuda_set.pins:
             if pin not in measured:
-                place = f"compat/cuda_wheels.toml: set {row.id}"
-                msg = f"{place}: `{pin}` was not measured: run scripts/update_locks.py cuda"
+                location = f"compat/cuda_wheels.toml: set {cuda_set.id}"
+                msg = f"{location}: `{pin}` was not measured: run scripts/update_locks.py cuda"
                 raise DataError(msg)
-    unused = set(measured) - {pin for row in table.sets for pin in row.pins}
+    unused = set(measured) - {pin for cuda_set in table.sets for pin in cuda_set.pins}
     if unused:
         msg = f"compat/locks/cuda/wheels.json: no set has {min(unused)}"
         raise DataError(msg)
-    sets = (replace(row, wheels=tuple(measured[pin] for pin in row.pins)) for row in table.sets)
+    sets = (
+        replace(cuda_set, wheels=tuple(measured[pin] for pin in cuda_set.pins)) for cuda_set in table.sets
+    )
     return replace(table, sets=tuple(sets))
 
 
 def read_sets(folder: Path) -> CudaSets:
-    """Return the authored table alone, without what was measured. Raises DataError."""
+    """Load the hand-written table without the measured data. Raise DataError if it is invalid."""
     return read(CudaSets, folder / "cuda_wheels.toml")
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class _MeasuredTable:
     as_of: str
     wheels: tuple[CudaWheel, ...] = field(metadata={"noun": "wheel"})
 
 
 def _load_measured(path: Path) -> tuple[CudaWheel, ...]:
-    return read(_Measured, path, _as_rows, within="locks/cuda/").wheels
+    return read(_MeasuredTable, path, _convert_to_rows, within="locks/cuda/").wheels
 
 
-def _as_rows(raw: dict[str, Any], where: str) -> None:
-    """The file names wheels and libraries by the keys of its tables."""
+def _convert_to_rows(raw: dict[str, Any], where: str) -> None:
+    """Convert the tables of wheels and libraries, which the file has by name, to lists of rows."""
     wheels = raw.get("wheels")
     if type(wheels) is not dict or not all(type(wheel) is dict for wheel in wheels.values()):
         msg = f"{where}: `wheels` must be a table of tables"
@@ -187,10 +191,10 @@ def _as_rows(raw: dict[str, Any], where: str) -> None:
     rows = []
     for pin, wheel in wheels.items():
         libraries = wheel.get("libraries")
-        if type(libraries) is not dict or not all(type(one) is dict for one in libraries.values()):
+        if type(libraries) is not dict or not all(type(item) is dict for item in libraries.values()):
             msg = f"{where}: {pin}: `libraries` must be a table of tables"
             raise DataError(msg)
         name, _, version = pin.partition("==")
-        inside = [{"path": path, **library} for path, library in libraries.items()]
-        rows.append({**wheel, "name": name, "version": version, "libraries": inside})
+        library_rows = [{"path": path, **library} for path, library in libraries.items()]
+        rows.append({**wheel, "name": name, "version": version, "libraries": library_rows})
     raw["wheels"] = rows

@@ -1,7 +1,7 @@
-"""Many hosts' results of `check --json`: which of them are alike, and what the odd one has that the others have not.
+"""Comparison of the `check --json` results of many hosts: which are alike, and how the others differ.
 
-`read_result` one host's bytes, `Gathered` all of them in little room, `judged` them → the answer. How they were fetched
-is `nodes`'.
+`read_result` parses one host's result, `Gathered` stores all of them compactly, and `evaluate_fleet` compares them.
+`nodes` runs the check on the hosts.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Results, one after the other, kept in little room: hosts that are alike share what they have."""
+"""Compact storage of results: hosts with equal results share one profile."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ __all__ = ["Gathered", "Profile"]
 
 OWN_NAME = "<host>"
 SHORTEST = 3
-"""Characters of a host's name that is looked for in its values."""
+"""Shortest host name, in characters, that is replaced in values."""
 
 
 class Profile:
-    """What hosts that are alike have. One object for all of them."""
+    """Properties of hosts with equal results, in one object for all of them."""
 
     __slots__ = ("cards", "cause", "codes", "hosts", "usable", "values")
 
@@ -36,19 +36,19 @@ class Profile:
 
 
 class Gathered:
-    """What has come in so far. `add` and `silent` once a host."""
+    """Results that have arrived so far. Call `add` or `silent` once for each host."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, FleetHost] = {}
         self.profiles: dict[tuple[object, ...], Profile] = {}
         self.owners: dict[str, list[str]] = defaultdict(list)
-        """A card's identifier → the hosts that showed it."""
+        """Hosts that listed each GPU, by the GPU's identifier."""
         self.skews: dict[str, float] = {}
-        """Host → seconds by which its clock was outside the time in which it was asked."""
+        """Seconds by which each host's clock was outside the time in which it was asked."""
         self.peers: dict[str, Peers] = {}
-        """Host → whom it reaches; only of those that were asked."""
+        """Peers that each host reaches; only for hosts that were asked."""
         self.mute: dict[str, str] = {}
-        """Host → why it gave no answer to that."""
+        """Reason why a host did not answer the question about its peers."""
 
     def add(
         self,
@@ -59,14 +59,17 @@ class Gathered:
         asked: float | None = None,
         came: float | None = None,
     ) -> None:
-        """asked, came: by the clock of here, when the host was asked and when its answer was there."""
+        """Add one host's result.
+
+        `asked` and `came` say when the host was asked and when its answer arrived, by this machine's clock.
+        """
         values = {
             _intern_pair(key): _strip_host_name(value, name)
             for key, value in result.values.items()
             if key not in result.little
         }
-        looks = (result.usable, result.cause, result.codes, tuple(card.model for card in result.cards))
-        key = (*looks, tuple(values.items()))
+        identity = (result.usable, result.cause, result.codes, tuple(card.model for card in result.cards))
+        key = (*identity, tuple(values.items()))
         profile = self.profiles.get(key)
         if profile is None:
             profile = self.profiles[key] = Profile(result, values)
@@ -81,7 +84,7 @@ class Gathered:
         self.hosts[name] = FleetHost(name, state, result.cause, seconds, unknown=result.usable is None)
 
     def silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
-        """A host without a usable answer."""
+        """Add a host without a usable answer."""
         self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
 
 
@@ -90,20 +93,20 @@ def _intern_pair(key: Value) -> Value:
 
 
 def _strip_host_name(value: str | None, name: str) -> str | None:
-    """Return the value without the host's own name, which differs from host to host and means nothing."""
+    """Return the value with the host's own name replaced, which always differs between hosts."""
     if value is None:
         return None
     short = name.partition(".")[0]
-    for own in (name, short):
-        if len(own) >= SHORTEST and own in value:
-            value = value.replace(own, OWN_NAME)
+    for host_name in (name, short):
+        if len(host_name) >= SHORTEST and host_name in value:
+            value = value.replace(host_name, OWN_NAME)
     return intern(value)
 
 
 def _compute_skew(at: float | None, asked: float | None, came: float | None) -> float:
-    """Return seconds before `asked` (negative) or after `came`.
+    """Return how many seconds `at` is before `asked` (negative) or after `came`.
 
-    0 where it lies between them, or one is not known.
+    The result is 0 if it lies between them, or if one of the three is not known.
     """
     if at is None or asked is None or came is None:
         return 0.0

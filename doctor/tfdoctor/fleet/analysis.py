@@ -1,4 +1,4 @@
-"""Gathered results → groups of equal hosts, what the odd ones have, and the answer in a sentence. Pure."""
+"""Evaluation of a fleet: groups of equal hosts, the differences of the others, and a summary. Pure."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAME_EVERYWHERE = {
     ("packages", "nvidia-nccl-cu12"): "NCCL",
     ("packages", "nvidia-nccl-cu13"): "NCCL",
 }
-"""What all members of one job need in the same version."""
+"""Values that all hosts of one job need in the same version, with their names in sentences."""
 COMMON = (
     ("driver", ("driver", "NVIDIA driver")),
     ("TensorFlow", ("TensorFlow", "TensorFlow")),
@@ -36,15 +36,15 @@ COMMON = (
     ("system", ("system", "distribution")),
 )
 NONE = "none"
-"""What one side says where it does not have it at all."""
+"""Value of a side on which something does not exist."""
 WEIGHTY = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
-"""Areas of which a difference is a warning: that host runs other code."""
+"""Areas in which a difference is a warning, because that host runs other code."""
 CLOCK = 2.0
-"""Seconds that a clock may be off: below it nothing that TensorFlow does is disturbed."""
+"""Seconds by which a clock may be wrong; TensorFlow tolerates that much."""
 KINDS, TOLD, LONG = 50, 4, 60
-"""Findings of what differs; differences that one of them tells; characters of a value."""
+"""Most findings about differences, most differences in one of them, and most characters of a shown value."""
 NAMED = 3
-"""Hosts that a sentence names."""
+"""Most hosts that a sentence names."""
 SILENT = {
     "lost": "could not be reached, or went away",
     "timeout": "did not answer in time",
@@ -53,206 +53,221 @@ SILENT = {
 
 
 def evaluate_fleet(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
-    """Return the answer. aside: files of the folder that are no results."""
-    profiles = sorted(found.profiles.values(), key=lambda one: (-len(one.hosts), min(one.hosts)))
-    groups = tuple(_groups(profiles))
-    of_host = {name: group.number for group in groups for name in group.hosts}
+    """Return the evaluation of the results. `aside` is the number of files in the folder that are not results."""
+    profiles = sorted(found.profiles.values(), key=lambda item: (-len(item.hosts), min(item.hosts)))
+    groups = tuple(_make_groups(profiles))
+    group_by_host = {name: group.number for group in groups for name in group.hosts}
     hosts = tuple(
-        FleetHost(one.name, one.state, one.cause, one.seconds, of_host.get(one.name), one.why)
-        for _, one in sorted(found.hosts.items())
+        FleetHost(item.name, item.state, item.cause, item.seconds, group_by_host.get(item.name), item.why)
+        for _, item in sorted(found.hosts.items())
     )
     cards = list(card_findings(profiles))
     findings = [
-        *_silent(hosts),
+        *_report_silent(hosts),
         *_report_unused_gpus(groups),
         *peer_findings(found.peers, found.mute),
         *cards,
-        *_versions(profiles),
-        *_report_differences(groups, {name for one in cards for name in one.hosts}),
+        *_report_versions(profiles),
+        *_report_differences(groups, {name for item in cards for name in item.hosts}),
         *_report_duplicates(found),
-        *_clocks(found),
+        *_report_clocks(found),
     ]
-    findings.sort(key=lambda one: -one.severity)
+    findings.sort(key=lambda item: -item.severity)
     return Fleet(
         engine,
-        _summary(hosts, groups),
+        _summarize(hosts, groups),
         hosts,
         groups,
         tuple(findings),
-        _common(profiles[0]) if profiles else (),
+        _list_common_values(profiles[0]) if profiles else (),
         aside,
     )
 
 
 def join_hosts(names: Sequence[str]) -> str:
-    """Return "node001, node002 and 7 more"."""
+    """Return names in words, such as "node001, node002 and 7 more"."""
     shown = list(names[:NAMED])
     more = len(names) - len(shown)
     return join_words([*shown, f"{more} more"] if more else shown)
 
 
-def _hosts(count: int) -> str:
+def _format_hosts(count: int) -> str:
     return f"{count:,} host{'s' * (count != 1)}"
 
 
 # ---------------------------------------------------------------- groups
 
 
-def _groups(profiles: Sequence[Profile]) -> Iterator[Group]:
-    for number, one in enumerate(profiles, 1):
-        state: State = "ok" if one.usable else "found"
-        differs = _differences(profiles[0], one)
-        unknown = one.usable is None
-        yield Group(number, tuple(sorted(one.hosts)), differs, state, one.cause, _cards(one), unknown)
+def _make_groups(profiles: Sequence[Profile]) -> Iterator[Group]:
+    for number, p in enumerate(profiles, 1):
+        state: State = "ok" if p.usable else "found"
+        differs = _find_differences(profiles[0], p)
+        unknown = p.usable is None
+        yield Group(number, tuple(sorted(p.hosts)), differs, state, p.cause, _describe_cards(p), unknown)
 
 
-def _differences(most: Profile, one: Profile) -> dict[Value, tuple[str, str]]:
-    """Return what `one` has otherwise: (here, in the largest group), without what merely follows."""
-    if one is most:
+def _find_differences(largest: Profile, profile: Profile) -> dict[Value, tuple[str, str]]:
+    """Return the values that differ as (of this profile, of the largest group), without mere consequences."""
+    if profile is largest:
         return {}
-    keys = [key for key in {**most.values, **one.values} if most.values.get(key) != one.values.get(key)]
+    keys = [
+        key
+        for key in {**largest.values, **profile.values}
+        if largest.values.get(key) != profile.values.get(key)
+    ]
     before, after = (
-        {key: Entry(*key, side.values[key]) for key in keys if key in side.values} for side in (most, one)
+        {key: Entry(*key, side.values[key]) for key in keys if key in side.values}
+        for side in (largest, profile)
     )
     return {key: (pair[1], pair[0]) for key, pair in find_differences(before, after)}
 
 
-def _cards(one: Profile) -> str:
-    return join_words([f"{count} × {model}" for model, count in Counter(one.cards).items()]) or "none"
+def _describe_cards(profile: Profile) -> str:
+    return join_words([f"{count} × {model}" for model, count in Counter(profile.cards).items()]) or "none"
 
 
-def _common(most: Profile) -> tuple[tuple[str, str], ...]:
-    told = [(word, most.values.get(key)) for word, key in COMMON]
-    cudnn = next((v for (_, name), v in most.values.items() if name.startswith("nvidia-cudnn-cu")), None)
-    nccl = next((v for (_, name), v in most.values.items() if name.startswith("nvidia-nccl-cu")), None)
-    told[3:3] = [("cuDNN", cudnn), ("NCCL", nccl)]
-    return (("cards", _cards(most)), *((word, value) for word, value in told if value))
+def _list_common_values(first: Profile) -> tuple[tuple[str, str], ...]:
+    values = [(name, first.values.get(key)) for name, key in COMMON]
+    cudnn = next(
+        (text for (_, package), text in first.values.items() if package.startswith("nvidia-cudnn-cu")), None
+    )
+    nccl = next(
+        (text for (_, package), text in first.values.items() if package.startswith("nvidia-nccl-cu")), None
+    )
+    values[3:3] = [("cuDNN", cudnn), ("NCCL", nccl)]
+    return (("cards", _describe_cards(first)), *((name, value) for name, value in values if value))
 
 
 # ---------------------------------------------------------------- findings
 
 
-def _silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
-    for state, words in SILENT.items():
-        those = [one for one in hosts if one.state == state]
-        if not those:
+def _report_silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
+    """Report hosts without a usable answer, by state."""
+    for state, description in SILENT.items():
+        silent = [host for host in hosts if host.state == state]
+        if not silent:
             continue
-        whys = Counter(one.why for one in those if one.why)
-        told = "; ".join(
-            f"{why}{f' ({_hosts(count)})' if len(whys) > 1 else ''}" for why, count in whys.most_common(4)
+        reasons = Counter(host.why for host in silent if host.why)
+        details = "; ".join(
+            f"{reason}{f' ({_format_hosts(count)})' if len(reasons) > 1 else ''}"
+            for reason, count in reasons.most_common(4)
         )
         yield FleetFinding(
             "answer-unusable" if state == "failed" else "host-silent",
             Severity.ERROR,
-            tuple(one.name for one in those),
-            f"{_hosts(len(those))} {words}{f': {told}' if told else ''}.",
+            tuple(host.name for host in silent),
+            f"{_format_hosts(len(silent))} {description}{f': {details}' if details else ''}.",
             "Look at it there: its results are missing from everything below.",
         )
 
 
 def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
-    """Hosts on which TensorFlow will not use its GPUs, by cause."""
+    """Report hosts on which TensorFlow will not use its GPUs, by cause."""
     causes: dict[tuple[str | None, bool], list[str]] = {}
     used = sum(len(group.hosts) for group in groups if group.state == "ok")
     for group in groups:
         if group.state != "ok":
             causes.setdefault((group.cause, group.unknown), []).extend(group.hosts)
-    for (cause, unknown), those in causes.items():
+    for (cause, unknown), names in causes.items():
         says = (
             "it could not be determined whether TensorFlow uses the GPUs"
             if unknown
             else ("TensorFlow will not use the GPUs")
         )
-        beside = f"; on {_hosts(used)} it does" if used else ""
+        used_note = f"; on {_format_hosts(used)} it does" if used else ""
         yield FleetFinding(
             "gpu-unused",
             Severity.WARNING if unknown else Severity.ERROR,
-            tuple(sorted(those)),
-            f"{says}: {cause or 'inconclusive'}{beside}.",
+            tuple(sorted(names)),
+            f"{says}: {cause or 'inconclusive'}{used_note}.",
             "Run the check there: it names the commands.",
         )
 
 
-def _versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Yield versions that all members of one job need alike."""
-    for what in dict.fromkeys(SAME_EVERYWHERE.values()):
-        keys = [key for key, word in SAME_EVERYWHERE.items() if word == what]
-        seen: dict[str, list[str]] = {}
-        for one in profiles:
-            for value in filter(None, (one.values.get(key) for key in keys)):
-                seen.setdefault(value, []).extend(one.hosts)
-        if len(seen) < 2:
+def _report_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Report different versions of software that must be the same on all hosts of one job."""
+    for software in dict.fromkeys(SAME_EVERYWHERE.values()):
+        keys = [key for key, software_name in SAME_EVERYWHERE.items() if software_name == software]
+        hosts_by_version: dict[str, list[str]] = {}
+        for profile in profiles:
+            for value in filter(None, (profile.values.get(key) for key in keys)):
+                hosts_by_version.setdefault(value, []).extend(profile.hosts)
+        if len(hosts_by_version) < 2:
             continue
-        by_size = sorted(seen.items(), key=lambda item: -len(item[1]))
-        told = join_words([f"{version} on {_hosts(len(names))}" for version, names in by_size[:6]])
-        odd = sorted(name for _, names in by_size[1:] for name in names)
+        by_size = sorted(hosts_by_version.items(), key=lambda item: -len(item[1]))
+        details = join_words([f"{version} on {_format_hosts(len(names))}" for version, names in by_size[:6]])
+        others = sorted(name for _, names in by_size[1:] for name in names)
         yield FleetFinding(
             "versions-differ",
             Severity.WARNING,
-            tuple(odd),
-            f"{what} is not the same everywhere: {told}. tf.distribute over several hosts needs one version.",
-            f"Install {what} {by_size[0][0]} there, or take these hosts out of the job.",
+            tuple(others),
+            f"{software} is not the same everywhere: {details}. tf.distribute over several hosts needs one version.",
+            f"Install {software} {by_size[0][0]} there, or take these hosts out of the job.",
         )
 
 
 def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[FleetFinding]:
-    """Yield what else few have otherwise than group 1; what the same hosts have, together.
+    """Report the other differences of the smaller groups from group 1, one finding for each set of hosts.
 
-    named: hosts of whose cards something was told already.
+    `named` holds hosts that already have a finding about their GPUs.
     """
     if len(groups) < 2:
         return
-    seen: dict[tuple[Value, str, str], list[str]] = {}
+    hosts_by_difference: dict[tuple[Value, str, str], list[str]] = {}
     for group in groups[1:]:
-        for key, (here, there) in group.differs.items():
+        for key, (value, common) in group.differs.items():
             if key in SAME_EVERYWHERE:
                 continue
-            of_card = key[0] == "cards" and (NONE in (here, there) or tells_of(key[1]))
-            if not (of_card and named.issuperset(group.hosts)):
-                seen.setdefault((key, here, there), []).extend(group.hosts)
-    together: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
-    for what, those in seen.items():
-        together.setdefault(tuple(sorted(those)), []).append(what)
-    kinds = sorted(together.items(), key=lambda item: (-_weight(item[1]), -len(item[0])))
-    for names, whats in kinds[:KINDS]:
-        whats.sort(key=lambda what: AREAS.index(what[0][0]) if what[0][0] in AREAS else len(AREAS))
-        told = [_describe_difference(name, here, there) for (_, name), here, there in whats[:TOLD]]
-        more = f"; and {len(whats) - TOLD} more" if len(whats) > TOLD else ""
+            is_gpu_value = key[0] == "cards" and (NONE in (value, common) or tells_of(key[1]))
+            if not (is_gpu_value and named.issuperset(group.hosts)):
+                hosts_by_difference.setdefault((key, value, common), []).extend(group.hosts)
+    by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
+    for entry, members in hosts_by_difference.items():
+        by_hosts.setdefault(tuple(sorted(members)), []).append(entry)
+    kinds = sorted(by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
+    for names, entries in kinds[:KINDS]:
+        entries.sort(key=lambda entry: AREAS.index(entry[0][0]) if entry[0][0] in AREAS else len(AREAS))
+        descriptions = [
+            _describe_difference(name, value, common) for (_, name), value, common in entries[:TOLD]
+        ]
+        more = f"; and {len(entries) - TOLD} more" if len(entries) > TOLD else ""
         yield FleetFinding(
             "host-differs",
-            _weight(whats),
+            _rate_severity(entries),
             names,
-            f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(told)}{more}.",
+            f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
         )
     rest = sorted({name for names, _ in kinds[KINDS:] for name in names})
     if rest:
-        message = f"{_hosts(len(rest))} more have something of their own that is not as in the largest kind."
+        message = (
+            f"{_format_hosts(len(rest))} more have something of their own that is not as in the largest kind."
+        )
         yield FleetFinding("host-differs", Severity.INFO, tuple(rest), message)
 
 
-def _weight(whats: Sequence[tuple[Value, str, str]]) -> Severity:
-    return Severity.WARNING if any(key[0] in WEIGHTY for key, _, _ in whats) else Severity.INFO
+def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
+    return Severity.WARNING if any(key[0] in WEIGHTY for key, _, _ in entries) else Severity.INFO
 
 
-def _describe_difference(name: str, here: str, there: str) -> str:
-    """Return one difference; of two lists, what is in one of them alone."""
-    mine, theirs = here.split(", "), there.split(", ")
-    if len(mine) > 1 and len(theirs) > 1:
-        lost = [one for one in theirs if one not in mine]
-        new = [one for one in mine if one not in theirs]
-        parts = (("without ", lost), ("with ", new))
-        return f"{name} {' and '.join(word + _short(', '.join(those)) for word, those in parts if those)}"
-    return f"{name} {_short(here)}, elsewhere {_short(there)}"
+def _describe_difference(name: str, value: str, common: str) -> str:
+    """Return a description of one difference; for lists, of the items that only one of them has."""
+    items, largest_items = value.split(", "), common.split(", ")
+    if len(items) > 1 and len(largest_items) > 1:
+        missing = [item for item in largest_items if item not in items]
+        added = [item for item in items if item not in largest_items]
+        parts = (("without ", missing), ("with ", added))
+        return f"{name} {' and '.join(word + _shorten(', '.join(group)) for word, group in parts if group)}"
+    return f"{name} {_shorten(value)}, elsewhere {_shorten(common)}"
 
 
-def _short(value: str) -> str:
+def _shorten(value: str) -> str:
     return value if len(value) <= LONG else f"{value[:LONG].rstrip()} …"
 
 
-def _report_duplicates(found: Gathered) -> Iterator[FleetFinding]:
-    """Yield results that show the same card come from one machine."""
+def _report_duplicates(gathered: Gathered) -> Iterator[FleetFinding]:
+    """Report results that list the same GPU, and so come from one machine."""
     shared: dict[tuple[str, ...], int] = {}
-    for owners in found.owners.values():
+    for owners in gathered.owners.values():
         key = tuple(sorted(set(owners)))
         if len(key) > 1:
             shared[key] = shared.get(key, 0) + 1
@@ -261,53 +276,57 @@ def _report_duplicates(found: Gathered) -> Iterator[FleetFinding]:
             "same-card-twice",
             Severity.WARNING,
             names,
-            f"{_hosts(len(names))} show the same {f'{count} cards' if count > 1 else 'card'}, by identifier: "
+            f"{_format_hosts(len(names))} show the same {f'{count} cards' if count > 1 else 'card'}, by identifier: "
             "they are one machine, or one result was copied.",
             "Name each machine once.",
         )
 
 
-def _clocks(found: Gathered) -> Iterator[FleetFinding]:
-    """Clocks that were outside the time in which their host was asked."""
-    off = {name: skew for name, skew in found.skews.items() if abs(skew) > CLOCK}
-    if off:
-        worst = max(off, key=lambda name: abs(off[name]))
-        way = "ahead" if off[worst] > 0 else "behind"
+def _report_clocks(gathered: Gathered) -> Iterator[FleetFinding]:
+    """Report clocks that were outside the time in which their host was asked."""
+    wrong = {name: skew for name, skew in gathered.skews.items() if abs(skew) > CLOCK}
+    if wrong:
+        worst = max(wrong, key=lambda name: abs(wrong[name]))
+        direction = "ahead" if wrong[worst] > 0 else "behind"
         yield FleetFinding(
             "clock-skew",
             Severity.WARNING,
-            tuple(sorted(off)),
-            f"The clocks of {_hosts(len(off))} are wrong beside this machine's, by at least {abs(off[worst]):,.0f} s "
-            f"({worst}: {way}).",
+            tuple(sorted(wrong)),
+            f"The clocks of {_format_hosts(len(wrong))} are wrong beside this machine's"
+            f", by at least {abs(wrong[worst]):,.0f} s "
+            f"({worst}: {direction}).",
             "Set them: `timedatectl` shows whether time is synchronised.",
         )
 
 
-def _summary(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
-    states = Counter(one.state for one in hosts)
+def _summarize(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
+    """Return the evaluation in one sentence."""
+    states = Counter(item.state for item in hosts)
     answered = states["ok"] + states["found"]
     if not hosts:
         return "There is no result."
-    first = (
-        "1 host answered" if len(hosts) == answered == 1 else f"{answered:,} of {_hosts(len(hosts))} answered"
+    answered_note = (
+        "1 host answered"
+        if len(hosts) == answered == 1
+        else f"{answered:,} of {_format_hosts(len(hosts))} answered"
     )
     if not answered:
-        return f"{first}."
-    unknown = sum(len(one.hosts) for one in groups if one.unknown)
+        return f"{answered_note}."
+    unknown = sum(len(item.hosts) for item in groups if item.unknown)
     if states["ok"] == answered:
-        used = (
+        usage = (
             "on all of them TensorFlow will use its GPUs" if answered > 1 else "TensorFlow will use its GPUs"
         )
     elif not states["ok"]:
-        used = (
+        usage = (
             "on none of them TensorFlow is known to use its GPUs"
             if unknown
             else "on none will TensorFlow use its GPUs"
         )
     else:
-        used = (
+        usage = (
             f"on {states['ok']:,} TensorFlow will use its GPUs, on {states['found'] - unknown:,} it will not"
         )
-        used += f", of {unknown:,} it is not known" if unknown else ""
-    alike = "all are alike" if len(groups) == 1 else f"there are {len(groups):,} kinds of hosts"
-    return f"{first}; {used}; {alike}." if answered > 1 else f"{first}; {used}."
+        usage += f", of {unknown:,} it is not known" if unknown else ""
+    kinds_note = "all are alike" if len(groups) == 1 else f"there are {len(groups):,} kinds of hosts"
+    return f"{answered_note}; {usage}; {kinds_note}." if answered > 1 else f"{answered_note}; {usage}."

@@ -1,4 +1,4 @@
-"""Cards beside their twins, the same model on other hosts: missing, other, slower, faulty. Pure."""
+"""Comparison of GPUs with those of the same model on other hosts: missing, different, slow or faulty. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
 __all__ = ["card_findings", "tells_of"]
 
 MAX_MINORITY_SHARE = 0.05
-"""The share of a model's hosts up to which another number of cards is a fault and no other kind of host."""
+"""Largest part of a model's hosts for which another number of GPUs is a fault, and not another kind of host."""
 PACE = {
     "lanes of PCI Express": "lanes of PCI Express in use",
     "highest clock": "highest clock",
     "power limit": "power limit",
 }
-"""Names of values whose smaller number makes a card slower → in words."""
+"""Values for which a smaller number makes a GPU slower, with their names in sentences."""
 FAULTS = {
     "uncorrected memory errors": "memory errors that could not be corrected",
     "the driver asks for": "the driver asks for a reset",
@@ -35,60 +35,65 @@ _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 
 def card_findings(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """In the order of their weight."""
-    yield from _find_missing(profiles)
-    yield from _faulty(profiles)
-    yield from _slower(profiles)
-    yield from _models(profiles)
+    """Yield the findings about GPUs, in the order of their importance."""
+    yield from _report_missing(profiles)
+    yield from _report_faulty(profiles)
+    yield from _report_slower(profiles)
+    yield from _report_models(profiles)
 
 
 def tells_of(name: str) -> bool:
-    """Return whether the findings here tell a difference of this value: which cards there are, or how one is beside
-    its twins.
+    """Return whether `card_findings` covers differences of this value.
+
+    These are the models of the GPUs, and values in which a GPU differs from others of its model.
     """
-    return ": " not in name or name.endswith(tuple(f": {one}" for one in (*PACE, *FAULTS, "memory")))
+    return ": " not in name or name.endswith(tuple(f": {ending}" for ending in (*PACE, *FAULTS, "memory")))
 
 
-def _model(one: Profile) -> str | None:
-    """Return the model of most of its cards."""
-    return Counter(one.cards).most_common(1)[0][0] if one.cards else None
+def _get_main_model(profile: Profile) -> str | None:
+    """Return the model of most of the profile's GPUs; None if it has none."""
+    return Counter(profile.cards).most_common(1)[0][0] if profile.cards else None
 
 
-def _find_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+def _report_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Report hosts with fewer GPUs of a model than most hosts that have it."""
     hosts: dict[str, dict[int, list[str]]] = defaultdict(lambda: defaultdict(list))
-    for one in profiles:
-        model = _model(one)
+    for profile in profiles:
+        model = _get_main_model(profile)
         if model is not None:
-            hosts[model][one.cards.count(model)].extend(one.hosts)
+            hosts[model][profile.cards.count(model)].extend(profile.hosts)
     for model, counts in hosts.items():
         total = sum(map(len, counts.values()))
         usual = max(counts, key=lambda count: (len(counts[count]), count))
         for count, names in sorted(counts.items()):
             if count >= usual:
                 continue
-            few = len(names) <= max(1, MAX_MINORITY_SHARE * total) and len(counts[usual]) > len(names)
-            what = f"{count} of this model, {model}; its {len(counts[usual]):,} twins have {usual}"
+            is_minority = len(names) <= max(1, MAX_MINORITY_SHARE * total) and len(counts[usual]) > len(names)
+            description = f"{count} of this model, {model}; its {len(counts[usual]):,} twins have {usual}"
             yield FleetFinding(
-                "card-missing" if few else "cards-differ",
-                Severity.ERROR if few else Severity.WARNING,
+                "card-missing" if is_minority else "cards-differ",
+                Severity.ERROR if is_minority else Severity.WARNING,
                 tuple(sorted(names)),
-                f"A card is missing: {len(names):,} host{'s have' if len(names) > 1 else ' has'} {what}."
-                if few
+                f"A card is missing: {len(names):,} host{'s have' if len(names) > 1 else ' has'} {description}."
+                if is_minority
                 else f"{len(names):,} hosts have {count} × {model}, and {len(counts[usual]):,} have {usual}.",
-                "`lspci -d 10de:` and the kernel's log there say whether it fell off the bus." if few else "",
+                "`lspci -d 10de:` and the kernel's log there say whether it fell off the bus."
+                if is_minority
+                else "",
             )
 
 
-def _models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+def _report_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Report that hosts have different models or sizes of memory."""
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)
-    for one in profiles:
-        model = _model(one)
+    for profile in profiles:
+        model = _get_main_model(profile)
         if model is not None:
-            hosts[model, _memory(one)].extend(one.hosts)
+            hosts[model, _describe_memory(profile)].extend(profile.hosts)
     if len(hosts) < 2:
         return
     by_size = sorted(hosts.items(), key=lambda item: -len(item[1]))
-    told = join_words(
+    host_list = join_words(
         [
             f"{model}{f' ({memory})' if memory else ''} on {len(names):,}"
             for (model, memory), names in by_size[:6]
@@ -98,68 +103,72 @@ def _models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
         "cards-differ",
         Severity.INFO,
         tuple(sorted(name for _, names in by_size[1:] for name in names)),
-        f"Not all hosts have the same cards: {told}. A job over all of them goes at the pace of the slowest.",
+        f"Not all hosts have the same cards: {host_list}. A job over all of them goes at the pace of the slowest.",
     )
 
 
-def _memory(one: Profile) -> str:
-    found = {
-        value for (area, name), value in one.values.items() if area == "cards" and name.endswith(": memory")
+def _describe_memory(profile: Profile) -> str:
+    sizes = {
+        value
+        for (area, name), value in profile.values.items()
+        if area == "cards" and name.endswith(": memory")
     }
-    return join_words(sorted(filter(None, found)))
+    return join_words(sorted(filter(None, sizes)))
 
 
-def _slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    for ending, words in PACE.items():
-        seen: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
-        for one in profiles:
-            model = _model(one)
-            least = min(_numbers(one, ending), default=None)
-            if model is not None and least is not None:
-                seen[model][least].extend(one.hosts)
-        for model, numbers in seen.items():
+def _report_slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Report GPUs with fewer lanes or lower limits than most GPUs of their model."""
+    for ending, label in PACE.items():
+        hosts_by_model: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
+        for profile in profiles:
+            model = _get_main_model(profile)
+            lowest = min(_parse_numbers(profile, ending), default=None)
+            if model is not None and lowest is not None:
+                hosts_by_model[model][lowest].extend(profile.hosts)
+        for model, numbers in hosts_by_model.items():
             usual = max(numbers, key=lambda number: (len(numbers[number]), number))
             slow = sorted(name for number, names in numbers.items() if number < usual for name in names)
             if not slow:
                 continue
-            least = min(numbers)
+            lowest = min(numbers)
             yield FleetFinding(
                 "card-slowed",
                 Severity.WARNING,
                 tuple(slow),
-                f"{len(slow):,} host{'s have' if len(slow) > 1 else ' has'} a slower card than the twins: {words} "
-                f"{least:g}, and {usual:g} on {len(numbers[usual]):,} hosts with {model}.",
+                f"{len(slow):,} host{'s have' if len(slow) > 1 else ' has'} a slower card than the twins: {label} "
+                f"{lowest:g}, and {usual:g} on {len(numbers[usual]):,} hosts with {model}.",
                 "nvidia-smi -q there shows the link, the clocks and the power limit of each card.",
             )
 
 
-def _numbers(one: Profile, ending: str) -> Iterator[float]:
-    for (area, name), value in one.values.items():
+def _parse_numbers(profile: Profile, ending: str) -> Iterator[float]:
+    for (area, name), value in profile.values.items():
         if area == "cards" and value and name.endswith(f": {ending}"):
-            found = _NUMBER.match(value)
-            if found is not None:
-                yield float(found.group())
+            match = _NUMBER.match(value)
+            if match is not None:
+                yield float(match.group())
 
 
-def _faulty(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    seen: dict[str, list[str]] = defaultdict(list)
-    for one in profiles:
-        told = {
-            words
-            for (_, name), value in one.values.items()
-            for end, words in FAULTS.items()
-            if value and name.endswith(f": {end}")
+def _report_faulty(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+    """Report GPUs with memory errors or other faults."""
+    hosts_by_fault: dict[str, list[str]] = defaultdict(list)
+    for profile in profiles:
+        faults = {
+            description
+            for (_, name), value in profile.values.items()
+            for ending, description in FAULTS.items()
+            if value and name.endswith(f": {ending}")
         }
-        log = one.values.get(("kernel", "faults in the kernel's log"))
+        log = profile.values.get(("kernel", "faults in the kernel's log"))
         if log and log != "not known":
-            told.add(f"faults in the kernel's log ({log})")
-        for words in told:
-            seen[words].extend(one.hosts)
-    for words, names in seen.items():
+            faults.add(f"faults in the kernel's log ({log})")
+        for description in faults:
+            hosts_by_fault[description].extend(profile.hosts)
+    for description, names in hosts_by_fault.items():
         yield FleetFinding(
             "card-faults",
             Severity.WARNING,
             tuple(sorted(names)),
-            f"{len(names):,} host{'s' * (len(names) > 1)} with {words}.",
+            f"{len(names):,} host{'s' * (len(names) > 1)} with {description}.",
             "Run the check there: it names the card.",
         )

@@ -1,4 +1,4 @@
-"""What can be said of many hosts, a row each: its name, and what `explain` tells of it. Codes: `causes.codes`."""
+"""Findings about fleets, with the texts of `explain`. Their codes are in `causes.codes`."""
 
 from __future__ import annotations
 

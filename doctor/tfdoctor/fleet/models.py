@@ -1,4 +1,4 @@
-"""Many hosts' results, and what is told of them."""
+"""Data classes for the results of many hosts and their evaluation."""
 
 from __future__ import annotations
 
@@ -14,37 +14,40 @@ if TYPE_CHECKING:
 __all__ = ["Fleet", "FleetCard", "FleetFinding", "FleetHost", "Group", "Result", "State", "Value"]
 
 State = Literal["ok", "found", "failed", "lost", "timeout"]
-"""ok: TensorFlow will use its GPUs there; found: it will not, or that could not be known; failed: no usable answer;
-lost: the host could not be reached, or went away; timeout: it did not answer in time."""
+"""State of a host.
+
+ok: TensorFlow will use its GPUs; found: it will not, or that is not known; failed: no usable answer; lost: the host
+was not reached, or went away; timeout: it did not answer in time.
+"""
 Value = tuple[str, str]
-"""(area, name) of something that can be compared: ("driver", "NVIDIA driver")."""
+"""(area, name) of a comparable value, such as ("driver", "NVIDIA driver")."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetCard:
-    """One card of a host. None: not known."""
+    """One GPU of a host. `uuid` is None if it is not known."""
 
     model: str
-    """Its name, or "10de:20b2" where the driver does not show it."""
+    """Name of the GPU, or a PCI ID such as "10de:20b2" if the driver does not list it."""
     uuid: str | None
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What one host's `check --json` says, as far as it is needed here. All of it is from outside, and cleaned."""
+    """The part of a host's `check --json` that is compared. All texts are external, and cleaned."""
 
     usable: bool | None
     cause: str | None
     summary: str
     codes: tuple[str, ...]
-    """Of findings that are at least warnings."""
+    """Codes of the findings that are warnings or errors."""
     cards: tuple[FleetCard, ...]
     values: Mapping[Value, str | None]
-    """What can be compared; None: it is not there."""
+    """Comparable values; None for something that does not exist on the host."""
     little: frozenset[Value]
-    """Those of `values` of which a difference seldom matters."""
+    """Keys of values whose differences rarely matter."""
     at: float | None
-    """The host's clock when it answered, in seconds since 1970."""
+    """Host's clock when it answered, in seconds since 1970; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,53 +59,53 @@ class FleetHost:
     cause: str | None = None
     seconds: float | None = None
     group: int | None = None
-    """None where it gave no usable answer."""
+    """Number of its group; None if it gave no usable answer."""
     why: str = ""
-    """One line, where it gave no usable answer."""
+    """Reason in one line if it gave no usable answer; else ""."""
     unknown: bool = False
-    """Whether its answer is that the verdict is not known."""
+    """Whether its result says that the verdict is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Hosts that are alike in all that is compared. Number 1 is the largest."""
+    """Hosts whose compared values are all equal. Group 1 is the largest."""
 
     number: int
     hosts: tuple[str, ...]
     differs: Mapping[Value, tuple[str, str]]
-    """What is otherwise than in group 1, and does not merely follow: (here, there)."""
+    """Values that differ from group 1 and are not mere consequences: (of this group, of group 1)."""
     state: State
     cause: str | None
     cards: str
-    """ "8 × NVIDIA A100-SXM4-80GB", "none"."""
+    """GPUs in words, such as "8 × NVIDIA A100-SXM4-80GB" or "none"."""
     unknown: bool = False
-    """Whether their answer is that the verdict is not known."""
+    """Whether its results say that the verdict is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFinding:
-    """Something that some hosts have and the others have not."""
+    """Property by which some hosts differ from the others."""
 
     name: str
     severity: Severity
     hosts: tuple[str, ...]
     message: str
-    """Sentences, without the hosts' names."""
+    """Sentences without the names of the hosts."""
     fix: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """The answer."""
+    """Evaluation of a fleet."""
 
     engine: str
     summary: str
     hosts: tuple[FleetHost, ...]
-    """By name."""
+    """All hosts, sorted by name."""
     groups: tuple[Group, ...]
     findings: tuple[FleetFinding, ...]
-    """The most severe first."""
+    """Findings, the most severe first."""
     common: tuple[tuple[str, str], ...] = ()
-    """What the hosts of group 1 have, in words: ("driver", "550.54.14")."""
+    """Values of the hosts in group 1, such as ("driver", "550.54.14")."""
     aside: int = 0
-    """Files of the folder that are no results."""
+    """Number of files in the folder that are not results."""

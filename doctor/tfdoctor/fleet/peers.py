@@ -1,6 +1,6 @@
-"""Which peers each host reaches: `cluster --connect --json` of every host, read with distrust, and what follows. Pure.
+"""Peers that each host reaches: parsing of `cluster --connect --json` from untrusted hosts, and findings. Pure.
 
-A refusal comes from the machine that was asked, and counts as reached: nothing needs to listen there yet.
+A refused connection counts as reached, because the machine itself refuses it: nothing needs to listen there yet.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ if TYPE_CHECKING:
 __all__ = ["Peers", "machine", "peer_findings", "read_peers"]
 
 MAX_PEERS = 20_000
-"""Peers of one answer."""
+"""Most peers in one answer."""
 MAX_TEXT_CHARS = 300
 MAX_NAMED_PEERS = 3
-"""Peers that a sentence names."""
+"""Most peers that a sentence names."""
 WHY = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
-"""What keeps a host from a peer, by `cluster`'s words; the others come from the peer itself."""
+"""Reasons why a host cannot reach a peer, in the words of `cluster`; other reasons come from the peer itself."""
 FIX = "A firewall, a route or a name server between them: `tfdoctor cluster --connect` there shows each peer."
 
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """What one host says. Addresses are as the specification has them: "node017:2222"."""
+    """Answer of one host. Addresses are as in the specification, such as "node017:2222"."""
 
     reached: frozenset[str]
     cut: Mapping[str, str]
-    """A peer that it does not reach → why, a key of WHY."""
+    """Reason, a key of WHY, for each peer that the host does not reach."""
 
 
 def read_peers(content: bytes) -> Peers:
-    """Return one host's answer. Raises UnusableError."""
+    """Parse one host's answer. Raise UnusableError if it is invalid."""
     data = document(content)
     members = data.get("members")
     if data.get("schema_version") != 1 or not isinstance(members, list):
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor cluster --json`")
     reached, cut = set(), {}
-    for one in members[:MAX_PEERS]:
-        address = one.get("address") if isinstance(one, dict) else None
+    for member in members[:MAX_PEERS]:
+        address = member.get("address") if isinstance(member, dict) else None
         if not isinstance(address, str):
             raise UnusableError("its peers are not as tfdoctor writes them")
-        why, ok = one.get("why"), one.get("reachable")
+        reason, ok = member.get("why"), member.get("reachable")
         address = clean_line(address, limit=MAX_TEXT_CHARS)
-        if ok is True or (ok is False and why in ("refused", "not-tensorflow")):
+        if ok is True or (ok is False and reason in ("refused", "not-tensorflow")):
             reached.add(address)
-        elif ok is False and why in WHY:
-            cut[address] = str(why)
+        elif ok is False and reason in WHY:
+            cut[address] = str(reason)
     return Peers(frozenset(reached), cut)
 
 
 def machine(name: str) -> str:
-    """Return the machine that a host's name or a peer's address names: without user, scheme and port, in lower case."""
+    """Return the machine in a host's name or a peer's address: without user, scheme and port, in lower case."""
     host = name.rpartition("//")[2].rpartition("@")[2]
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
@@ -67,71 +67,81 @@ def machine(name: str) -> str:
 
 
 def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
-    """silent: host → why it gave no answer to this question."""
-    asking = {host: _drop_self(host, one) for host, one in found.items()}
+    """Yield the findings about peers. `silent` maps hosts that did not answer this question to the reason."""
+    answers = {host: _drop_self(host, peers) for host, peers in found.items()}
     askers: dict[str, list[str]] = defaultdict(list)
-    for host, one in asking.items():
-        for address in (*one.reached, *one.cut):
+    for host, peers in answers.items():
+        for address in (*peers.reached, *peers.cut):
             askers[address].append(host)
-    closed = {
+    unreachable = {
         address
         for address, hosts in askers.items()
-        if len(hosts) > 1 and all(address in asking[host].cut for host in hosts)
+        if len(hosts) > 1 and all(address in answers[host].cut for host in hosts)
     }
-    yield from _report_unreachable(closed, askers, asking)
-    alone = [host for host, one in asking.items() if not one.reached and len(set(one.cut) - closed) > 1]
+    yield from _report_unreachable(unreachable, askers, answers)
+    alone = [
+        host for host, peers in answers.items() if not peers.reached and len(set(peers.cut) - unreachable) > 1
+    ]
     if alone:
-        whys = _whys([asking[host] for host in alone])
-        yield _finding(sorted(alone), f"{'reach' if len(alone) > 1 else 'reaches'} no other host: {whys}.")
-    apart: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for host, one in asking.items():
-        left = tuple(sorted(set(one.cut) - closed))
-        if left and host not in alone:
-            apart[left].append(host)
-    for addresses, hosts in sorted(apart.items(), key=lambda item: -len(item[1])):
-        whys = _whys([asking[host] for host in hosts], addresses)
-        yield _finding(sorted(hosts), f"{_they(hosts)} {_join_addresses(addresses)}: {whys}; others do.")
+        reasons = _join_reasons([answers[host] for host in alone])
+        yield _make_finding(
+            sorted(alone), f"{'reach' if len(alone) > 1 else 'reaches'} no other host: {reasons}."
+        )
+    hosts_by_peers: dict[tuple[str, ...], list[str]] = defaultdict(list)
+    for host, peers in answers.items():
+        missing = tuple(sorted(set(peers.cut) - unreachable))
+        if missing and host not in alone:
+            hosts_by_peers[missing].append(host)
+    for addresses, hosts in sorted(hosts_by_peers.items(), key=lambda item: -len(item[1])):
+        reasons = _join_reasons([answers[host] for host in hosts], addresses)
+        yield _make_finding(
+            sorted(hosts), f"{_format_verb(hosts)} {_join_addresses(addresses)}: {reasons}; others do."
+        )
     if silent:
-        why = Counter(silent.values()).most_common(1)[0][0]
-        message = f"no answer to the question which peers they reach{f': {why}' if why else ''}."
+        reason = Counter(silent.values()).most_common(1)[0][0]
+        message = f"no answer to the question which peers they reach{f': {reason}' if reason else ''}."
         yield FleetFinding("peers-apart", Severity.WARNING, tuple(sorted(silent)), message)
 
 
-def _drop_self(host: str, one: Peers) -> Peers:
-    """Without the host itself."""
-    mine = {machine(host), machine(host).partition(".")[0]}
+def _drop_self(host: str, peers: Peers) -> Peers:
+    """Return a host's answer without the host itself."""
+    own_names = {machine(host), machine(host).partition(".")[0]}
     return Peers(
-        frozenset(address for address in one.reached if machine(address) not in mine),
-        {address: why for address, why in one.cut.items() if machine(address) not in mine},
+        frozenset(address for address in peers.reached if machine(address) not in own_names),
+        {address: reason for address, reason in peers.cut.items() if machine(address) not in own_names},
     )
 
 
 def _report_unreachable(
-    closed: set[str], askers: Mapping[str, Sequence[str]], asking: Mapping[str, Peers]
+    unreachable: set[str], askers: Mapping[str, Sequence[str]], answers: Mapping[str, Peers]
 ) -> Iterator[FleetFinding]:
-    """Yield peers that nobody reaches: the hosts themselves are named, where they are among those that were asked."""
+    """Report peers that no host reaches. If a peer is one of the hosts, it is named instead of those that tried."""
     names: dict[str, str] = {}
-    for host in asking:
+    for host in answers:
         names.setdefault(machine(host).partition(".")[0], host)
         names[machine(host)] = host
-    own = {address: names.get(machine(address)) for address in closed}
-    known = sorted(address for address, host in own.items() if host)
-    if known:
-        hosts = sorted({str(own[address]) for address in known})
-        whys = _whys([asking[host] for address in known for host in askers[address]], known)
-        yield _finding(hosts, f"nobody reaches {_join_addresses(known)}: {whys}.")
-    others = sorted(closed.difference(known))
+    host_by_address = {address: names.get(machine(address)) for address in unreachable}
+    own_addresses = sorted(address for address, host in host_by_address.items() if host)
+    if own_addresses:
+        hosts = sorted({str(host_by_address[address]) for address in own_addresses})
+        reasons = _join_reasons(
+            [answers[host] for address in own_addresses for host in askers[address]], own_addresses
+        )
+        yield _make_finding(hosts, f"nobody reaches {_join_addresses(own_addresses)}: {reasons}.")
+    others = sorted(unreachable.difference(own_addresses))
     if others:
         hosts = sorted({host for address in others for host in askers[address]})
-        whys = _whys([asking[host] for host in hosts], others)
-        yield _finding(hosts, f"{_they(hosts)} {_join_addresses(others)}, and nobody else does: {whys}.")
+        reasons = _join_reasons([answers[host] for host in hosts], others)
+        yield _make_finding(
+            hosts, f"{_format_verb(hosts)} {_join_addresses(others)}, and nobody else does: {reasons}."
+        )
 
 
-def _finding(hosts: Sequence[str], message: str) -> FleetFinding:
+def _make_finding(hosts: Sequence[str], message: str) -> FleetFinding:
     return FleetFinding("peers-apart", Severity.ERROR, tuple(hosts), message, FIX)
 
 
-def _they(hosts: Sequence[str]) -> str:
+def _format_verb(hosts: Sequence[str]) -> str:
     return "do not reach" if len(hosts) > 1 else "does not reach"
 
 
@@ -141,8 +151,11 @@ def _join_addresses(addresses: Sequence[str]) -> str:
     return join_words([*shown, f"{more:,} more"] if more else shown)
 
 
-def _whys(those: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
-    seen = {
-        why for one in those for address, why in one.cut.items() if addresses is None or address in addresses
+def _join_reasons(answers: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
+    found = {
+        reason
+        for a in answers
+        for address, reason in a.cut.items()
+        if addresses is None or address in addresses
     }
-    return join_words([WHY[why] for why in WHY if why in seen])
+    return join_words([WHY[reason] for reason in WHY if reason in found])

@@ -1,4 +1,4 @@
-"""One host's answer, read with distrust: it comes from another machine, and may be anything."""
+"""Validation of one host's result, which is untrusted because it comes from another machine."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from tfdoctor.text import clean_line
 __all__ = ["MAX_ANSWER_BYTES", "UnusableError", "document", "read_result"]
 
 MAX_ANSWER_BYTES = 4 << 20
-"""Bytes of one answer."""
+"""Most bytes of one answer."""
 MOST_VALUES, MOST_CARDS, MOST_CODES = 3000, 64, 100
 LONG_VALUE, LONG_NAME = 1000, 200
 ENVIRONMENT = ("Python", "its environment")
-"""Where it lies: compared among hosts, and not on one machine, where another folder is another question."""
+"""Location of the environment; compared between hosts, but not on one machine."""
 SEVERE = ("warning", "error")
 
 
 class UnusableError(Exception):
-    """What came is no answer of `check --json`, or contradicts itself; the reason is half a sentence."""
+    """Error for output that is no result of `check --json` or contradicts itself. Its text is a clause."""
 
 
 def document(content: bytes) -> dict[str, Any]:
     """Return the JSON object that a host wrote.
 
-    Raises UnusableError if it is none, or tells an error of tfdoctor's.
+    Raise UnusableError if there is none, or if it is an error message of tfdoctor.
     """
     if len(content) > MAX_ANSWER_BYTES:
         msg = f"it wrote more than {MAX_ANSWER_BYTES >> 20} MiB"
@@ -36,80 +36,81 @@ def document(content: bytes) -> dict[str, Any]:
     if not content.strip():
         raise UnusableError("it wrote nothing")
     data = _parse_json(content)
-    if data is None:  # a shell's start-up file may greet before the answer
-        at = content.find(b"\n{\n")
-        data = _parse_json(content[at:]) if at >= 0 else None
+    if data is None:  # a shell's start-up file may print something before the answer
+        start = content.find(b"\n{\n")
+        data = _parse_json(content[start:]) if start >= 0 else None
     if data is None:
         raise UnusableError("what it wrote is no JSON")
     if not isinstance(data, dict):
         raise UnusableError("what it wrote is JSON, but not of tfdoctor")
-    told = data.get("error")
-    if isinstance(told, dict) and "verdict" not in data:
-        msg = f"tfdoctor could not look there: {_line(told.get('message'), 200)}"
+    error = data.get("error")
+    if isinstance(error, dict) and "verdict" not in data:
+        msg = f"tfdoctor could not look there: {_clean_text(error.get('message'), 200)}"
         raise UnusableError(msg)
     return data
 
 
 def _parse_json(content: bytes) -> Any:
-    """None where it is no JSON."""
+    """Return the parsed JSON; None if it is invalid."""
     try:
-        return json.loads(content, parse_constant=_constant)
+        return json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
         return None
 
 
 def read_result(content: bytes) -> Result:
-    """Raises UnusableError."""
+    """Parse a host's result. Raise UnusableError if it is invalid."""
     data = document(content)
     tool = data.get("tool")
     if data.get("schema_version") != 1 or not isinstance(tool, dict) or tool.get("name") != "tfdoctor":
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor check --json`")
-    verdict = _dict(data, "verdict")
+    verdict = _get_dict(data, "verdict")
     usable = verdict.get("gpu_usable")
     if "gpu_usable" not in verdict or not (usable is None or isinstance(usable, bool)):
         raise UnusableError("its verdict says neither yes, no nor unknown")
     if not isinstance(data.get("values"), list):
         raise UnusableError("it has no values to compare: another tfdoctor than this one wrote it")
-    values, little = _values(data["values"])
-    prefix = _text(_dict(data, "facts"), "python", "known", "prefix")
+    values, little = _parse_values(data["values"])
+    prefix = _get_text(_get_dict(data, "facts"), "python", "known", "prefix")
     if prefix:
-        values[ENVIRONMENT] = _line(prefix, LONG_VALUE)
+        values[ENVIRONMENT] = _clean_text(prefix, LONG_VALUE)
     result = Result(
         usable=usable,
-        cause=_cause(verdict.get("cause")),
-        summary=_line(verdict.get("summary"), 400),
-        codes=_codes(data.get("findings")),
-        cards=_cards(_dict(data, "facts")),
+        cause=_parse_cause(verdict.get("cause")),
+        summary=_clean_text(verdict.get("summary"), 400),
+        codes=_parse_codes(data.get("findings")),
+        cards=_parse_cards(_get_dict(data, "facts")),
         values=values,
         little=little,
-        at=_number(data.get("at")),
+        at=_as_number(data.get("at")),
     )
-    _agree(data, result)
+    _check_consistency(data, result)
     return result
 
 
-def _constant(_: str) -> float:
+def _refuse_constant(_: str) -> float:
+    """Refuse NaN and Infinity, which are not JSON."""
     raise ValueError
 
 
-def _dict(data: dict[str, Any], key: str) -> dict[str, Any]:
-    found = data.get(key)
-    if not isinstance(found, dict):
+def _get_dict(data: dict[str, Any], key: str) -> dict[str, Any]:
+    value = data.get(key)
+    if not isinstance(value, dict):
         msg = f"it has no {key}"
         raise UnusableError(msg)
-    return found
+    return value
 
 
-def _line(value: Any, limit: int) -> str:
+def _clean_text(value: Any, limit: int) -> str:
     return clean_line(value, limit=limit) if isinstance(value, str) else ""
 
 
-def _number(value: Any) -> float | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and abs(value) < 1e12 and math.isfinite(value) else None
+def _as_number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < 1e12 and math.isfinite(value) else None
 
 
-def _cause(value: Any) -> str | None:
+def _parse_cause(value: Any) -> str | None:
     if value is None:
         return None
     try:
@@ -118,56 +119,58 @@ def _cause(value: Any) -> str | None:
         raise UnusableError("its verdict names a cause that does not exist") from None
 
 
-def _codes(findings: Any) -> tuple[str, ...]:
+def _parse_codes(findings: Any) -> tuple[str, ...]:
     if not isinstance(findings, list):
         raise UnusableError("it has no findings")
     codes = {
-        _line(one.get("code"), 12)
-        for one in findings[:MOST_CODES]
-        if isinstance(one, dict) and one.get("severity") in SEVERE
+        _clean_text(finding.get("code"), 12)
+        for finding in findings[:MOST_CODES]
+        if isinstance(finding, dict) and finding.get("severity") in SEVERE
     }
     return tuple(sorted(filter(None, codes)))
 
 
-def _values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Value]]:
+def _parse_values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Value]]:
+    """Return the comparable values, and the keys of those whose differences rarely matter."""
     if len(entries) > MOST_VALUES:
         msg = f"it has more than {MOST_VALUES} values to compare"
         raise UnusableError(msg)
     values: dict[Value, str | None] = {}
     little = set()
-    for one in entries:
-        if not isinstance(one, dict) or not isinstance(one.get("value"), (str, type(None))):
+    for entry in entries:
+        if not isinstance(entry, dict) or not isinstance(entry.get("value"), (str, type(None))):
             raise UnusableError("its values to compare are not as tfdoctor writes them")
-        key = (_line(one.get("area"), 40), _line(one.get("name"), LONG_NAME))
-        unknown = isinstance(one.get("unknown"), str)
-        text = one.get("value")
-        known = None if text is None else _line(text, LONG_VALUE)
-        values[key] = "not known" if unknown else known
-        if one.get("little") is True or unknown:
+        key = (_clean_text(entry.get("area"), 40), _clean_text(entry.get("name"), LONG_NAME))
+        unknown = isinstance(entry.get("unknown"), str)
+        text = entry.get("value")
+        cleaned = None if text is None else _clean_text(text, LONG_VALUE)
+        values[key] = "not known" if unknown else cleaned
+        if entry.get("little") is True or unknown:
             little.add(key)
     return values, frozenset(little)
 
 
-def _cards(facts: dict[str, Any]) -> tuple[FleetCard, ...]:
-    """Return the cards, by the tool that shows most of them."""
-    found = [
-        _list_cards(_list_known(facts, "driver", "nvml", "devices")),
-        _list_cards(_list_known(facts, "driver", "smi", "gpus")),
-        _list_cards(_list_known(facts, "driver", "cuda_unhidden", "devices")),
-        _list_cards(_list_known(facts, "driver", "cuda", "devices")),
-        _list_cards(_list_known(facts, "driver", "pci", "")),
+def _parse_cards(facts: dict[str, Any]) -> tuple[FleetCard, ...]:
+    """Return the GPUs according to the tool that lists most of them."""
+    candidates = [
+        _make_cards(_get_known_list(facts, "driver", "nvml", "devices")),
+        _make_cards(_get_known_list(facts, "driver", "smi", "gpus")),
+        _make_cards(_get_known_list(facts, "driver", "cuda_unhidden", "devices")),
+        _make_cards(_get_known_list(facts, "driver", "cuda", "devices")),
+        _make_cards(_get_known_list(facts, "driver", "pci", "")),
     ]
-    return max(found, key=len)
+    return max(candidates, key=len)
 
 
-def _text(facts: dict[str, Any], *path: str) -> str:
+def _get_text(facts: dict[str, Any], *path: str) -> str:
+    """Return the text at a path in nested objects; "" if there is none."""
     value: Any = facts
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
     return value if isinstance(value, str) else ""
 
 
-def _list_known(facts: dict[str, Any], *path: str) -> list[Any]:
+def _get_known_list(facts: dict[str, Any], *path: str) -> list[Any]:
     """Return the list at facts.A.B.known.C; empty if there is none."""
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
@@ -175,27 +178,27 @@ def _list_known(facts: dict[str, Any], *path: str) -> list[Any]:
     return value[:MOST_CARDS] if isinstance(value, list) else []
 
 
-def _list_cards(devices: list[Any]) -> tuple[FleetCard, ...]:
+def _make_cards(devices: list[Any]) -> tuple[FleetCard, ...]:
     cards = []
-    for one in devices:
-        if isinstance(one, dict):
-            model = _line(one.get("name"), 80)
-            if not model and one.get("device_id"):
-                model = f"10de:{_line(one['device_id'], 8)}"
-            cards.append(FleetCard(model or "a card", _line(one.get("uuid"), 60) or None))
+    for device in devices:
+        if isinstance(device, dict):
+            model = _clean_text(device.get("name"), 80)
+            if not model and device.get("device_id"):
+                model = f"10de:{_clean_text(device['device_id'], 8)}"
+            cards.append(FleetCard(model or "a card", _clean_text(device.get("uuid"), 60) or None))
     return tuple(cards)
 
 
-def _agree(data: dict[str, Any], result: Result) -> None:
-    """Raises UnusableError where two parts of the answer exclude each other."""
-    prediction = _dict(data, "prediction")
+def _check_consistency(data: dict[str, Any], result: Result) -> None:
+    """Raise UnusableError if two parts of the result contradict each other."""
+    prediction = _get_dict(data, "prediction")
     if result.usable is True and prediction.get("gpu_registered") is False:
         raise UnusableError("it contradicts itself: a GPU is used, and none will be registered")
     if result.usable is True and result.cause not in (None, Cause.HEALTHY.value):
         raise UnusableError("it contradicts itself: a GPU is used, and there is a cause why not")
     count = prediction.get("gpu_count")
-    whole = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= 1024
-    if not (count is None or whole):
+    is_valid = isinstance(count, int) and not isinstance(count, bool) and 0 <= count <= 1024
+    if not (count is None or is_valid):
         raise UnusableError("its number of GPUs is none")
     if result.usable is True and count == 0:
         raise UnusableError("it contradicts itself: a GPU is used, and their number is 0")

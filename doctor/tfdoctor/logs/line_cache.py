@@ -65,7 +65,7 @@ class _Said:
         self.number = self.place = 0
 
 
-class _Source:
+class _MessageSource:
     """The kinds of lines of one shape from one process and thread."""
 
     __slots__ = ("key", "said", "spans")
@@ -91,7 +91,7 @@ class _Shape:
         """A function that returns the part of a line that names its process or thread; None: no digit does."""
         self.lone = lone
         """Whether only the number of a thread names the source of a line."""
-        self.voices: dict[object, _Source] = {}
+        self.voices: dict[object, _MessageSource] = {}
         self.told = -1
         """The position of the first digit that can determine the kind of a line; -1: unknown, or too many ends.
 
@@ -381,7 +381,7 @@ class Kinds:
         return kind
 
     @staticmethod
-    def _find_by_source(source: _Source | None, row: bytes | str) -> _Said | None:
+    def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _Said | None:
         """Return the kind of a row among those of one source; None if it is unknown."""
         return (
             None if source is None else source.said.get(source.key(row) if source.key is not None else None)
@@ -512,7 +512,7 @@ class Kinds:
         self._forget_ends(cached)
         source = cached.voices.get(name)
         if source is None or source.spans != digits:
-            source = cached.voices[name] = _Source(digits, _make_key(digits, sighted))
+            source = cached.voices[name] = _MessageSource(digits, _make_key(digits, sighted))
         kind = source.said[source.key(line) if source.key is not None else None] = _Said()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
         if cached.who is None and source.key is None:

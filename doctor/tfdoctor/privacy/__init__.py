@@ -1,1 +1,1 @@
-"""The one redactor: whatever is meant to be published goes through it, and through nothing else."""
+"""The redactor that everything to be published goes through."""

@@ -1,4 +1,4 @@
-"""What secrets look like: the patterns of redactor.py. Every repetition is bounded."""
+"""Patterns of the secrets, names and addresses that redactor.py replaces. Every repetition is bounded."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 LITERAL_KINDS = frozenset({"user", "host", "name", "secret", "serial", "process"})
-"""Kinds that are looked for as they are, in every text."""
+"""Kinds of values that are searched for literally in every text."""
 WORDS = {"address": "ip"}
-"""Kind → its placeholder's word, where that is another."""
+"""Word of the placeholder for each kind, if it is not the kind's own name."""
 PLACEHOLDER = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:user|host|ip|mac|email|secret|serial|name|process)-[1-9]\d{0,5}(?:\.(?:py|pyc|ipynb))?"
     r"|0000[0-9a-f]{4}-0000-0000-0000-000000000000|0{4}[0-9a-f]{8}0{20}(?:0{8})?(?:0{24})?)(?![A-Za-z0-9])"
 )
 PLAIN_USER = re.compile(r"(?i)(?:/home\d{0,2}/|[/\\]Users[/\\]{1,2})user(?![\w.-])")
-"""Somebody whose name really is `user`."""
+"""Home folder of a user whose name really is `user`."""
 
 GENERIC = frozenset(
     """
@@ -34,18 +34,18 @@ GENERIC = frozenset(
     project projects train training script scripts notebook notebooks example examples tools cache config configs docs
     downloads utils core tensorboard saved_model experiment experiments runs user_data pid port line step steps epoch
     iteration batch offset rank task tasks worker ps chief evaluator job device
-    """.split()  # noqa: SIM905 - a list of words reads best as one
+    """.split()  # noqa: SIM905 - a list of words reads best as one string
 )
-"""Names that are nobody's: replacing them would change what a recording means, and hides nothing."""
+"""Names that do not identify anyone: replacing them would change a recording's meaning and hide nothing."""
 PUBLIC_DOMAINS = (
     "nvidia.com", "tensorflow.org", "python.org", "github.com", "docker.com", "debian.org", "ubuntu.com",
     "redhat.com", "fedoraproject.org", "opensuse.org", "archlinux.org", "kernel.org", "anaconda.org", "gnu.org",
     "conda-forge.org", "anaconda.com", "keras.io", "nvidia.github.io", "stackoverflow.com",
     "microsoft.com", "wikipedia.org", "apache.org", "w3.org", "launchpad.net", "rockylinux.org", "centos.org",
 )  # fmt: skip
-"""Projects' own sites: they tell nothing of who asks."""
+"""Public sites of projects, which do not identify the user."""
 
-# ---------------------------------------------------------------- who
+# ---------------------------------------------------------------- users
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
 HOMES = (
@@ -85,14 +85,14 @@ NAMES = (
     re.compile(r"\b[Pp]ods?(?:/|[ =:]{1,2}[\"']?)([a-z0-9][a-z0-9-]{1,60}-(?:[a-z0-9]{5}|\d{1,4}))(?![\w-])"),
 )
 
-# ---------------------------------------------------------------- where
+# ---------------------------------------------------------------- hosts and addresses
 
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
 HOST_KEY = re.compile(
     r"(?i)(?:host|host_?name|node|node_?name|fqdn|domain|domain_?name|server|server_?name|computer_?name)"
 )
 CLUSTER = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
-"""A task of TF_CONFIG: "worker-0.example:2222"."""
+"""Task of TF_CONFIG, such as "worker-0.example:2222"."""
 HOSTS = (
     re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://(?:[^\s/@\"'<>]{1,256}@)?([A-Za-z0-9][\w.-]{2,252})"),
     re.compile(
@@ -109,12 +109,14 @@ HOSTS = (
         r"(?i)(?<![\w.-])((?:[a-z0-9][a-z0-9-]{0,62}\.){1,5}(?:internal|local|lan|corp|intranet|localdomain|private))"
         r"(?![\w-])"
     ),
-    re.compile(r"(?i)(?<![\w./:-])((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}):\d{2,5}(?=/)"),  # a registry
+    re.compile(
+        r"(?i)(?<![\w./:-])((?:[a-z0-9-]{1,63}\.){1,5}[a-z]{2,24}):\d{2,5}(?=/)"
+    ),  # a container registry
     re.compile(
         r"(?i)(?<![\w./:-])((?:[a-z0-9][a-z0-9-]{0,62}\.){2,5}(?!(?:cc|cpp|cu|h|py|so|pb|proto|log|json|txt)\b)[a-z]{2,24})"
         r":\d{4,5}(?![\d:]|\.\d)"
     ),
-    re.compile(r"(?<![\w.-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),  # a cloud's own naming
+    re.compile(r"(?<![\w.-])(ip-\d{1,3}-\d{1,3}-\d{1,3}-\d{1,3})(?![\w-])"),  # default host names in a cloud
     re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d"),  # `uname -a`
     re.compile(r"(?<![\w-])Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d{1,3}-\d"),
 )
@@ -144,11 +146,11 @@ TOLD_HOSTS = (
         r"(?: name| service)?:? [\"']?([A-Za-z][\w.-]{0,252})"
     ),
 )
-"""Where a program that TensorFlow users run says on which machine it is: there even two letters are a name."""
+"""Host names in messages of programs that TensorFlow users run; here even two letters are a name."""
 BEFORE_DOMAIN = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,4})(?=\.host-[1-9]\d{0,5}(?![\w-]))"
 )
-"""A host's name before a domain that was replaced."""
+"""Host name before a domain that was replaced."""
 PHONE = re.compile(
     r"(?<![\w.+-])(?:\+[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){2,4}"
     r"|\(\d{3}\) ?\d{3}-\d{4}|\d{3}-\d{3}-\d{4}|00[1-9]\d{1,2} \d{2,4}(?: ?\d{2,4}){2,4})(?![\w.-])"
@@ -157,7 +159,7 @@ EMAIL = re.compile(
     r"(?<![\w.+@-])([A-Za-z0-9][\w.+-]{0,63})@(?=[0-9.-]{0,252}[A-Za-z])([A-Za-z0-9](?:[\w.-]{0,251}\w)?)(?![\w-]|://)"
 )
 NOT_A_HOST = re.compile(r"GLIBC|GCC_|CXXABI|lib[\w+-]{1,60}\.so")
-"""What stands behind the @ of a symbol."""
+"""Symbol version or library after the @ of a symbol."""
 MAC = re.compile(r"(?i)(?<![\w:.-])[0-9a-f]{2}(?:([:-])[0-9a-f]{2})(?:\1[0-9a-f]{2}){4,18}(?![\w:-])(?!\.\d)")
 IPV4 = re.compile(
     r"(?<![A-Za-z0-9.])\d{1,3}\.\d{1,3}\.\d{1,3}\.\d{1,3}(?![A-Za-z0-9])(?!\.\d)(?!-\d{1,4}[+~])"
@@ -174,37 +176,37 @@ VERSION = re.compile(
 )
 VERSION_KEY = re.compile(r"(?i)version|release")
 
-# ---------------------------------------------------------------- what opens doors
+# ---------------------------------------------------------------- secrets
 
-_WORD = (
+_KEYWORD = (
     r"(?:token|secret|passw(?:or)?d|passphrase|api[_-]?key|access[_-]?key(?:[_-]id)?|auth[_-]?key|private[_-]?key"
     r"|account[_-]?key|secret[_-]?key|credentials?|signature|license[_-]?key|cookie|authtoken|webhook"
     r"|passwort|kennwort|contrase(?:ñ|n)a|mot[ _]de[ _]passe|senha|wachtwoord|has(?:ł|l)o|парол[ья]|密码|密碼"
     r"|パスワード|비밀번호|lösenord|adgangskode|passord|salasana|şifre|parola|heslo|jelszó|κωδικός"
     r"|client[_-]?(?:key|certificate)[_-]?data)"
 )
-_SHORT = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
-"""Words that are also parts of others: nothing but a mark may stand before them."""
-SECRET_KEY = re.compile(rf"(?i){_WORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT}|sig)\Z")
+_SHORT_KEYWORD = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
+"""Words that are also parts of other words, so that only a delimiter may stand before them."""
+SECRET_KEY = re.compile(rf"(?i){_KEYWORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT_KEYWORD}|sig)\Z")
 ASSIGNED = re.compile(
-    rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
-    rf"|(?<![A-Za-z0-9]){_SHORT}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
+    rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
+    rf"|(?<![A-Za-z0-9]){_SHORT_KEYWORD}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
     r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)"
     r"((?=[^\s\"'&<>\\]{3})[^\s\"'&;,<>\\]{1,20000}(?:[;,](?![\w.-]{1,60}\\?[\"']?\s{0,2}[=:])[^\s\"'&;,<>\\]{1,2000}){0,20})"
 )
 QUOTED = tuple(
     re.compile(
-        rf"(?i)({_WORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT}))"
+        rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT_KEYWORD}))"
         rf"(\\?[\"']?\s{{0,3}}[=:]\s{{0,3}}[bru]{{0,2}}\\?{quote})([^{quote}\\\n]{{3,2000}})(?={quote}|\\)"
     )
     for quote in "\"'"
 )
-"""The same in quotes, spaces included."""
-_MIXED = (
+"""Assignments of a quoted value, which may contain spaces."""
+_LETTERS_AND_DIGITS = (
     r"(?=[A-Za-z0-9+/=_~-]{0,200}\d)(?=[A-Za-z0-9+/=_~-]{0,200}[A-Za-z])"
     r"[A-Za-z0-9+=_~-][A-Za-z0-9+/=_~-]{15,4000}(?![\w./-])"
 )
-"""Letters and digits without a word, a path or a version among them."""
+"""String of letters and digits that is not a word, a path or a version."""
 CLIENTS = (
     re.compile(
         r"(?i)(\b(?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)\b[^\n|;&]{0,200}?[ \t]-p)([\"']?)"
@@ -219,7 +221,9 @@ CLIENTS = (
         r"((?:^|[ \t'\"])(?:-u|-U|--user|--proxy-user)[ \t=]{0,2}[\"']?[^\s:\"'@/]{1,100})(:)([^\s\"'@]{3,500})"
     ),
     re.compile(r"(?i)(\blogin[ \t]{1,3}\S{1,100}\s{1,8}(?:password|passwd|account))(\s{1,8})(\S{3,200})"),
-    re.compile(rf"(?i)(<(?:\w{{0,30}}{_WORD}|{_SHORT}|otp)>)([ \t]{{0,4}})([^<\n]{{3,2000}})(?=</)"),
+    re.compile(
+        rf"(?i)(<(?:\w{{0,30}}{_KEYWORD}|{_SHORT_KEYWORD}|otp)>)([ \t]{{0,4}})([^<\n]{{3,2000}})(?=</)"
+    ),
     re.compile(
         r"(?i)(\bauth=\([ \t]{0,2}[\"'][^\"'\n]{1,100}[\"'][ \t]{0,2},)([ \t]{0,2}[\"'])([^\"'\n]{3,2000})"
     ),
@@ -227,18 +231,18 @@ CLIENTS = (
         r"(https?://[^\s/]{1,253}/t)(/)((?=[A-Za-z_-]{0,200}\d)[A-Za-z0-9_-]{8,200})(?=/(?!\d))"
     ),  # conda
     re.compile(r"(\b[Pp]ass)(:[ \t]{1,3})((?=\S{0,100}\d)(?=\S{0,100}[A-Za-z])[^\s\"',;}]{8,200})"),
-    re.compile(rf"(?i)(--?[\w-]{{0,40}}key)([ \t]{{1,3}}[\"']?|[\"'],[ \t]?[\"'])({_MIXED})"),
-    re.compile(rf"(?i)([\"']--?[\w-]{{0,30}}{_WORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
+    re.compile(rf"(?i)(--?[\w-]{{0,40}}key)([ \t]{{1,3}}[\"']?|[\"'],[ \t]?[\"'])({_LETTERS_AND_DIGITS})"),
+    re.compile(rf"(?i)([\"']--?[\w-]{{0,30}}{_KEYWORD})([\"'],[ \t]?[\"'])([^\"'\n]{{3,2000}})"),
     re.compile(
         r"(\becho)([ \t]{1,3}[\"']?)([^\s\"'|]{3,500})"
         r"(?=[\"']?[ \t]{0,3}\|[ \t]{0,3}(?:(?:docker|podman|helm)[^\n|]{0,200}--password-stdin|sudo[^\n|]{0,40} -S\b))"
     ),
     re.compile(r"(?i)(\botp)([ \t]{0,2}[=:][ \t]{0,2})(\w{4,100})"),
-    re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_MIXED})"),
-    re.compile(rf"(?i)({_WORD}|\blogin)([ \t]{{1,3}}[\"']?)({_MIXED})"),
+    re.compile(rf"(?i)(\b\w{{0,60}}_KEY)([\"']?[ \t]{{0,2}}[=:][ \t]{{0,2}}[\"']?)({_LETTERS_AND_DIGITS})"),
+    re.compile(rf"(?i)({_KEYWORD}|\blogin)([ \t]{{1,3}}[\"']?)({_LETTERS_AND_DIGITS})"),
     re.compile(r"(\bcurl\b[^\n]{0,200}?[ \t](?:-b|--cookie))([ \t]{1,3}[\"']?)([^\n\"']{3,2000})"),
     re.compile(
-        rf"(?i)({_WORD}(?: for '[^'\n]{{1,100}}'| is| was| ist| est| es|:))([:：]?[ \t]{{1,3}}[\"']?)"
+        rf"(?i)({_KEYWORD}(?: for '[^'\n]{{1,100}}'| is| was| ist| est| es|:))([:：]?[ \t]{{1,3}}[\"']?)"
         r"(?=[^\s\"',;]{0,100}\d)([^\s\"',;]{4,200})"
     ),
     re.compile(r"(?im)^([ \t]{0,8}(?:password|passwd))([ \t]{1,8})(\S{3,200})[ \t]{0,8}$"),
@@ -254,36 +258,36 @@ CLIENTS = (
         r"(?i)([?&](?:x-amz-(?:signature|credential|security-token)|x-goog-signature|sig|signature|token|key|code)=)()([^\s&\"'<>]{8,4000})"
     ),
 )
-"""Passwords as clients take them: mysql -pX, curl -u user:X, .netrc, .docker/config.json, kaggle.json, HTTP headers."""
+"""Passwords in client notation: mysql -pX, curl -u user:X, .netrc, .docker/config.json, kaggle.json, HTTP headers."""
 RANDOM_WORD = re.compile(
     r"(?<![A-Za-z0-9+/_.-])(?!_|0x|GPU-|MIG-)(?![A-Za-z0-9+_-]{0,200}[a-z]{7})(?=[A-Za-z0-9+_-]{0,200}[a-z])"
     r"(?=[A-Za-z0-9+_-]{0,200}[A-Z])(?=[A-Za-z+_-]{0,200}\d{1,20}[A-Za-z+_-]{1,200}\d)"
     r"[A-Za-z0-9+_-]{20,4000}={0,2}(?![A-Za-z0-9+/=_.-])"
 )
-"""A long word of small and capital letters with two numbers or more in it: what is chosen by chance, and no name."""
+"""Long string of small and capital letters with two or more numbers: random, not a name."""
 PEM_BEGIN = re.compile(r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|MESSAGE)[A-Z ]{0,20}-----|\bPrivate-Lines: \d")
 PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
 PEM_LINE = re.compile(
     r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{8,200}={0,2}|[A-Za-z0-9+/]{2,7}={1,2})(?=[\s\"',\\]{0,4}$)"
 )
-"""A line of a key's body, behind whatever a log writes before it."""
+"""Line of a private key's body, after the prefix of a log."""
 PEM_WORD = re.compile(r"(?<![A-Za-z0-9+/=-])[A-Za-z0-9+/]{32,200}={0,2}(?![A-Za-z0-9+/=-])")
 PEM_HEADER = re.compile(r"-----|(?:Proc-Type|DEK-Info|Comment): ")
 MAX_PEM_LINES = 400
 FLAG = re.compile(
-    rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_WORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
+    rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_KEYWORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
     r"([ \t]{1,3}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{2,20000})"
 )
 BEARER = re.compile(
     r"(?i)\b(bearer|basic|negotiate|apikey)([ \t]{1,3})((?=[^\s\"',]{0,200}[\d=+/])[A-Za-z0-9._~+/=-]{8,4000})"
 )
 WITH_VALUE = (BEARER, ASSIGNED, *QUOTED, FLAG, *CLIENTS)
-"""Patterns of (what stands before a secret, a sign, the secret)."""
+"""Patterns with three groups: the text before a secret, a delimiter, and the secret."""
 USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@)")
 CUT_USERINFO = re.compile(
     r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@:\"'<>]{1,256}:(?!\d{1,5} )[^\s/@\"'<>]{1,512})( \[…\])"
 )
-"""The same where the text was cut before the @."""
+"""USERINFO in a text that was cut before the @."""
 TOKENS = (
     re.compile(
         r"-----BEGIN [A-Z0-9 ]{0,40}(?:KEY|CERTIFICATE|MESSAGE)[A-Z ]{0,20}-----"
@@ -309,23 +313,23 @@ TOKENS = (
         r"|tskey-[\w-]{10,80}|lin_api_\w{16,60}|gsk_[A-Za-z0-9]{20,80})"
     ),
 )
-_NO_SECRET = re.compile(
+_NOT_SECRET = re.compile(
     r"(?i)(?:none|null|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
     r"|-{3,}.*|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
 )
 
 
 def is_secret_value(value: str) -> bool:
-    """Return whether what stands behind `token=` may be a secret, and not a path, a number, or a remark."""
+    """Return whether the value after `token=` may be a secret, and not a path, a number or a remark."""
     first = re.split("[;,]", value.strip(), maxsplit=1)[0]
     return (
         len(value) >= 3
-        and _NO_SECRET.fullmatch(value.strip()) is None
-        and _NO_SECRET.fullmatch(first) is None
+        and _NOT_SECRET.fullmatch(value.strip()) is None
+        and _NOT_SECRET.fullmatch(first) is None
     )
 
 
-# ---------------------------------------------------------------- which thing
+# ---------------------------------------------------------------- identifiers
 
 UUID = re.compile(
     r"(?i)(?:(?<![0-9a-z])|(?<=pod))([0-9a-f]{8}([-_])[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{4}\2[0-9a-f]{12})(?![0-9a-z])"
@@ -368,48 +372,50 @@ PROGRAM = re.compile(
 
 
 def is_public(name: str) -> bool:
-    """Return whether a host is a project's own site, or nobody's."""
-    return name in GENERIC or any(name == known or name.endswith(f".{known}") for known in PUBLIC_DOMAINS)
+    """Return whether a host name is a project's public site or does not identify anyone."""
+    return name in GENERIC or any(name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS)
 
 
 def is_address(text: str) -> bool:
-    """Return whether four numbers can be an address of a host: no loopback, no mask, no wildcard."""
+    """Return whether four numbers can be a host's address, and not a loopback address, a netmask or a wildcard."""
     parts = [int(part) for part in text.split(".")]
     return all(part <= 255 for part in parts) and parts[0] not in (0, 127) and parts != [255] * 4
 
 
 def normalize_ipv6(text: str) -> str | None:
-    """Return the address in its one spelling; None if it is none, or everybody's."""
+    """Return the address in canonical form; None if it is not an address, or loopback or unspecified."""
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
         return None
-    scope = len(text) < 5 or (text.count(":") < 3 and not any(char.isdigit() for char in text))  # C++: a::b
-    return None if scope or address.is_loopback or address.is_unspecified else str(address)
+    is_scope = len(text) < 5 or (
+        text.count(":") < 3 and not any(char.isdigit() for char in text)
+    )  # a C++ scope: a::b
+    return None if is_scope or address.is_loopback or address.is_unspecified else str(address)
 
 
 def make_secret_pattern(values: Iterable[str]) -> re.Pattern[str]:
-    """Return one pattern for all secrets: long ones match within anything, short ones as whole words."""
-    return _alternation(
+    """Return one pattern for all secrets: long ones match anywhere, short ones only as whole words."""
+    return _join_alternatives(
         re.escape(value) if len(value) >= 8 else rf"(?<![A-Za-z0-9]){re.escape(value)}(?![A-Za-z0-9])"
-        for value in _longest_first(values)
+        for value in _sort_longest_first(values)
     )
 
 
 def make_name_pattern(values: Iterable[str]) -> re.Pattern[str]:
-    """Return one pattern for all names. The shorter a name, the more it must stand by itself; two letters never
-    do.
-    """
-    longest = _longest_first(values)
-    exact = [rf"(?<![A-Za-z0-9]){re.escape(v)}(?![A-Za-z0-9])" for v in longest if len(v) == 4]
-    exact += [rf"(?<![\w.-]){re.escape(v)}(?![\w.-])" for v in longest if len(v) == 3]
-    either = "|".join(re.escape(v) for v in longest if len(v) >= 5)
-    return _alternation(([rf"(?<![A-Za-z0-9])(?i:{either})(?![A-Za-z0-9])"] if either else []) + exact)
+    """Return one pattern for all names. The shorter a name, the stricter its delimiters; two letters never match."""
+    ordered = _sort_longest_first(values)
+    exact = [rf"(?<![A-Za-z0-9]){re.escape(v)}(?![A-Za-z0-9])" for v in ordered if len(v) == 4]
+    exact += [rf"(?<![\w.-]){re.escape(v)}(?![\w.-])" for v in ordered if len(v) == 3]
+    long_names = "|".join(re.escape(v) for v in ordered if len(v) >= 5)
+    return _join_alternatives(
+        ([rf"(?<![A-Za-z0-9])(?i:{long_names})(?![A-Za-z0-9])"] if long_names else []) + exact
+    )
 
 
-def _longest_first(values: Iterable[str]) -> list[str]:
+def _sort_longest_first(values: Iterable[str]) -> list[str]:
     return sorted(values, key=lambda value: (-len(value), value))
 
 
-def _alternation(parts: Iterable[str]) -> re.Pattern[str]:
+def _join_alternatives(parts: Iterable[str]) -> re.Pattern[str]:
     return re.compile("|".join(parts) or r"(?!)")

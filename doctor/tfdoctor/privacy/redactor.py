@@ -1,12 +1,12 @@
-"""Replacing what tells who and where somebody is, so that what is left still means the same.
+"""Replacement of everything that identifies a user or machine, while the text keeps its meaning.
 
-A `Redactor` first learns from every text of a recording, then replaces: one secret by one placeholder everywhere,
-different secrets by different ones. So a path stays the path of the same file wherever it is written, and a GPU's
-UUID in CUDA_VISIBLE_DEVICES stays the one that nvidia-smi shows. What was learned in one place (a host name from
-/etc/hostname, a token from a variable) is replaced in all places.
+A `Redactor` first learns from every text of a recording, then replaces: the same secret by the same placeholder
+everywhere, different secrets by different ones. So a path remains the path of the same file in all texts, and a GPU's
+UUID in CUDA_VISIBLE_DEVICES remains equal to the one that nvidia-smi shows. What was learned from one text (a host
+name from /etc/hostname, a token from a variable) is replaced in all texts.
 
-Versions look like addresses (9.1.0.70 is a cuDNN, and might be a host): a number of four parts is taken for an
-address unless something in the recording says that it is a version.
+Versions can look like addresses: 9.1.0.70 is a version of cuDNN, and could be a host. Four numbers count as an
+address unless the recording says that they are a version.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 MAX_LITERALS = 2000
-"""Names and secrets that are looked for in every text."""
+"""Most names and secrets that are searched for in every text."""
 MAX_PASSES = 6
 
 
 def is_placeholder(text: str) -> bool:
-    """Return whether a text is what a Redactor puts in."""
+    """Return whether a text is a placeholder of a Redactor."""
     return patterns.PLACEHOLDER.fullmatch(text) is not None
 
 
 class Redactor:
-    """Replaces names, addresses, tokens and identifiers; the same one always by the same placeholder."""
+    """Replacer of names, addresses, tokens and identifiers. The same value always gets the same placeholder."""
 
     def __init__(
         self, *, users: Iterable[str] = (), hosts: Iterable[str] = (), secrets: Iterable[str] = ()
     ) -> None:
         self.replaced: Counter[str] = Counter()
-        """Kind → how often something was replaced."""
+        """Number of replacements of each kind."""
         self._used: dict[str, set[str]] = {}
-        self._known: dict[str, dict[str, str]] = {}
+        self._placeholders: dict[str, dict[str, str]] = {}
         self._reserved: set[str] = set()
         self._versions: set[str] = set()
         self._kept: set[str] = set()
@@ -49,26 +49,26 @@ class Redactor:
         self._literal_kinds: dict[str, str] = {}
         self._cache: dict[str, str] = {}
         self._key_lines = 0
-        """How many more lines may belong to the private key that has begun."""
+        """Number of further lines that may belong to the private key that has begun; 0 outside a key."""
         for name in users:
-            self._name("user", name)
+            self._learn_name("user", name)
         for name in hosts:
-            self._host(name)
+            self._learn_host(name)
         for value in secrets:
-            self._secret(value)
+            self._learn_secret(value)
 
     # ------------------------------------------------------------ learning
 
     def learn_version(self, text: str) -> None:
-        """Remember a version that is known as one: it is no address, wherever it stands."""
+        """Remember the versions in a text, so that they are not taken for addresses in any text."""
         self._versions.update(patterns.IPV4.findall(text))
 
     def keep(self, value: str) -> None:
-        """Keep a text that looks like an identifier and is none."""
+        """Keep a text unchanged that looks like an identifier but is not one."""
         self._kept.add(value)
 
     def learn(self, text: str, key: str = "") -> None:
-        """Take note of what is secret in `text`; `key` is the name that the value stands under, if any."""
+        """Collect the secrets in `text`; `key` is the name of the field that contains it, if any."""
         self._literals = None
         self._cache.clear()
         for match in patterns.PLACEHOLDER.finditer(text):
@@ -81,51 +81,51 @@ class Redactor:
             self._versions.update(group for group in match.groups() if group)
         for pattern in patterns.HOMES:
             for match in pattern.finditer(text):
-                self._name("user", match[1])
+                self._learn_name("user", match[1])
         for pattern in (patterns.USERINFO, patterns.CUT_USERINFO):
             for match in pattern.finditer(text):
                 for part in match[2].split(":"):
-                    self._secret(part)
+                    self._learn_secret(part)
         for pattern in patterns.WITH_VALUE:
             for match in pattern.finditer(text):
                 if patterns.is_secret_value(match[3]):
-                    self._secret(match[3])
+                    self._learn_secret(match[3])
         self._learn_key_body(text)
         for pattern in (*patterns.HOSTS, *patterns.TOLD_HOSTS):
             for match in pattern.finditer(text):
-                self._host(match[1])
+                self._learn_host(match[1])
         for pattern in patterns.NAMES:
             for match in pattern.finditer(text):
                 for name in match.groups():
-                    self._name("name", name or "")
+                    self._learn_name("name", name or "")
         for pattern in (patterns.PROCESS_TAG, patterns.PROCESS_ROW, patterns.PROCESS_FIELD):
             for match in pattern.finditer(text):
                 self.learn_process(match[2])
-        for match in patterns.UUID.finditer(text):  # before any abbreviation of it is met
-            self._pending.setdefault(("uuid", _plain_uuid(match[1])))
+        for match in patterns.UUID.finditer(text):  # before any abbreviation of it is found
+            self._pending.setdefault(("uuid", _normalize_uuid(match[1])))
         for match in patterns.HEX_ID.finditer(text):
             self._pending.setdefault(("id", match[0]))
 
     def _learn_key_body(self, text: str) -> None:
-        """Take the lines of a private key for secrets, though each line is a text of its own."""
+        """Learn the lines of a private key as secrets, even if each line is a text of its own."""
         if not self._key_lines and "-----BEGIN" not in text:
             return
         for line in text.split("\n"):
             begin = patterns.PEM_BEGIN.search(line)
             if begin is not None:
                 self._key_lines = patterns.MAX_PEM_LINES
-                for word in patterns.PEM_WORD.findall(line, begin.end()):  # lines joined into one
-                    self._secret(word)
+                for word in patterns.PEM_WORD.findall(line, begin.end()):  # lines that were joined into one
+                    self._learn_secret(word)
             elif self._key_lines:
                 match = patterns.PEM_LINE.search(line)
                 if match is not None and not patterns.PEM_END.search(line):
                     self._key_lines -= 1
-                    self._secret(match[0])
+                    self._learn_secret(match[0])
                 elif len(line.split()) > 1 and not patterns.PEM_HEADER.search(line):
                     self._key_lines = 0
 
     def learn_process(self, command: str) -> None:
-        """Remember what a program is called, to find it elsewhere."""
+        """Remember a program's command line, to find it in other texts."""
         name = command.strip()
         program = name.split(" ")[0].rpartition("/")[2]
         if (
@@ -133,32 +133,35 @@ class Redactor:
             and not patterns.PROGRAM.fullmatch(program)
             and not patterns.NOTHING.fullmatch(name)
         ):
-            self._name("process", name)
+            self._learn_name("process", name)
 
     def _learn_keyed(self, text: str, key: str) -> None:
+        """Learn a value according to the name of its field."""
         if patterns.SECRET_KEY.search(key):
             if patterns.is_secret_value(text):
-                self._secret(text)
+                self._learn_secret(text)
         elif patterns.VERSION_KEY.search(key):
             self.learn_version(text)
         elif patterns.HOST_KEY.fullmatch(key):
-            self._host(text)
+            self._learn_host(text)
         elif patterns.USER_KEY.fullmatch(key):
-            self._name("user", text)
+            self._learn_name("user", text)
         elif key == "TF_CONFIG":
             for match in patterns.CLUSTER.finditer(text):
-                self._host(match[1])
+                self._learn_host(match[1])
         elif patterns.NAME_KEY.fullmatch(key):
-            self._name("name", text)
+            self._learn_name("name", text)
         elif patterns.SERIAL_KEY.search(key) and len(text) >= 6:
             self._pending.setdefault(("serial", text.strip()))
 
-    def _name(self, kind: str, name: str) -> None:
+    def _learn_name(self, kind: str, name: str) -> None:
+        """Learn a name of this kind, unless it does not identify anyone."""
         name = name.strip()
         if name and name.lower() not in patterns.GENERIC and not name.isdigit() and not is_placeholder(name):
             self._pending.setdefault((kind, name))
 
-    def _host(self, name: str) -> None:
+    def _learn_host(self, name: str) -> None:
+        """Learn a host name, its first label and its domain, unless they are public."""
         name = name.strip().strip(".[]")
         lowered = name.lower()
         if (
@@ -167,14 +170,15 @@ class Redactor:
             or patterns.IPV4.fullmatch(name)
         ):
             return
-        self._name("host", name)
+        self._learn_name("host", name)
         if name.count(".") and not name.replace(".", "").isdigit():
             first, _, domain = name.partition(".")
-            self._name("host", first)
+            self._learn_name("host", first)
             if domain.count(".") and not patterns.is_public(domain.lower()):
-                self._name("host", domain)
+                self._learn_name("host", domain)
 
-    def _secret(self, value: str) -> None:
+    def _learn_secret(self, value: str) -> None:
+        """Learn a secret, also in its percent-encoded spelling."""
         value = value.strip().strip("\"'")
         if len(value) < 3 or value.lower() in patterns.GENERIC or is_placeholder(value):
             return
@@ -184,28 +188,30 @@ class Redactor:
     # ------------------------------------------------------------ placeholders
 
     def _get_placeholder(self, kind: str, value: str) -> str:
-        """Return the placeholder of `value`, the same as the last time."""
-        known = self._known.setdefault(kind, {})
-        if value not in known:
-            number = len(known) + 1
-            while (made := _make_placeholder(kind, number, value)) in self._reserved:
+        """Return the placeholder of `value`; a value always gets the same one."""
+        placeholders = self._placeholders.setdefault(kind, {})
+        if value not in placeholders:
+            number = len(placeholders) + 1
+            while (placeholder := _make_placeholder(kind, number, value)) in self._reserved:
                 number += 1
-            self._reserved.add(made)
-            known[value] = made
-        return known[value]
+            self._reserved.add(placeholder)
+            placeholders[value] = placeholder
+        return placeholders[value]
 
     def _replace(self, kind: str, value: str, shown: str | None = None) -> str:
+        """Return the placeholder of a value and count the replacement; a placeholder stays as it is."""
         if is_placeholder(value):
             return shown or value
         return self._count(kind, value, self._get_placeholder(kind, value))
 
     def _count(self, kind: str, value: str, shown: str) -> str:
+        """Count a replacement and return `shown`."""
         self.replaced[kind] += 1
         self._used.setdefault(kind, set()).add(value)
         return shown
 
-    def _settle(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """Give everything learned its placeholder, in the order learned; the patterns of secrets and of names."""
+    def _assign_placeholders(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
+        """Assign placeholders in the order of learning, and return the patterns of secrets and of names."""
         if self._literals is None:
             for kind, value in self._pending:
                 if kind in patterns.LITERAL_KINDS and len(self._literal_kinds) < MAX_LITERALS:
@@ -221,27 +227,27 @@ class Redactor:
     # ------------------------------------------------------------ replacing
 
     def text(self, text: str) -> str:
-        """Redact one text, and learn from it alone."""
+        """Return one text redacted; learn from this text first."""
         return self.texts([text])[text]
 
     def texts(self, texts: Iterable[str]) -> dict[str, str]:
-        """Redact several texts, and learn from all: each text → what of it may be published."""
-        made = {text: text for text in texts}
+        """Redact several texts after learning from all of them, and map each text to its redacted form."""
+        redacted = {text: text for text in texts}
 
         def learn() -> None:
-            for text in made.values():
+            for text in redacted.values():
                 self.learn(text)
 
         def apply() -> bool:
-            before = dict(made)
-            made.update((text, self(last)) for text, last in before.items())
-            return made != before
+            previous = dict(redacted)
+            redacted.update((text, self(latest)) for text, latest in previous.items())
+            return redacted != previous
 
         self.stable(learn, apply)
-        return made
+        return redacted
 
     def __call__(self, text: str) -> str:
-        """Return `text` with everything replaced that was learned, and whatever looks like a secret by itself."""
+        """Return `text` with everything replaced that was learned or that looks like a secret by itself."""
         if text in self._cache:
             return self._cache[text]
         result = self._apply(text)
@@ -250,47 +256,48 @@ class Redactor:
         return result
 
     def _apply(self, text: str) -> str:
-        (secrets, names), put = self._settle(), self._replace
-        text = secrets.sub(lambda m: put("secret", m[0]), text)
+        """Return the text redacted by all patterns, without the cache."""
+        (secrets, names), replace = self._assign_placeholders(), self._replace
+        text = secrets.sub(lambda m: replace("secret", m[0]), text)
         for pattern in (*patterns.TOKENS, patterns.RANDOM_WORD):
-            text = pattern.sub(lambda m: m[0] if m[0] in self._kept else put("secret", m[0]), text)
+            text = pattern.sub(lambda m: m[0] if m[0] in self._kept else replace("secret", m[0]), text)
         for pattern in patterns.WITH_VALUE:
             text = pattern.sub(self._replace_assigned, text)
-        text = patterns.USERINFO.sub(self._userinfo, text)
-        text = patterns.CUT_USERINFO.sub(self._userinfo, text)
-        text = patterns.SERIAL.sub(self._serial, text)
-        text = patterns.SERIAL_TAG.sub(self._serial, text)
-        text = patterns.PROCESS_TAG.sub(self._process, text)
-        text = patterns.PROCESS_ROW.sub(self._process_row, text)
-        text = patterns.PROCESS_FIELD.sub(self._process, text)
-        text = patterns.EMAIL.sub(self._email, text)
+        text = patterns.USERINFO.sub(self._replace_userinfo, text)
+        text = patterns.CUT_USERINFO.sub(self._replace_userinfo, text)
+        text = patterns.SERIAL.sub(self._replace_serial, text)
+        text = patterns.SERIAL_TAG.sub(self._replace_serial, text)
+        text = patterns.PROCESS_TAG.sub(self._replace_process, text)
+        text = patterns.PROCESS_ROW.sub(self._replace_process_row, text)
+        text = patterns.PROCESS_FIELD.sub(self._replace_process, text)
+        text = patterns.EMAIL.sub(self._replace_email, text)
         text = patterns.UUID.sub(
-            lambda m: m[0] if m[0] in self._kept else put("uuid", _plain_uuid(m[1]), m[1]), text
+            lambda m: m[0] if m[0] in self._kept else replace("uuid", _normalize_uuid(m[1]), m[1]), text
         )
-        text = patterns.SHORT_UUID.sub(self._short_uuid, text)
-        text = patterns.MAC.sub(lambda m: put("mac", m[0].lower().replace("-", ":")), text)
-        text = patterns.HEX_ID.sub(lambda m: m[0] if m[0] in self._kept else put("id", m[0]), text)
-        text = patterns.SHORT_ID.sub(self._short_id, text)
-        text = patterns.IPV6.sub(self._ipv6, text)
-        text = patterns.IPV4.sub(self._ipv4, text)
-        text = patterns.LONG_SERIAL.sub(lambda m: put("serial", m[0]), text)
-        text = patterns.PHONE.sub(lambda m: put("serial", m[0]), text)
-        text = names.sub(lambda m: self._literal(m[0]), text)
+        text = patterns.SHORT_UUID.sub(self._replace_short_uuid, text)
+        text = patterns.MAC.sub(lambda m: replace("mac", m[0].lower().replace("-", ":")), text)
+        text = patterns.HEX_ID.sub(lambda m: m[0] if m[0] in self._kept else replace("id", m[0]), text)
+        text = patterns.SHORT_ID.sub(self._replace_short_id, text)
+        text = patterns.IPV6.sub(self._replace_ipv6, text)
+        text = patterns.IPV4.sub(self._replace_ipv4, text)
+        text = patterns.LONG_SERIAL.sub(lambda m: replace("serial", m[0]), text)
+        text = patterns.PHONE.sub(lambda m: replace("serial", m[0]), text)
+        text = names.sub(lambda m: self._replace_literal(m[0]), text)
         for pattern in patterns.HOMES:
-            text = pattern.sub(self._home, text)
+            text = pattern.sub(self._replace_home, text)
         for pattern in (*patterns.TOLD_HOSTS, patterns.BEFORE_DOMAIN):
             text = pattern.sub(self._replace_host, text)
         return text
 
-    def _literal(self, found: str) -> str:
-        kind = self._literal_kinds.get(found)
-        if kind is None:  # in other letters: Alice, alice
-            lowered = found.lower()
-            original = next(name for name in self._literal_kinds if name.lower() == lowered)
-            found, kind = original, self._literal_kinds[original]
-        return self._replace(kind, found)
+    def _replace_literal(self, matched: str) -> str:
+        kind = self._literal_kinds.get(matched)
+        if kind is None:  # in another case: Alice, alice
+            lowered = matched.lower()
+            name_learned = next(name for name in self._literal_kinds if name.lower() == lowered)
+            matched, kind = name_learned, self._literal_kinds[name_learned]
+        return self._replace(kind, matched)
 
-    def _home(self, match: re.Match[str]) -> str:
+    def _replace_home(self, match: re.Match[str]) -> str:
         name = match[1]
         if name.lower() in patterns.GENERIC or is_placeholder(name):
             return match[0]
@@ -308,7 +315,7 @@ class Redactor:
             return match[0]
         return f"{match[1]}{match[2]}{self._replace('secret', match[3])}"
 
-    def _userinfo(self, match: re.Match[str]) -> str:
+    def _replace_userinfo(self, match: re.Match[str]) -> str:
         parts = [
             part
             if not part or part.lower() in patterns.GENERIC or is_placeholder(part)
@@ -317,21 +324,21 @@ class Redactor:
         ]
         return f"{match[1]}{':'.join(parts)}{match[3]}"
 
-    def _serial(self, match: re.Match[str]) -> str:
+    def _replace_serial(self, match: re.Match[str]) -> str:
         value = match[2].strip()
         if patterns.NOTHING.fullmatch(value) or is_placeholder(value):
             return match[0]
         return f"{match[1]}{match[2].replace(value, self._replace('serial', value))}"
 
-    def _process(self, match: re.Match[str]) -> str:
+    def _replace_process(self, match: re.Match[str]) -> str:
         return f"{match[1]}{self.program(match[2])}"
 
-    def _process_row(self, match: re.Match[str]) -> str:
+    def _replace_process_row(self, match: re.Match[str]) -> str:
         width = len(match[2])
         return f"{match[1]}{self.program(match[2])[:width].ljust(width)}"
 
     def program(self, command: str) -> str:
-        """Return a command without what is somebody's work: only names of programs that everybody has are kept."""
+        """Return a command reduced to its program's name if that is widely known, else replaced by a placeholder."""
         command = command.strip()
         words = command.split()
         name = words[0].replace("\\", "/").rpartition("/")[2] if words else ""
@@ -342,7 +349,7 @@ class Redactor:
         return self._replace("process", command)
 
     def argument(self, number: int, word: str) -> str:
-        """Redact the `number`th word of a command line: what kind of thing runs is kept, and nothing else."""
+        """Redact one argument of a command line; `number` is its index. Only the kind of the argument remains."""
         if number == 0:
             return self.program(word)
         if not word or word in ("-m", "-c", "-", "-u", "-B", "--") or is_placeholder(word):
@@ -353,51 +360,51 @@ class Redactor:
             return "--option"
         return self._replace("process", word.rpartition("/")[2] or word)
 
-    def _email(self, match: re.Match[str]) -> str:
-        own = match[1].lower() == "git" or is_placeholder(match[1])
-        if own or patterns.NOT_A_HOST.match(match[2]):
+    def _replace_email(self, match: re.Match[str]) -> str:
+        is_not_user = match[1].lower() == "git" or is_placeholder(match[1])
+        if is_not_user or patterns.NOT_A_HOST.match(match[2]):
             return match[0]
         return self._replace("email", match[0])
 
-    def _short_uuid(self, match: re.Match[str]) -> str:
-        """Replace an abbreviated UUID, as CUDA_VISIBLE_DEVICES takes it, by that of the same placeholder."""
+    def _replace_short_uuid(self, match: re.Match[str]) -> str:
+        """Replace an abbreviated UUID, as in CUDA_VISIBLE_DEVICES, by the beginning of the same placeholder."""
         digits = match[2].lower()
         if patterns.SHORT_PLACEHOLDER.fullmatch(digits):
             return match[0]
-        full = {u: made for u, made in self._known.get("uuid", {}).items() if u.startswith(digits)}
-        if not full:
+        matches = {u: name for u, name in self._placeholders.get("uuid", {}).items() if u.startswith(digits)}
+        if not matches:
             if len(digits) < 8:
                 return match[0]
-            full = {digits: self._get_placeholder("uuid", digits)}
-        uuid, made = next(iter(full.items()))
-        return match[1] + self._count("uuid", uuid, made[:8] if len(full) == 1 else "0000000")
+            matches = {digits: self._get_placeholder("uuid", digits)}
+        uuid, name = next(iter(matches.items()))
+        return match[1] + self._count("uuid", uuid, name[:8] if len(matches) == 1 else "0000000")
 
-    def _short_id(self, match: re.Match[str]) -> str:
-        """Replace the first twelve digits of a container's id."""
-        for value, made in self._known.get("id", {}).items():
+    def _replace_short_id(self, match: re.Match[str]) -> str:
+        """Replace the first twelve digits of a container ID."""
+        for value, placeholder in self._placeholders.get("id", {}).items():
             if len(value) == 64 and value.startswith(match[0]):
-                return self._count("id", value, made[:12])
+                return self._count("id", value, placeholder[:12])
         return match[0] if match[0].startswith("0000") else self._replace("id", match[0])
 
-    def _ipv4(self, match: re.Match[str]) -> str:
+    def _replace_ipv4(self, match: re.Match[str]) -> str:
         value = match[0]
         if value in self._versions or not patterns.is_address(value):
             return value
         return self._replace("address", value)
 
-    def _ipv6(self, match: re.Match[str]) -> str:
+    def _replace_ipv6(self, match: re.Match[str]) -> str:
         value = patterns.normalize_ipv6(match[0])
         return match[0] if value is None else self._replace("address", value)
 
     # ------------------------------------------------------------ JSON
 
     def learn_json(self, value: Any, key: str = "") -> None:
-        """Learn every text in a JSON value, each under its key."""
+        """Learn every text in a JSON value, each with its key."""
         if isinstance(value, str):
             self.learn(value, key)
         elif isinstance(value, dict):
             if "ServerVersion" in value and isinstance(value.get("Name"), str):  # `docker info`
-                self._host(value["Name"])
+                self._learn_host(value["Name"])
             for name, inner in value.items():
                 self.learn(str(name))
                 self.learn_json(inner, str(name))
@@ -406,7 +413,7 @@ class Redactor:
                 self.learn_json(inner, key)
 
     def json(self, value: Any, key: str = "") -> Any:
-        """Return a JSON value with every text in it redacted, keys too."""
+        """Return a JSON value with all its texts and keys redacted."""
         if isinstance(value, str):
             return self.redact_keyed(key, value)
         if isinstance(value, dict):
@@ -416,35 +423,35 @@ class Redactor:
         return value
 
     def redact_keyed(self, key: str, value: str) -> str:
-        """Redact the value that stands under `key`: all of it if the key says that it is a secret."""
+        """Redact the value of `key`; if the key says that it is a secret, replace all of it."""
         if patterns.SECRET_KEY.search(key) and patterns.is_secret_value(value) and not is_placeholder(value):
-            self._settle()
+            self._assign_placeholders()
             return self._replace("secret", value)
         if patterns.SERIAL_KEY.search(key) and not patterns.NOTHING.fullmatch(value):
             return self._replace("serial", value.strip())
         return self(value)
 
     def stable(self, learn: Callable[[], None], apply: Callable[[], bool]) -> None:
-        """Repeat learning and applying until nothing changes: what one pass wrote may tell the next one more."""
+        """Repeat learning and applying until nothing changes, because replaced text may reveal more."""
         for _ in range(MAX_PASSES):
             learn()
             if not apply():
                 return
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Return kind → {"distinct": …, "replaced": …}, for the reader."""
+        """Return for each kind its number of distinct values and of replacements: {"distinct": …, "replaced": …}."""
         return {
             kind: {"distinct": len(used), "replaced": self.replaced[kind]}
             for kind, used in sorted(self._used.items())
         }
 
 
-def _plain_uuid(text: str) -> str:
+def _normalize_uuid(text: str) -> str:
     return text.lower().replace("_", "-")
 
 
 def _make_placeholder(kind: str, number: int, value: str) -> str:
-    """Return the placeholder for the `number`th of its kind, shaped if the shape says something."""
+    """Return the `number`th placeholder of a kind, in the shape of the value if the shape has a meaning."""
     if kind == "uuid":
         return f"{number:08x}-0000-0000-0000-000000000000"
     if kind == "id":
@@ -456,9 +463,9 @@ def _make_placeholder(kind: str, number: int, value: str) -> str:
 
 
 def _strip_secrets(text: str) -> str:
-    """Return text without assigned secrets.
+    """Return the text without assigned secrets.
 
-    A word in one ("TOKEN=version 1.0.0.0") does not make a number a version.
+    A word in a secret ("TOKEN=version 1.0.0.0") must not turn a number into a version.
     """
     for pattern in patterns.WITH_VALUE:
         text = pattern.sub(

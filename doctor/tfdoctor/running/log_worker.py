@@ -45,7 +45,7 @@ class LogAnswer:
 
     report: LogReport
     known: bool
-    """Whether the output contains anything that TensorFlow writes."""
+    """Whether anything in the output was recognized as written by TensorFlow."""
     loader_seen: bool
     """Whether the output contains lines that TensorFlow logs only because of SHOW_LOADER."""
     placement: Placement | None = None
@@ -60,8 +60,9 @@ class Analyst:
     """
 
     def __init__(self, *, placement: bool = False) -> None:
-        """Fork the process; no other thread may be running. With `placement` it also reports the devices of
-        operations.
+        """Fork the process; no other thread may be running.
+
+        With `placement` it also reports the devices of operations.
         """
         read_end, self._feed = os.pipe()
         self.says, write_end = os.pipe()
@@ -88,8 +89,9 @@ class Analyst:
             fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
 
     def take(self, stream: int, data: bytes) -> None:
-        """Take data that stream 1 or 2 wrote, and send them in whole lines so that the streams do not mix within a
-        line.
+        """Take data that stream 1 or 2 wrote.
+
+        They are sent in whole lines, so that the streams do not mix within a line.
         """
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         with self._lock:

@@ -78,8 +78,10 @@ class Passthrough:
         mask: set[signal.Signals],
         tap: Callable[[int, bytes], None],
     ) -> None:
-        """Prepare the start. `mask` is the program's signal mask. `tap` is called with (1 or 2, bytes) for everything
-        that was passed on, from several threads.
+        """Prepare the start.
+
+        `mask` is the program's signal mask. `tap` is called with (1 or 2, bytes) for everything that was passed on,
+        from several threads.
         """
         self._argv = list(argv)
         self._env = dict(env)
@@ -107,7 +109,7 @@ class Passthrough:
         self.failures: list[str] = []
         """Errors that stopped a stream's forwarding, except that its reader has closed it."""
 
-    # ---------------------------------------------------------- start
+    # ------------------------------------------------------------ start
 
     def start(self) -> None:
         """Start the program. Raise OSError if it cannot be started."""
@@ -180,6 +182,7 @@ class Passthrough:
         stderr: int,
         prepare: Callable[[], None],
     ) -> subprocess.Popen[bytes]:
+        """Start a command with these streams; `prepare` runs in the child before the command."""
         return subprocess.Popen(
             argv,
             stdin=stdin,
@@ -268,7 +271,7 @@ class Passthrough:
         with contextlib.suppress(termios.error):
             termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
 
-    # ---------------------------------------------------------- waiting
+    # ------------------------------------------------------------ waiting
 
     def wait(self, also: Mapping[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
         """Pass everything on until the program has ended, and return its exit status, -N if signal N ended it.
@@ -373,8 +376,9 @@ class Passthrough:
                 os.killpg(os.tcgetpgrp(self._pty), number)
 
     def _listen(self) -> None:
-        """Write each signal to the wake pipe as (number, code), in a thread. A code above 0 means that the kernel
-        sent it.
+        """Write each signal to the wake pipe as (number, code), in a thread.
+
+        A code above 0 means that the kernel sent it.
         """
         handled = {number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN}
         while True:
@@ -388,7 +392,7 @@ class Passthrough:
                 return
             os.write(self._wake_write, _MESSAGE.pack(number, code))
 
-    # ---------------------------------------------------------- the terminal
+    # ------------------------------------------------------------ the terminal
 
     def _is_foreground(self) -> bool:
         try:
@@ -438,7 +442,7 @@ class Passthrough:
             except OSError:  # the terminal is gone: SIGHUP ends the rest
                 return
 
-    # ---------------------------------------------------------- output
+    # ------------------------------------------------------------ output
 
     def _copy_stream(self, source: int, target: int) -> None:
         """Copy one stream until its end, in a thread; after the program's end at most AFTERWARDS bytes."""

@@ -55,7 +55,7 @@ class _DamagedError(Exception):
     """Error for packed data that end early or cannot be unpacked."""
 
 
-# -------------------------------------------------------------- a whole log
+# ---------------------------------------------------------------- a whole log
 
 
 def read_log(
@@ -112,19 +112,19 @@ def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[by
 
 def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
     """Yield the unpacked bytes, checked to be a text."""
-    shown = clean(name, limit=300)
+    label = clean(name, limit=300)
     counted = _CountedPieces(pieces)
     plain: Iterator[bytes] = counted
     for layer in range(_MAX_LAYERS + 1):
         head, plain = _peek(plain, archives.LONGEST_HEADER)
-        decoded = _decode(head, plain, shown)
+        decoded = _decode(head, plain, label)
         if decoded is None:
             break
         if layer == _MAX_LAYERS:
-            msg = f"{shown} is packed more than {_MAX_LAYERS} times."
+            msg = f"{label} is packed more than {_MAX_LAYERS} times."
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
         plain = decoded
-    archives.refuse(head, shown, None if name == "standard input" else name)
+    archives.refuse(head, label, None if name == "standard input" else name)
     _, plain = _peek(plain, _SAMPLE_BYTES)
     checked = False
     size = 0
@@ -133,20 +133,20 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
             if not checked and (text := strip_leading_nuls(piece)):
                 checked = True
                 if is_binary((piece if len(piece) - len(text) < _SAMPLE_BYTES else text)[:_SAMPLE_BYTES]):
-                    msg = f"{shown} is not a text file."
+                    msg = f"{label} is not a text file."
                     raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
             size += len(piece)
             if layer and size >= MUCH and size > TIMES * counted.size:
                 note(
-                    f"{shown} unpacks to more than {TIMES} times its size: only its first {size >> 20} MiB are read."
+                    f"{label} unpacks to more than {TIMES} times its size: only its first {size >> 20} MiB are read."
                 )
                 return
     except _DamagedError as error:
         if not size:
-            msg = f"{shown} cannot be unpacked: {error}."
+            msg = f"{label} cannot be unpacked: {error}."
             raise UsageError(msg) from error
-        note(f"{shown} is damaged ({error}): only the part that could be unpacked is read.")
+        note(f"{label} is damaged ({error}): only the part that could be unpacked is read.")
 
 
 class _CountedPieces:
@@ -252,7 +252,7 @@ class _UnlimitedDecoder:
         return b"".join(out)
 
 
-def _decode(head: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes] | None:
+def _decode(head: bytes, pieces: Iterator[bytes], label: str) -> Iterator[bytes] | None:
     """Return the unpacked data of pieces that begin with `first`, or None if they are not packed.
 
     Iterating raises _DamagedError for damaged data. Raise UsageError if no zstd decoder is available.
@@ -264,7 +264,7 @@ def _decode(head: bytes, pieces: Iterator[bytes], shown: str) -> Iterator[bytes]
     if head.startswith(b"BZh") and head[4:8] == b"1AY&":
         return _inflate(pieces, bz2.BZ2Decompressor, (OSError, ValueError))
     if head.startswith(b"\x28\xb5\x2f\xfd"):
-        return _unpack_zstd(pieces, shown)
+        return _unpack_zstd(pieces, label)
     return None
 
 
@@ -277,8 +277,9 @@ def _chain(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _inflate(
     pieces: Iterable[bytes], make_decoder: Callable[[], _Decoder], errors: tuple[type[Exception], ...]
 ) -> Iterator[bytes]:
-    """Yield the data of all members. Small pieces limit the loss: output of a damaged piece before the damage is
-    lost.
+    """Yield the data of all members.
+
+    Small pieces limit the loss: output of a damaged piece before the damage is lost.
     """
     decoder: _Decoder | None = make_decoder()
     for chunk in (
@@ -308,12 +309,12 @@ def _inflate(
         raise _DamagedError("it ends early")
 
 
-def _unpack_zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
+def _unpack_zstd(pieces: Iterator[bytes], label: str) -> Iterator[bytes]:
     """Unpack with Python's own decoder (3.14), else the `zstandard` package, else the `zstd` program."""
-    stdlib_zstd: Any = _import_module("compression.zstd")
+    stdlib_zstd: Any = _module("compression.zstd")
     if stdlib_zstd is not None:
         return _inflate(pieces, stdlib_zstd.ZstdDecompressor, (stdlib_zstd.ZstdError,))
-    package: Any = _import_module("zstandard")
+    package: Any = _module("zstandard")
     if package is not None and hasattr(
         package.ZstdDecompressor().decompressobj(), "eof"
     ):  # eof exists since 0.19
@@ -322,11 +323,11 @@ def _unpack_zstd(pieces: Iterator[bytes], shown: str) -> Iterator[bytes]:
     program = shutil.which("zstd", path=drop_working_folder(os.environ).get("PATH"))
     if program is not None:
         return _unpack_by_program([program, "-dcq"], pieces)
-    msg = f"{shown} is packed with zstd, which cannot be unpacked here."
+    msg = f"{label} is packed with zstd, which cannot be unpacked here."
     raise UsageError(msg, hint="Install zstd or the Python package zstandard, or unpack it yourself.")
 
 
-def _import_module(name: str) -> object | None:
+def _module(name: str) -> object | None:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -376,7 +377,7 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
             process.kill()
 
 
-# -------------------------------------------------------------- a growing log
+# ---------------------------------------------------------------- a growing log
 
 
 def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
@@ -433,6 +434,7 @@ def _stat_path(name: str) -> os.stat_result | None:
 
 
 def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
+    """Yield the bytes of a pipe until its end, and b"" if there is nothing new for a moment."""
     first = True
     while not stopped():
         if not select.select([descriptor], [], [], POLL_S)[0]:

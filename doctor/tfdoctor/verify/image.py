@@ -1,4 +1,4 @@
-"""Verifying the TensorFlow of an image: in a container of it, with the GPUs."""
+"""Verification of the TensorFlow of an image, in a container with the GPUs."""
 
 from __future__ import annotations
 
@@ -65,52 +65,53 @@ def verify_image(
     stand_in: Path | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify an image of the engine. The container is removed, whatever happens.
+    """Verify an image of the engine, in a container that is removed at the end.
 
-    `host`: the facts of the machine that the engine runs on, where it is this one. `stand_in`: the folder of the
-    stand-in driver's libraries, with `wish.simulated`; a copy is put into the container, and is gone with it.
-    `progress` is told what takes long beside the stages. Raises
-    EngineError where the image or the engine is not there.
+    `host` holds the facts of this machine if the engine runs on it, else None. `stand_in` is the folder of the
+    stand-in driver's libraries, for `wish.simulated`; a copy is put into the container. `progress` gets notes about
+    long operations outside the stages. Raise EngineError if the image or the engine is not found.
     """
-    known = engine.image(image)
-    if known is None:
+    image_info = engine.image(image)
+    if image_info is None:
         msg = f"the image {image} is not here."
         raise EngineError(msg, hint=f"{engine.name} pull {image}")
     wish = complete_request(wish)
-    run = Verifying(image, wish, on_stage, image=InImage(image, engine.name, "", known.user))
+    run = Verifying(image, wish, on_stage, image=InImage(image, engine.name, "", image_info.user))
     if run.expected is None and host is not None:
         run.expected = count_expected_gpus(host, wish.gpus)
-    began = time.monotonic()
+    started = time.monotonic()
     request = RunRequest(image=image, command=(), memory=wish.memory, shm_size=1 << 30)
     if wish.simulated is not None and stand_in is not None:
-        request = _add_stand_in(request, wish.simulated, known.environment, stand_in)
+        request = _add_stand_in(request, wish.simulated, image_info.environment, stand_in)
     system, access = _start_container(engine, compat, request, wish, host, run)
     if system is None:
         return run.result()
     run.access = access.option
-    run.image = made = InImage(image, engine.name, access.option or usual_option(engine), known.user)
+    run.image = in_image = InImage(image, engine.name, access.option or usual_option(engine), image_info.user)
     try:
         with system:
-            started = time.monotonic() - began
+            startup_seconds = time.monotonic() - started
             python = wish.python or find_python(system)
-            as_if = AsSimulated() if wish.simulated is not None else None
-            report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, image=made, as_if=as_if)
-            run.other_libcuda = as_if.other if as_if is not None else None
-            if as_if is not None and stand_in is not None:
-                run.software = lambda wanted, glibc: system.put(
-                    _files(build_software_gpu(wanted, glibc=glibc, progress=progress))
+            simulation = AsSimulated() if wish.simulated is not None else None
+            report = examine(
+                system, compat, python=python, timeout=PROBE_TIMEOUT_S, image=in_image, as_if=simulation
+            )
+            run.other_libcuda = simulation.other if simulation is not None else None
+            if simulation is not None and stand_in is not None:
+                run.software = lambda libraries, glibc: system.put(
+                    _read_files(build_software_gpu(libraries, glibc=glibc, progress=progress))
                 )
             if "runtime" in wish.stages:
-                _check_runtime(run, report.facts, access, started, known.entrypoint)
+                _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
             run_stages(run, system, compat, report)
             if run.stopped and system.state().get("OOMKilled"):
                 run.cause = Cause.OOM
                 run.findings = [
                     report_killed(run, sure=True),
-                    *(one for one in run.findings if one.cause is not Cause.OOM),
+                    *(finding for finding in run.findings if finding.cause is not Cause.OOM),
                 ]
     except ContainerEndedError as error:
-        _add_ended(run, error, time.monotonic() - began)
+        _add_ended(run, error, time.monotonic() - started)
     return run.result()
 
 
@@ -122,25 +123,25 @@ def _add_ended(run: Verifying, error: ContainerEndedError, seconds: float) -> No
 
 
 def usual_option(engine: ContainerEngine) -> str:
-    """Return the option that gives all GPUs, as this engine most often takes it."""
+    """Return the engine's most common option that gives a container all GPUs."""
     return list_gpu_access(engine, None)[0].option
 
 
 def _add_stand_in(
-    request: RunRequest, asked: Simulated, environment: Mapping[str, str], stand_in: Path
+    request: RunRequest, simulated: Simulated, environment: Mapping[str, str], stand_in: Path
 ) -> RunRequest:
-    """Return the request with the stand-in driver behind everything on the image's own search path.
+    """Return the request with the stand-in driver after everything on the image's own search path.
 
-    `environment`: the image's variables.
+    `environment` holds the image's variables.
     """
     return dataclasses.replace(
         request,
-        environment=add_stand_in(environment, asked, FOLDER),
+        environment=add_stand_in(environment, simulated, FOLDER),
         folder={name: (stand_in / name).read_bytes() for name in LIBRARIES},
     )
 
 
-def _files(folder: Path) -> dict[str, bytes]:
+def _read_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
@@ -152,8 +153,11 @@ def _start_container(
     host: Facts | None,
     run: Verifying,
 ) -> tuple[ContainerSystem | None, GpuAccess]:
-    """Start the container with the first GPU access that the engine takes."""
-    began = time.monotonic()
+    """Start the container with the first kind of GPU access that the engine accepts.
+
+    If it accepts none, record the failure in `run` and return None as the system.
+    """
+    started = time.monotonic()
     refused: list[tuple[GpuAccess, str]] = []
     for access in list_gpu_access(engine, wish.gpus):
         try:
@@ -162,41 +166,41 @@ def _start_container(
             refused.append((access, error.said))
         except ContainerEndedError as error:
             run.access = access.option
-            _add_ended(run, error, time.monotonic() - began)
+            _add_ended(run, error, time.monotonic() - started)
             return None, access
-    access, said = refused[0]
+    access, message = refused[0]
     finding = _explain_refusal(engine, compat, refused, host)
     run.access = access.option
     run.findings.append(finding)
-    detail = f"{finding.title}: {_shorten_message(said)}"
-    run.fail("runtime", detail, finding.cause, time.monotonic() - began)
+    detail = f"{finding.title}: {_shorten_message(message)}"
+    run.fail("runtime", detail, finding.cause, time.monotonic() - started)
     return None, access
 
 
 def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess]:
-    """List the ways in which this engine may give GPUs to a container, the most usual first."""
+    """List the kinds of GPU access that this engine may accept, the most common first."""
     if gpus == "none":
         return [GpuAccess("none")]
     devices = ("all",) if gpus in (None, "all", "") else tuple(str(gpus).split(","))
-    found: list[GpuAccess] = []
+    accesses: list[GpuAccess] = []
     if engine.name == "podman":
         return [GpuAccess("cdi", devices)]
-    found.append(GpuAccess("gpus", devices))
+    accesses.append(GpuAccess("gpus", devices))
     if "nvidia" in engine.runtimes:
-        found.append(GpuAccess("runtime", devices))
+        accesses.append(GpuAccess("runtime", devices))
     if engine.cdi:
-        found.append(GpuAccess("cdi", devices))
-    return found
+        accesses.append(GpuAccess("cdi", devices))
+    return accesses
 
 
 def _explain_refusal(
     engine: ContainerEngine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
 ) -> Finding:
-    """Return the finding for the engine's own words, by the same signatures as `diagnose`."""
-    text = "\n".join(f"docker: Error response from daemon: {said}" for _, said in refused)
+    """Return the finding for the engine's error messages, recognized by the signatures of `diagnose`."""
+    text = "\n".join(f"docker: Error response from daemon: {message}" for _, message in refused)
     evidence = tuple(
-        Evidence(f"{engine.name} run {access.option}", clean_line(said, limit=600))
-        for access, said in refused
+        Evidence(f"{engine.name} run {access.option}", clean_line(message, limit=600))
+        for access, message in refused
     )
     access, containers = refused[0][0], value_of(host.containers) if host is not None else None
     if access.devices != ("all",) and _is_unknown_device(text, containers):
@@ -205,16 +209,18 @@ def _explain_refusal(
     cause = report.cause
     if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY):
         cause = Cause.NO_NVIDIA_RUNTIME if _mentions_gpus(text) else Cause.INCONCLUSIVE
-    own = list(report.root.remedies) if report.root is not None else []
+    general = list(report.root.remedies) if report.root is not None else []
     if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
-        own = [engine_advice.write_spec()]
-    here: list[Remedy] = []
+        general = [engine_advice.write_spec()]
+    specific: list[Remedy] = []
     if containers is not None:
-        here = [r for one in engine_state.troubles(containers) if one.cause is cause for r in one.remedies]
+        specific = [
+            r for item in engine_state.troubles(containers) if item.cause is cause for r in item.remedies
+        ]
     title = report.root.title if report.root is not None else cause.row.title
-    why = report.summary if report.root is not None else cause.row.meaning
+    explanation = report.summary if report.root is not None else cause.row.meaning
     if cause is Cause.INCONCLUSIVE:
-        title, why = (
+        title, explanation = (
             "The engine does not start the container",
             "The engine's message is not about GPUs.",
         )
@@ -223,55 +229,59 @@ def _explain_refusal(
         cause=cause,
         severity=Severity.ERROR,
         title=clean_line(title, limit=200),
-        explanation=clean_line(why, limit=1000),
+        explanation=clean_line(explanation, limit=1000),
         evidence=evidence,
-        # What is known of this machine says it for this machine: the general way is not said besides.
-        remedies=_drop_duplicates(here or own),
+        # Remedies for this machine replace the general ones.
+        remedies=_drop_duplicates(specific or general),
     )
 
 
 def _drop_duplicates(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    kept: dict[object, Remedy] = {}
+    """Return the remedies without those whose commands (or text, if there are none) were seen before."""
+    unique: dict[object, Remedy] = {}
     for remedy in remedies:
-        kept.setdefault(remedy.commands or remedy.text, remedy)
-    return tuple(kept.values())
+        unique.setdefault(remedy.commands or remedy.text, remedy)
+    return tuple(unique.values())
 
 
-_UNKNOWN = re.compile(r"device error: .{0,400}unknown device|unresolvable CDI devices?")
+_UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable CDI devices?")
 
 
 def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
     """Return whether the engine has GPUs, but not the requested one."""
     if "unresolvable CDI" in text:
         return containers is not None and bool(engine_advice.gpu_specs(containers))
-    return _UNKNOWN.search(text) is not None
+    return _UNKNOWN_DEVICE.search(text) is not None
 
 
 def _report_unknown_gpu(
     engine: ContainerEngine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
 ) -> Finding:
+    """Return the finding for a GPU that was requested but does not exist."""
     count = count_expected_gpus(host, None) if host is not None else None
-    asked = ",".join(access.devices)
-    shows = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
-    ask = "nvidia-ctk cdi list" if access.way == "cdi" else "nvidia-smi -L"
+    requested = ",".join(access.devices)
+    count_text = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
+    command = "nvidia-ctk cdi list" if access.way == "cdi" else "nvidia-smi -L"
     return Finding(
         code=Cause.NO_DEVICE.row.code,
         cause=Cause.NO_DEVICE,
         severity=Severity.ERROR,
-        title=f"{engine.name} has no GPU {asked}",
-        explanation=f"{shows}--gpus takes their indexes or UUIDs, and one of those named does not exist.",
+        title=f"{engine.name} has no GPU {requested}",
+        explanation=f"{count_text}--gpus takes their indexes or UUIDs, and one of those named does not exist.",
         evidence=evidence,
-        remedies=(Remedy("List the existing ones and name those, or use all.", (ask,)),),
+        remedies=(Remedy("List the existing ones and name those, or use all.", (command,)),),
     )
 
 
-_ERROR = re.compile(r"(?:nvidia-container-cli|could not select|unresolvable|exec: ).{0,300}", re.DOTALL)
+_ERROR_REASON = re.compile(
+    r"(?:nvidia-container-cli|could not select|unresolvable|exec: ).{0,300}", re.DOTALL
+)
 
 
-def _shorten_message(said: str) -> str:
-    """Return the end of the engine's message: the reason comes after the names of everything that passed it on."""
-    found = _ERROR.search(said)
-    return clean_line(found[0] if found is not None else said, limit=300)
+def _shorten_message(message: str) -> str:
+    """Return the end of the engine's message, which has the reason; before it come the components that passed it on."""
+    match = _ERROR_REASON.search(message)
+    return clean_line(match[0] if match is not None else message, limit=300)
 
 
 def _mentions_gpus(text: str) -> bool:
@@ -279,35 +289,35 @@ def _mentions_gpus(text: str) -> bool:
 
 
 def find_python(system: System) -> str | None:
-    """Return the command in the image whose Python has a TensorFlow; None leaves it to the usual search."""
+    """Return the command of an image's Python that has TensorFlow; None if the first three candidates have none."""
     for name in _PYTHONS:
-        place = system.which(name)
-        if place is None:
+        path = system.which(name)
+        if path is None:
             continue
-        found = system.run([place, "-B", "-c", _HAS_TENSORFLOW], timeout=20)
-        if found.ok:
-            return place
+        result = system.run([path, "-B", "-c", _HAS_TENSORFLOW], timeout=20)
+        if result.ok:
+            return path
     return None
 
 
 INIT = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
-"""Programs that only start another one, and pass signals on."""
+"""Init programs, which start another program and pass signals on."""
 
 
 def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
-    """Return a note that an image's own ENTRYPOINT, which can set variables, is not run."""
-    words = [word for word in entrypoint if not word.startswith("-") and PurePosixPath(word).name not in INIT]
-    told = clean_line(" ".join(words), limit=40)
-    return f"; its ENTRYPOINT ({told}) is not run" if words else ""
+    """Return a note that the image's ENTRYPOINT, which may set variables, is not run; "" if there is none."""
+    arguments = [a for a in entrypoint if not a.startswith("-") and PurePosixPath(a).name not in INIT]
+    shown = clean_line(" ".join(arguments), limit=40)
+    return f"; its ENTRYPOINT ({shown}) is not run" if arguments else ""
 
 
 def _check_runtime(
     run: Verifying, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
 ) -> None:
-    """Record that the container runs, and whether anything of the GPUs is in it."""
+    """Record that the container starts, and whether it has a driver or device nodes."""
     cuda = value_of(facts.driver.cuda)
     nodes = value_of(facts.driver.nodes)
-    inside = (cuda is not None and cuda.loaded) or (
+    has_gpu = (cuda is not None and cuda.loaded) or (
         nodes is not None and any(name.startswith("/dev/nvidia") for name in nodes.names)
     )
     if run.wish.simulated is not None:
@@ -318,15 +328,15 @@ def _check_runtime(
             seconds,
         )
         return
-    if inside or run.wish.device != "GPU":
+    if has_gpu or run.wish.device != "GPU":
         detail = f"a container starts with {access.option or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
         run.add("runtime", "passed", detail, seconds)
         return
-    asked = run.wish.gpus == "none"
+    no_gpus_requested = run.wish.gpus == "none"
     cause = Cause.CONTAINER_NO_GPU
     detail = (
         "the container was started without GPUs, as asked"
-        if asked
+        if no_gpus_requested
         else f"the container starts with {access.option}, but gets neither a driver nor a device node"
     )
     run.fail("runtime", detail, cause, seconds)

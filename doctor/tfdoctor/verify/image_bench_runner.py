@@ -1,4 +1,4 @@
-"""Timing the TensorFlow of an image, in a container of it: its lines come when it ends."""
+"""Timing of the TensorFlow of an image in a container. Its lines arrive when the container ends."""
 
 from __future__ import annotations
 
@@ -36,48 +36,48 @@ def bench_image(
     told: Callable[[dict[str, Any]], None],
     machine: System | None,
 ) -> Timing:
-    """Time what is wished in a container with the GPUs; the container is removed.
+    """Run the benchmark in a container with the GPUs; the container is removed at the end.
 
-    `python`: the one in the image. `machine`: the machine of the engine, where it is this one: its cards are watched.
-    Raises EngineError where the image or the engine is not there or it starts no container, UsageError where no
-    Python answers in the image.
+    `python` is the interpreter in the image; None searches for one. `machine` is this machine if the engine runs on
+    it, so that its GPUs can be watched. Raise EngineError if the image or the engine is not found or no container
+    starts, UsageError if no Python answers in the image.
     """
     if engine.image(image) is None:
         message = f"the image {image} is not here."
         raise EngineError(message, hint=f"{engine.name} pull {image}")
     with _start_container(engine, image, wish) as system:
-        place = python or find_python(system)
-        facts = collect_facts(system, compat, python=place, timeout=PROBE_TIMEOUT_S)
+        executable = python or find_python(system)
+        facts = collect_facts(system, compat, python=executable, timeout=PROBE_TIMEOUT_S)
         interpreter = value_of(facts.python)
         if interpreter is None:
             message = f"no Python answers in {image}."
             raise UsageError(message, hint=f"tfdoctor verify {image}")
 
         def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
-            words = [wish.as_json(shortly=True)]
-            _, result = run_payload(system, interpreter.executable, "stages", words, **wish.conditions)
+            arguments = [wish.as_json(shortly=True)]
+            _, result = run_payload(system, interpreter.executable, "stages", arguments, **wish.conditions)
             Lines(keep)(f"{result.stdout}\n".encode())
             return result
 
-        again = f"tfdoctor verify {quote(image)}"
+        check_command = f"tfdoctor verify {quote(image)}"
         return run_bench(
-            system, compat, facts, wish, told, target=image, run=run, watched=machine, look=again
+            system, compat, facts, wish, told, target=image, run=run, watched=machine, look=check_command
         )
 
 
 def _start_container(engine: ContainerEngine, image: str, wish: BenchWish) -> ContainerSystem:
-    """Start a container with the first GPU access that the engine takes.
+    """Start a container with the first kind of GPU access that the engine accepts.
 
-    Raises EngineError with what it answered to the first one.
+    Raise EngineError with the engine's answer to the first one if it accepts none.
     """
-    refused = None
+    first_error = None
     for access in list_gpu_access(engine, None if wish.gpus else "none"):
         try:
             return ContainerSystem(engine, RunRequest(image=image, command=(), shm_size=1 << 30, gpus=access))
         except StartError as error:
-            refused = refused or error
-    said = refused.said if refused is not None else "it knows no way to GPUs"
-    message = f"the engine starts no container with GPUs: {said[:400]}"
+            first_error = first_error or error
+    reason = first_error.said if first_error is not None else "it knows no way to GPUs"
+    message = f"the engine starts no container with GPUs: {reason[:400]}"
     raise EngineError(
         message, hint=f"tfdoctor verify {image} says why; with --devices CPU:0 no GPU is asked for."
     )

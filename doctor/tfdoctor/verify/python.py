@@ -1,4 +1,4 @@
-"""Verifying the TensorFlow of a Python on this machine."""
+"""Verification of the TensorFlow of a Python on this machine."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ def verify_python(
     on_stage: Callable[[Stage], None] = ignore_stage,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify the TensorFlow of a Python on this machine. Raises UsageError where there is no such Python.
+    """Verify the TensorFlow of a Python on this machine. Raise UsageError if the Python is not found.
 
-    With `wish.simulated` the variables of `system` are those that `add_stand_in` gives; `progress` is told what
-    takes long beside the stages.
+    With `wish.simulated`, `system` must have the variables that `add_stand_in` returns. `progress` gets notes about
+    long operations outside the stages.
     """
     wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
-    as_if = AsSimulated() if wish.simulated is not None else None
-    report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, as_if=as_if)
+    simulation = AsSimulated() if wish.simulated is not None else None
+    report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, as_if=simulation)
     interpreter = value_of(report.facts.python)
     run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
-    run.other_libcuda = as_if.other if as_if is not None else None
+    run.other_libcuda = simulation.other if simulation is not None else None
     if wish.simulated is not None:
-        run.software = lambda wanted, glibc: str(
-            build_software_gpu(wanted, system.env, glibc=glibc, progress=progress)
+        run.software = lambda libraries, glibc: str(
+            build_software_gpu(libraries, system.env, glibc=glibc, progress=progress)
         )
     if run.expected is None:
         run.expected = count_expected_gpus(report.facts, wish.gpus)

@@ -1,4 +1,4 @@
-"""What is to be verified, and the stages of a verification as they come."""
+"""Request for a verification, and the stages of a running verification."""
 
 from __future__ import annotations
 
@@ -30,34 +30,34 @@ PROVES = {
     "import": "TensorFlow imports",
     "visible": "TensorFlow registers such cards behind such a driver",
 }
-"""What a stage that passes shows, also where card and driver are stand-ins."""
+"""What each stage shows if it passes; valid for a stand-in GPU and driver, too."""
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What is to be verified."""
+    """Request for a verification."""
 
     stages: tuple[str, ...] = STAGES
     expected: int | None = None
-    """How many GPUs there have to be; None: as many as the host has."""
+    """Number of GPUs that there must be; None for as many as the host has."""
     gpus: str | None = None
-    """"all", "0,1", UUIDs, "none"; None: all."""
+    """GPUs for the container: "all", "0,1", UUIDs or "none"; None for all."""
     limits: Limits = field(default_factory=Limits)
     memory: int | None = None
-    """Bytes that the container may take."""
+    """Memory limit of the container in bytes; None for no limit."""
     python: str | None = None
-    """The Python in the image."""
+    """Python in the image; None to search for one."""
     device: str = "GPU"
-    """"CPU": the same computations on the CPU, where there is no GPU to be had (a test of the test)."""
+    """"GPU", or "CPU" to run the same computations without a GPU."""
     simulated: Simulated | None = None
-    """The cards and the driver that stand-ins are for; None: it is the real ones that count."""
+    """GPUs and driver to simulate with stand-ins; None to use the real ones."""
 
 
 def complete_request(wish: Wish) -> Wish:
-    """Add the stages that others need: nothing computes without the import, and the CPU needs no GPU stage."""
+    """Return the request with the stages that others need; on the CPU without the stages that need a GPU."""
     stages = wish.stages
-    last = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
-    needed = PAYLOAD[: min(last, 1) + 1]
+    last_index = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
+    needed = PAYLOAD[: min(last_index, 1) + 1]
     stages = tuple(name for name in STAGES if name in stages or name in needed)
     if wish.simulated is not None:
         return replace(wish, stages=stages, gpus="none")
@@ -68,9 +68,9 @@ def complete_request(wish: Wish) -> Wish:
 
 
 def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
-    """Return how many CUDA devices the host can give; None if it is not known.
+    """Return how many CUDA devices the host can provide, or None if it is not known.
 
-    These are the devices that its driver shows unhidden, or the chosen ones.
+    These are the selected devices, or all devices that its driver lists if none are hidden.
     """
     if gpus == "none":
         return 0
@@ -84,11 +84,11 @@ def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
 
 
 def ignore_stage(stage: Stage) -> None:
-    """Ignore a finished stage."""
+    """Do nothing; the default callback for finished stages."""
 
 
 def format_size(size: int | None) -> str:
-    """Return bytes in the form that --memory takes."""
+    """Return a number of bytes in the notation of --memory."""
     for unit, letter in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
         if size and size % unit == 0:
             return f"{size // unit}{letter}"
@@ -96,12 +96,12 @@ def format_size(size: int | None) -> str:
 
 
 class Verifying:
-    """The stages as they come, and what is found."""
+    """State of a running verification: its stages and its findings."""
 
     def __init__(
         self, target: str, wish: Wish, on_stage: Callable[[Stage], None], image: InImage | None = None
     ) -> None:
-        self.target, self.wish, self._tell, self.image = target, wish, on_stage, image
+        self.target, self.wish, self._on_stage, self.image = target, wish, on_stage, image
         self.stages: list[Stage] = []
         self.findings: list[Finding] = []
         self.cause: Cause | None = None
@@ -111,42 +111,48 @@ class Verifying:
         self.report: Report | None = None
         self.access = ""
         self.other_libcuda: str | None = None
-        """The libcuda.so.1 that the loader finds before the stand-in, where one was meant to be met."""
+        """Path of the libcuda.so.1 that the loader finds before the stand-in; None if it finds the stand-in."""
         self.software: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
-        """Makes the libraries of the software GPU, for that glibc at most, and says their folder there; None: nothing
-        computes beside a stand-in."""
+        """Function that builds the software GPU's libraries and returns their folder in the target.
+
+        Its second argument is the newest glibc that they may need (None: any). None means that nothing can be
+        computed beside a stand-in.
+        """
         self.shown_by_simulation: tuple[str, ...] = ()
-        """What a simulation has shown beyond its stages, a phrase each."""
+        """Phrases that say what a simulation has shown beyond its stages."""
         if wish.simulated is not None:
             self.expected = wish.expected if wish.expected is not None else len(wish.simulated.cards)
 
     def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
+        """Record a finished stage and pass it to the callback; ignore stages that were not requested."""
         if name not in self.wish.stages:
             return
         stage = Stage(name, status, clean_line(detail, limit=1000), round(seconds, 2))
         self.stages.append(stage)
-        self._tell(stage)
+        self._on_stage(stage)
 
     def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
-        """Record a failure at a stage, or at the next requested one: what stops a stage stops those after it."""
-        wished = [one for one in STAGES if one in self.wish.stages]
-        behind = [one for one in wished if STAGES.index(one) >= STAGES.index(name)]
-        for one in (behind or wished[-1:])[:1]:
-            self.add(one, "failed", detail, seconds)
+        """Record a failure at this stage, or at the next requested one, because it stops the later stages as well."""
+        requested = [stage_name for stage_name in STAGES if stage_name in self.wish.stages]
+        later = [stage_name for stage_name in requested if STAGES.index(stage_name) >= STAGES.index(name)]
+        for stage_name in (later or requested[-1:])[:1]:
+            self.add(stage_name, "failed", detail, seconds)
         if self.cause is None and any(stage.status == "failed" for stage in self.stages):
             self.cause = cause or Cause.INCONCLUSIVE
 
     @property
     def stopped(self) -> bool:
+        """Whether a stage has failed."""
         return any(stage.status == "failed" for stage in self.stages)
 
     def result(self) -> Verification:
+        """Return the result; stages that were not run are added as skipped."""
         done = {stage.name for stage in self.stages}
         failed = next((stage for stage in self.stages if stage.status == "failed"), None)
         for name in self.wish.stages:
             if name not in done:
-                why = f"not tried: {failed.name} failed" if failed is not None else "not tried"
-                self.add(name, "skipped", why)
+                reason = f"not tried: {failed.name} failed" if failed is not None else "not tried"
+                self.add(name, "skipped", reason)
         self.stages.sort(key=lambda stage: STAGES.index(stage.name))
         return Verification(
             target=self.target,
@@ -155,7 +161,7 @@ class Verifying:
             visible=self.visible,
             computed=self.computed,
             cause=self.cause if failed is not None else Cause.HEALTHY,
-            summary=self._summary(failed),
+            summary=self._summarize(failed),
             findings=tuple(self._list_findings(failed)),
             access=self.access,
             report=self.report,
@@ -164,48 +170,51 @@ class Verifying:
         )
 
     def _build_simulation(self) -> Simulation | None:
-        """Return what stood in for the GPUs, and what was shown with that."""
-        asked = self.wish.simulated
-        if asked is None:
+        """Return what was simulated, and what that has shown; None if nothing was simulated."""
+        simulated = self.wish.simulated
+        if simulated is None:
             return None
         passed = [stage.name for stage in self.stages if stage.status == "passed"]
-        return asked.simulation(
+        return simulated.simulation(
             [*(PROVES[name] for name in passed if name in PROVES), *self.shown_by_simulation],
             computed=self.computed is not None,
         )
 
     def build_command(self, *, memory: bool = True, gpus: bool = True) -> str:
-        """Return the command for the same verification, without its stages and deadlines."""
+        """Return the command that repeats this verification, without its stages and time limits."""
         wish, image = self.wish, self.image
         if image is None:
-            words = ["--python", quote(self.target)]
+            arguments = ["--python", quote(self.target)]
         else:
-            words = [quote(image.name)]
-            words += (
+            arguments = [quote(image.name)]
+            arguments += (
                 ["--gpus", quote(wish.gpus)]
                 if gpus and wish.gpus is not None and wish.device == "GPU" and wish.simulated is None
                 else []
             )
-            words += ["--memory", format_size(wish.memory)] if memory and wish.memory else []
-            words += ["--python", quote(wish.python)] if wish.python else []
-        words += ["--device", wish.device] if wish.device != "GPU" else []
-        words += [quote(word) for word in wish.simulated.typed] if wish.simulated is not None else []
-        return " ".join(["tfdoctor verify", *words])
+            arguments += ["--memory", format_size(wish.memory)] if memory and wish.memory else []
+            arguments += ["--python", quote(wish.python)] if wish.python else []
+        arguments += ["--device", wish.device] if wish.device != "GPU" else []
+        arguments += (
+            [quote(argument) for argument in wish.simulated.typed] if wish.simulated is not None else []
+        )
+        return " ".join(["tfdoctor verify", *arguments])
 
     def _list_findings(self, failed: Stage | None) -> list[Finding]:
-        """Return the findings; those of the driver are left out if all stages passed and it was not requested."""
+        """Return the findings; none if all stages passed and the stage `driver` was not requested."""
         return self.findings if failed is not None or "driver" in self.wish.stages else []
 
-    def _summary(self, failed: Stage | None) -> str:
+    def _summarize(self, failed: Stage | None) -> str:
+        """Return the result in one sentence."""
         if failed is not None:
             return f"{failed.name} failed: {failed.detail}"
-        seen = self.visible if "visible" in self.wish.stages else None
-        count = self.computed if self.computed is not None else seen
+        listed = self.visible if "visible" in self.wish.stages else None
+        count = self.computed if self.computed is not None else listed
         if count is None:
             passed = [stage.name for stage in self.stages if stage.status == "passed"]
-            begun = "import" in passed
-            done = f"{join_words(passed)} passed" if passed else "nothing could be tried"
-            return done if begun else f"{done}; TensorFlow was not started"
+            was_imported = "import" in passed
+            outcome = f"{join_words(passed)} passed" if passed else "nothing could be tried"
+            return outcome if was_imported else f"{outcome}; TensorFlow was not started"
         if self.wish.simulated is not None:
             gpus, cards = f"{count} GPU{'s' * (count != 1)}", f"(simulated: {self.wish.simulated.title})"
             if self.computed:

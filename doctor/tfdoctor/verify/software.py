@@ -1,6 +1,7 @@
-"""Computing beside stand-ins: TensorFlow's own kernels, from the PTX of its wheel, on a GPU that is software.
+"""Computation beside stand-ins: TensorFlow's own kernels, from the PTX of its wheel, on a software GPU.
 
-What it computes right is shown. What it cannot compute says nothing of the image: such a stage is never red.
+Correct results are reported. A computation that fails says nothing about the image, so such a stage is skipped and
+never fails.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTING", "NOT_SIMULATED", "run_computing"]
 
 COMPUTING = ("compute", "cudnn", "nccl")
-"""The stages for which a card has to compute."""
+"""Stages in which a GPU has to compute."""
 NOT_SIMULATED = "not simulated: a stand-in computes nothing"
 SHOWN = {
     "compute": "products are right where software runs TensorFlow's kernels from their PTX",
@@ -37,19 +38,19 @@ SHOWN = {
     "nccl": "an all-reduce is right there",
 }
 LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=120.0, nccl=60.0)
-"""Seconds; what is computed takes less than one."""
+"""Time limits in seconds; the computation itself takes less than one."""
 
 
 def run_computing(
     run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries, said: str
 ) -> None:
-    """Run the requested computing stages, if what they need is available. `said`: about the kernels."""
-    answer, why = _try_computing(run, system, python, build, binaries)
-    for name in (one for one in COMPUTING if one in run.wish.stages):
-        end = f". There is {said}" if name == "compute" else ""
+    """Run the requested computing stages if their requirements are met. `said` describes the kernels."""
+    answer, reason = _try_computing(run, system, python, build, binaries)
+    for name in (stage_name for stage_name in COMPUTING if stage_name in run.wish.stages):
+        kernel_note = f". There is {said}" if name == "compute" else ""
         stage = answer.stage(name) if answer is not None else None
         if stage is not None and stage.status == "passed":
-            run.add(name, "passed", f"in software: {stage.detail}{end}", stage.seconds)
+            run.add(name, "passed", f"in software: {stage.detail}{kernel_note}", stage.seconds)
             run.shown_by_simulation += (SHOWN[name],)
             if name == "compute" and answer is not None:
                 run.computed = answer.count_computed()
@@ -58,45 +59,47 @@ def run_computing(
         if stage is not None and stage.status == "skipped":
             run.add(name, "skipped", stage.detail)
             continue
-        told = why or (stage.detail if stage is not None else _explain_skipped(answer))
-        told = told if why else f"not computed in software: {told}"
-        run.add(name, "skipped", f"{told.rstrip('. ')}{end}" if end else told)
+        detail = reason or (stage.detail if stage is not None else _explain_skipped(answer))
+        detail = detail if reason else f"not computed in software: {detail}"
+        run.add(name, "skipped", f"{detail.rstrip('. ')}{kernel_note}" if kernel_note else detail)
 
 
 def _try_computing(
     run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries
 ) -> tuple[PayloadAnswer | None, str]:
-    """Return what TensorFlow computed, or why it was not tried."""
-    text = newest_text(binaries.counts)
+    """Return what TensorFlow computed, or (None, reason) if it was not tried."""
+    ptx = newest_text(binaries.counts)
     if run.software is None:
         return None, NOT_SIMULATED
-    if text is None:
+    if ptx is None:
         return None, "not computed in software: that runs PTX, and there is machine code alone"
-    wanted = _list_libraries(build)
-    if wanted is None:
+    libraries = _list_libraries(build)
+    if libraries is None:
         return None, "not computed in software: which CUDA libraries this TensorFlow opens is not known"
-    limit = versions.numbers(python.glibc) if python.glibc and versions.is_version(python.glibc) else None
+    glibc = versions.numbers(python.glibc) if python.glibc and versions.is_version(python.glibc) else None
     try:
-        folder = run.software(wanted, limit)
+        folder = run.software(libraries, glibc)
     except (Error, OSError) as error:
-        said = f"{error.message.rstrip('.')}. {error.hint or ''}" if isinstance(error, Error) else str(error)
-        return None, clean_line(f"not computed in software: {said}", limit=600)
+        reason = (
+            f"{error.message.rstrip('.')}. {error.hint or ''}" if isinstance(error, Error) else str(error)
+        )
+        return None, clean_line(f"not computed in software: {reason}", limit=600)
     stages = ["import", "visible", *(name for name in COMPUTING if name in run.wish.stages)]
     limits = Limits(
         **{
-            _field(name): min(LIMITS.get_limit(name), run.wish.limits.get_limit(name))
+            _limit_field(name): min(LIMITS.get_limit(name), run.wish.limits.get_limit(name))
             for name in LIMITS.as_json()
         }
     )
-    asked = {"stages": stages, "small": True, "limits": limits.as_json()}
+    request = {"stages": stages, "small": True, "limits": limits.as_json()}
     with stop_on_signal(system):
         _, result = run_payload(
             system,
             python.executable,
             "stages",
-            [json.dumps(asked)],
+            [json.dumps(request)],
             timeout=limits.total(stages) + 15,
-            env=make_software_variables(system.env, folder, text),
+            env=make_software_variables(system.env, folder, ptx),
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
             variant="software",
         )
@@ -104,24 +107,25 @@ def _try_computing(
 
 
 def _list_libraries(build: Build) -> LibrarySet | None:
-    """Return the libraries that it opens.
+    """Return the libraries that TensorFlow opens; None if they are not known.
 
-    Its build information has cuDNN's major number alone, and it refuses one older than it was built with.
+    Its build information has only the major version of cuDNN, and it refuses a cuDNN older than its build's, so the
+    release's version is used if the major versions match.
     """
     release, cudnn = build.release, build.cudnn
     if release is not None and release.cudnn is not None and cudnn is not None:
-        same = versions.numbers(cudnn)[:1] == versions.numbers(release.cudnn)[:1]
-        cudnn = release.cudnn if same else cudnn
+        same_major = versions.numbers(cudnn)[:1] == versions.numbers(release.cudnn)[:1]
+        cudnn = release.cudnn if same_major else cudnn
     if build.cuda is None or cudnn is None or not build.required:
         return None
     return LibrarySet(build.required, build.cuda, cudnn)
 
 
-def _field(name: str) -> str:
+def _limit_field(name: str) -> str:
     return "importing" if name == "import" else name
 
 
 def _explain_skipped(answer: PayloadAnswer | None) -> str:
     """Return why a stage was not reached."""
-    failed = next((one for one in answer.stages if one.status == "failed"), None) if answer else None
+    failed = next((stage for stage in answer.stages if stage.status == "failed"), None) if answer else None
     return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"

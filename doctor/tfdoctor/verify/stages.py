@@ -1,4 +1,4 @@
-"""The stages of a verification, and what payload/stages.py says of them. Pure."""
+"""Stages of a verification, and parsing of the output of payload/stages.py. Pure."""
 
 from __future__ import annotations
 
@@ -23,32 +23,32 @@ __all__ = ["STAGES", "Limits", "PayloadAnswer", "read_answer"]
 
 STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
 PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
-"""The stages that payload/stages.py goes through, in this order."""
+"""Stages that payload/stages.py runs, in this order."""
 ALARM = 14
-"""SIGALRM: the payload ends itself so at a stage's deadline."""
+"""SIGALRM, with which the payload ends itself at a stage's time limit."""
 KILL = 9
 LAST_SIGNAL = 64
 IDLE, BUSY = 0.05, 0.5
-"""Processors that a process keeps busy: at most, where it waits; at least, where it works."""
+"""Processors that a process keeps busy: at most IDLE if it waits, at least BUSY if it works."""
 PULSES = 3
-"""How many of the last signs of life say what it was doing in the end."""
+"""Number of last "running" lines that say what the process was doing at the end."""
 FATAL = re.compile(
     r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
 )
-"""How the line begins that says why a process ends itself: glog's F, Python, C++."""
+"""Beginning of a line that says why a process ends itself: a fatal log message, or an error of Python or C++."""
 PREFIX = re.compile(
     r"^(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? [IWEF] |[IWEF]\d{4} [\d:.]{6,30} {1,8}\d{1,8} )(?:\S{0,120}/)?"
 )
-"""What glog puts before a line: the time, and the folder of the source."""
+"""What glog writes before a message: the time, and the folder of the source file."""
 CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
 STATUS = "Status: "
-"""How the row after a failed check begins, from TensorFlow 2.17 on: what the status was."""
+"""Beginning of the line after a failed check, in TensorFlow 2.17 and newer: the status."""
 LONGEST_ROW, KEPT = 300, 110
-"""Characters of a line that are shown, and how many of its beginning."""
+"""Most characters of a line that are shown, and how many of them come from its beginning."""
 MAX_CAUSE_LINES = 8
-"""Lines before the fatal one that may name its cause."""
+"""Number of lines before the fatal one that may name its cause."""
 SIGNALS = {
     4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
     6: "abort (SIGABRT)",
@@ -77,12 +77,12 @@ EXPLAINED = (
         "The driver that answers does not compute.",
     ),
 )
-"""What errors mean that TensorFlow words badly, and that are no signature of a log."""
+"""Explanations of unclear TensorFlow errors that are not log signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Deadlines, in seconds. Compiling PTX for a new card can take half an hour: `compute` is given that."""
+    """Time limits in seconds. `compute` is long because compiling PTX for a new GPU can take half an hour."""
 
     importing: float = 180.0
     visible: float = 120.0
@@ -113,17 +113,17 @@ class Limits:
 
 @dataclass(frozen=True, slots=True)
 class PayloadAnswer:
-    """What the payload said, however far it came."""
+    """What the payload reported, even if it did not run to its end."""
 
     stages: tuple[Stage, ...]
     devices: tuple[str, ...] = ()
-    """As TensorFlow names them."""
+    """Names that TensorFlow gives the devices."""
     computed: dict[int, str] = field(default_factory=dict)
-    """GPU → "" where it computes correctly, else what is wrong."""
+    """Error of each GPU by its number; "" if it computes correctly."""
     error: str = ""
     timed_out: bool = False
     topology: str = ""
-    """nvidia-smi's matrix, where NCCL was tried."""
+    """Topology matrix of nvidia-smi; "" if NCCL was not tried."""
 
     def stage(self, name: str) -> Stage | None:
         return next((stage for stage in self.stages if stage.name == name), None)
@@ -136,43 +136,44 @@ class PayloadAnswer:
         return sum(not wrong for wrong in self.computed.values())
 
     def format_computed(self) -> list[str]:
-        """Return lines as the rules know them: "GPU:0 ok", "GPU:1 failed: …"."""
+        """Return one line per GPU in the form that the rules expect: "GPU:0 ok", "GPU:1 failed: …"."""
         return [
             f"GPU:{index} {f'failed: {_strip_location(wrong)}' if wrong else 'ok'}"
             for index, wrong in sorted(self.computed.items())
         ]
 
 
-_PLACE = lazy_pattern(
+_LOCATION_LINE = lazy_pattern(
     r"\s*(?:File \"|Detected at node|Graph execution error|Node: |\[\[)|.{0,80}: Graph execution error:"
 )
 
 
-def _strip_location(wrong: str) -> str:
-    """Remove the location in the program, which TensorFlow 2 puts before the error."""
-    rows = [row.strip() for row in wrong.splitlines() if row.strip() and not _PLACE.match(row)]
-    return "\n".join(rows) or wrong
+def _strip_location(error: str) -> str:
+    """Return an error without the location in the program, which TensorFlow 2 puts before it."""
+    lines = [line.strip() for line in error.splitlines() if line.strip() and not _LOCATION_LINE.match(line)]
+    return "\n".join(lines) or error
 
 
 @dataclass(slots=True)
-class _Heard:
-    """The payload's lines, as far as they came."""
+class _PayloadState:
+    """State of the payload according to the lines that were read."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
     begun: str | None = None
-    """The stage that began and did not end."""
+    """Stage that has begun and not ended; None if there is none."""
     computing: tuple[int, str] | None = None
-    """GPU and dtype that were begun and did not end."""
+    """Number of the GPU and the dtype of an unfinished computation; None if there is none."""
     busy: list[float] = field(default_factory=list)
-    """How many processors it kept busy, of the begun stage."""
+    """Processors that the unfinished stage kept busy, one value per report."""
     devices: tuple[str, ...] = ()
     computed: dict[int, str] = field(default_factory=dict)
     error: str = ""
     topology: str = ""
     ended: bool = False
-    """It came to its end by itself."""
+    """Whether the payload ran to its end."""
 
     def take(self, line: dict[str, Any]) -> None:
+        """Update the state with one line of the payload."""
         self.ended = self.ended or line.get("end") is True
         name = line.get("stage")
         if not isinstance(name, str) or name not in PAYLOAD:
@@ -181,63 +182,66 @@ class _Heard:
         if status == "begin":
             self.begun, self.computing, self.busy = name, None, []
         elif status == "running":
-            self.busy.append(_number(line.get("busy")))
+            self.busy.append(_as_number(line.get("busy")))
         elif status in ("passed", "failed", "skipped"):
-            detail = _text(line.get("detail"))
+            detail = _as_text(line.get("detail"))
             if status == "failed":
-                self.error = self.error or _text(line.get("error")) or detail
+                self.error = self.error or _as_text(line.get("error")) or detail
                 detail = add_explanation(detail)
-            self.stages[name] = Stage(name, status, detail, _number(line.get("seconds")))
+            self.stages[name] = Stage(name, status, detail, _as_number(line.get("seconds")))
             self.begun = self.computing = None
         if isinstance(line.get("devices"), list):
-            self.devices = tuple(str(one) for one in line["devices"][:256])
-        self.topology = self.topology or _text(line.get("topology"))
+            self.devices = tuple(str(device) for device in line["devices"][:256])
+        self.topology = self.topology or _as_text(line.get("topology"))
         self._take_gpu_line(name, line)
 
     def _take_gpu_line(self, name: str, line: dict[str, Any]) -> None:
-        at, card = line.get("computing"), line.get("gpu")
-        if isinstance(at, int):
-            self.computing = (at, _text(line.get("dtype")))
-        if isinstance(card, int) and "ok" in line:
+        """Update the state of a GPU's computation."""
+        computing_gpu, gpu = line.get("computing"), line.get("gpu")
+        if isinstance(computing_gpu, int):
+            self.computing = (computing_gpu, _as_text(line.get("dtype")))
+        if isinstance(gpu, int) and "ok" in line:
             self.computing = None
             if line["ok"] is not True:
-                self.error = self.error or _text(line.get("error"))
+                self.error = self.error or _as_text(line.get("error"))
             if name == "compute":
-                wrong = "" if line["ok"] is True else _text(line.get("error")) or "the result is wrong"
-                self.computed[card] = self.computed.get(card, "") or wrong
+                error = "" if line["ok"] is True else _as_text(line.get("error")) or "the result is wrong"
+                self.computed[gpu] = self.computed.get(gpu, "") or error
 
 
 def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
-    """Read the payload's lines, completed by how its process ended."""
-    heard = _Heard()
-    for line in _lines(result.stdout):
-        heard.take(line)
+    """Return what the payload reported, completed by how its process ended."""
+    state = _PayloadState()
+    for line in _parse_lines(result.stdout):
+        state.take(line)
     timed_out = False
-    failed = any(stage.status == "failed" for stage in heard.stages.values())
-    if not heard.stages and heard.begun is None:
-        why = f"Python {result.describe_end()}. {_find_last_error(result.stderr)}".strip()
-        heard.stages["import"] = Stage("import", "failed", why, round(result.seconds, 2))
-        heard.error = why
-    elif heard.begun is not None or not (heard.ended or failed):
-        stage = heard.begun or _find_next_stage(heard.stages)
+    failed = any(stage.status == "failed" for stage in state.stages.values())
+    if not state.stages and state.begun is None:
+        reason = f"Python {result.describe_end()}. {_find_last_error(result.stderr)}".strip()
+        state.stages["import"] = Stage("import", "failed", reason, round(result.seconds, 2))
+        state.error = reason
+    elif state.begun is not None or not (state.ended or failed):
+        stage = state.begun or _find_next_stage(state.stages)
         if stage is not None:
-            detail, timed_out = _describe_end(stage, result, limits, heard)
-            if heard.computing is not None and stage == "compute":
-                heard.computed[heard.computing[0]] = detail
+            detail, timed_out = _describe_end(stage, result, limits, state)
+            if state.computing is not None and stage == "compute":
+                state.computed[state.computing[0]] = detail
             detail = add_explanation(detail)
-            if heard.error:  # a card that failed before is nearer to the cause
+            if state.error:  # an error of another GPU before is closer to the cause
                 detail = add_explanation(
-                    f"{heard.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
+                    f"{state.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
                 )
-            spent = sum(done.seconds for done in heard.stages.values())
-            heard.stages[stage] = Stage(stage, "failed", detail, round(max(result.seconds - spent, 0.0), 2))
-            heard.error = heard.error or detail
-    ordered = tuple(sorted(heard.stages.values(), key=lambda stage: STAGES.index(stage.name)))
-    return PayloadAnswer(ordered, heard.devices, heard.computed, heard.error, timed_out, heard.topology)
+            earlier_seconds = sum(done.seconds for done in state.stages.values())
+            state.stages[stage] = Stage(
+                stage, "failed", detail, round(max(result.seconds - earlier_seconds, 0.0), 2)
+            )
+            state.error = state.error or detail
+    ordered = tuple(sorted(state.stages.values(), key=lambda stage: STAGES.index(stage.name)))
+    return PayloadAnswer(ordered, state.devices, state.computed, state.error, timed_out, state.topology)
 
 
 def add_explanation(detail: str) -> str:
-    """Add a sentence if TensorFlow's own words do not say what is wrong."""
+    """Return the detail, with an explanation if TensorFlow's own message is unclear."""
     for pattern, sentence in EXPLAINED:
         match = pattern.search(detail)
         if match is not None:
@@ -245,50 +249,54 @@ def add_explanation(detail: str) -> str:
     return detail
 
 
-def _lines(text: str) -> Iterable[dict[str, Any]]:
-    for row in text.splitlines():
-        if row.startswith(MARKER):
+def _parse_lines(text: str) -> Iterable[dict[str, Any]]:
+    """Yield the JSON objects of the payload's output lines."""
+    for line in text.splitlines():
+        if line.startswith(MARKER):
             try:
-                line = json.loads(row[len(MARKER) :])
+                record = json.loads(line[len(MARKER) :])
             except (ValueError, RecursionError):
                 continue
-            if isinstance(line, dict):
-                yield line
+            if isinstance(record, dict):
+                yield record
 
 
-def _text(value: object) -> str:
+def _as_text(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _number(value: object) -> float:
+def _as_number(value: object) -> float:
+    """Return the value as a finite number, else 0."""
     return (
         float(value) if isinstance(value, (int, float)) and abs(value) < math.inf else 0.0
-    )  # NaN is not less either
+    )  # NaN fails the comparison, too
 
 
 def _find_next_stage(done: Iterable[str]) -> str | None:
-    """Return the stage after the last that ended, if the process ended between two."""
-    last = max(PAYLOAD.index(name) for name in done)
-    return PAYLOAD[last + 1] if last + 1 < len(PAYLOAD) else None
+    """Return the stage after the last one that ended, for a process that ended between two; None after the last."""
+    last_index = max(PAYLOAD.index(name) for name in done)
+    return PAYLOAD[last_index + 1] if last_index + 1 < len(PAYLOAD) else None
 
 
-def _describe_end(stage: str, result: CommandResult, limits: Limits, heard: _Heard) -> tuple[str, bool]:
-    """Return a sentence on how the process ended during a stage, and whether its time was up."""
+def _describe_end(
+    stage: str, result: CommandResult, limits: Limits, state: _PayloadState
+) -> tuple[str, bool]:
+    """Return how the process ended during a stage, and whether the time limit was reached."""
     number = None
     code = result.returncode or 0
     for candidate in (-code, code - 128):
         if 0 < candidate <= LAST_SIGNAL:
             number = candidate
-    at = ""
-    if heard.computing is not None:
-        card, dtype = heard.computing
-        at = f" on GPU:{card}{f' ({dtype})' if dtype else ''}"
+    device = ""
+    if state.computing is not None:
+        gpu, dtype = state.computing
+        device = f" on GPU:{gpu}{f' ({dtype})' if dtype else ''}"
     if result.failure is Failure.TIMEOUT or number == ALARM:
-        late = f"did not end within {limits.get_limit(stage):.0f} s{at}. {_describe_activity(stage, result, heard)}"
-        return late.strip(), True
-    if number == KILL:  # nobody is told before: what stands last in the log is not the reason
+        text = f"did not end within {limits.get_limit(stage):.0f} s{device}. {_describe_activity(stage, result, state)}"
+        return text.strip(), True
+    if number == KILL:  # a killed process cannot log the reason: the last line of the log is unrelated
         return (
-            f"TensorFlow was ended by {SIGNALS[KILL]}{at}. {_find_last_error(result.stderr, fatal=True)}".strip(),
+            f"TensorFlow was ended by {SIGNALS[KILL]}{device}. {_find_last_error(result.stderr, fatal=True)}".strip(),
             False,
         )
     end = (
@@ -296,19 +304,19 @@ def _describe_end(stage: str, result: CommandResult, limits: Limits, heard: _Hea
         if number is not None
         else result.describe_end()
     )
-    return f"TensorFlow {end}{at}. {_find_last_error(result.stderr)}".strip(), False
+    return f"TensorFlow {end}{device}. {_find_last_error(result.stderr)}".strip(), False
 
 
-def _describe_activity(stage: str, result: CommandResult, heard: _Heard) -> str:
-    """Return what it did until its time was up: compiling PTX is work, and most hangs are none."""
-    last = heard.busy[-PULSES:]
-    share = sum(last) / len(last) if last else None
-    if stage == "nccl":  # it waits for the other cards, idle or not
+def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) -> str:
+    """Return what the process was doing at its time limit: compiling PTX keeps it busy, and most hangs do not."""
+    last_values = state.busy[-PULSES:]
+    mean_busy = sum(last_values) / len(last_values) if last_values else None
+    if stage == "nccl":  # it waits for the other GPUs, idle or not
         return (
             "An all-reduce that never ends: the GPUs cannot reach each other (NCCL_P2P_DISABLE=1 avoids PCIe peer "
             "access, NCCL_DEBUG=INFO tells more)."
         )
-    if share is not None and share < IDLE:
+    if mean_busy is not None and mean_busy < IDLE:
         waits = "for the disk, or for a driver" if stage == "import" else "for a driver or a card"
         return f"The process was idle: it waited {waits} that does not answer. That is a hang, not a long computation."
     if FROM_PTX in result.stderr and stage != "import":
@@ -318,36 +326,36 @@ def _describe_activity(stage: str, result: CommandResult, heard: _Heard) -> str:
         )
     if stage == "import":
         return ""
-    work = "The process was busy. " if share is not None and share >= BUSY else ""
+    work = "The process was busy. " if mean_busy is not None and mean_busy >= BUSY else ""
     return (
         f"{work}Compiling PTX for a card without machine code of its own takes up to half an hour, once; a longer "
         "--timeout tells it from a hang."
     )
 
 
-def _cut_middle(row: str) -> str:
-    """Cut the middle of a long line: the check stands at its beginning, and its status at its end."""
-    return row if len(row) <= LONGEST_ROW else f"{row[:KEPT]} … {row[-(LONGEST_ROW - KEPT) :]}"
+def _cut_middle(line: str) -> str:
+    """Return the line with its middle cut if it is long; the check is at its beginning, the status at its end."""
+    return line if len(line) <= LONGEST_ROW else f"{line[:KEPT]} … {line[-(LONGEST_ROW - KEPT) :]}"
 
 
 def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
-    """Return why it ended, in its own words: the last fatal line, else (not `fatal`) the last one.
+    """Return why the process ended: its last fatal line, else (unless `fatal`) its last line.
 
-    CUDA's error right before it is included.
+    The CUDA error right before that line is included.
     """
-    rows = [row.strip() for row in stderr.splitlines() if row.strip()] or [""]
-    at = next((n for n in reversed(range(len(rows))) if FATAL.match(rows[n])), -1)
-    if at < 0:
+    lines = [line.strip() for line in stderr.splitlines() if line.strip()] or [""]
+    index = next((number for number in reversed(range(len(lines))) if FATAL.match(lines[number])), -1)
+    if index < 0:
         if fatal:
             return ""
-        at = len(rows) - 1
-    near = [
-        row
-        for row in rows[max(at - MAX_CAUSE_LINES, 0) : at + 1]
-        if CUDA_ERROR.search(row) and "peer access" not in row
+        index = len(lines) - 1
+    cuda_errors = [
+        line
+        for line in lines[max(index - MAX_CAUSE_LINES, 0) : index + 1]
+        if CUDA_ERROR.search(line) and "peer access" not in line
     ]
-    fatal_row = rows[at]
-    if at + 1 < len(rows) and rows[at + 1].startswith(STATUS):
-        fatal_row += f" {rows[at + 1]}"
-    parts = [_cut_middle(PREFIX.sub("", row)) for row in dict.fromkeys((*near[-1:], fatal_row))]
+    fatal_line = lines[index]
+    if index + 1 < len(lines) and lines[index + 1].startswith(STATUS):
+        fatal_line += f" {lines[index + 1]}"
+    parts = [_cut_middle(PREFIX.sub("", line)) for line in dict.fromkeys((*cuda_errors[-1:], fatal_line))]
     return "; ".join(parts)

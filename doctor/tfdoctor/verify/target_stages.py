@@ -1,4 +1,4 @@
-"""What an image and an environment share: the driver, the libraries, and what TensorFlow itself does there."""
+"""Stages that images and environments share: the driver, the libraries, and TensorFlow itself."""
 
 from __future__ import annotations
 
@@ -38,57 +38,57 @@ if TYPE_CHECKING:
 __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
 PROBE_TIMEOUT_S = 30.0
-"""Seconds that looking into a container or environment may take."""
+"""Seconds that one probe of the container or environment may take."""
 SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
 NCCL_WARNS = re.compile(r"NCCL WARN ([^\n]{1,300})")
 DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
-"""What comes from the driver: the stage of that name judges them."""
+"""Libraries of the driver, which the stage `driver` checks."""
 
 
 def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -> None:
-    """Run the stages driver and libraries, and those of TensorFlow itself."""
+    """Run the stages driver and libraries, then those of TensorFlow itself."""
     facts, run.report = report.facts, report
-    wished = run.wish.stages
-    if not run.stopped and run.wish.device == "GPU" and "driver" in wished:
-        _driver(run, facts, report)
-    if not run.stopped and "libraries" in wished:
-        _libraries(run, facts, report)
+    requested = run.wish.stages
+    if not run.stopped and run.wish.device == "GPU" and "driver" in requested:
+        _check_driver(run, facts, report)
+    if not run.stopped and "libraries" in requested:
+        _check_libraries(run, facts, report)
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if run.stopped and run.wish.device == "GPU":
         run.findings += [finding for finding in report.findings if finding.severity is Severity.ERROR]
         return
-    of_tensorflow = [name for name in ("libraries", *PAYLOAD) if name in wished]
-    if of_tensorflow and (interpreter is None or tensorflow is None):
+    tensorflow_stages = [name for name in ("libraries", *PAYLOAD) if name in requested]
+    if tensorflow_stages and (interpreter is None or tensorflow is None):
         root = report.root
         detail = "there is no TensorFlow in it" if interpreter is not None else "no Python answers in it"
-        run.fail(of_tensorflow[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE)
+        run.fail(tensorflow_stages[0], detail, root.cause if root is not None else Cause.INCONCLUSIVE)
         run.findings += list(report.findings)
         return
-    if interpreter is None or tensorflow is None or not any(name in wished for name in PAYLOAD):
+    if interpreter is None or tensorflow is None or not any(name in requested for name in PAYLOAD):
         return
     if run.wish.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
         simulation.judge_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
     answer, result = _compute(run, system, interpreter.executable, find_expected_speed(facts, compat.cards))
-    observed = make_observation(
+    observation = make_observation(
         _build_run_output(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
     )
-    report = evaluate_facts(facts, compat, observed, image=run.image)
+    report = evaluate_facts(facts, compat, observation, image=run.image)
     run.report = report
     _add_stages(run, answer, result, report, compat)
     if run.wish.simulated is not None:
         simulation.judge_kernels(run, system, interpreter, tensorflow, report, compat)
-    stage = next((one for one in run.stages if one.status == "failed"), None)
+    stage = next((s for s in run.stages if s.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD:
-        run.findings += _list_own_findings(run, stage, answer, result, report)
+        run.findings += _list_stage_findings(run, stage, answer, result, report)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
 
 
-def _list_own_findings(
+def _list_stage_findings(
     run: Verifying, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
 ) -> list[Finding]:
-    """Return the findings of a failed stage that no rule makes, so that nothing else is taken for its reason."""
+    """Return findings for a failed stage that no rule explains, so that no unrelated finding seems to be its reason."""
     if answer.timed_out:
         return [report_late(run, stage.name, stage.detail)]
     if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
@@ -98,22 +98,23 @@ def _list_own_findings(
         cuda = value_of(report.facts.driver.cuda)
         return [report_gpu_count(run, len(answer.devices), cuda.count if cuda is not None else None)]
     cause = run.cause or Cause.INCONCLUSIVE
-    if any(one.severity is Severity.ERROR and one.cause is cause for one in report.findings):
+    if any(finding.severity is Severity.ERROR and finding.cause is cause for finding in report.findings):
         return []
     return [report_failed(run, stage)]
 
 
-def _driver(run: Verifying, facts: Facts, report: Report) -> None:
+def _check_driver(run: Verifying, facts: Facts, report: Report) -> None:
+    """Add the stage `driver`, according to the answers of libcuda."""
     cuda = value_of(facts.driver.cuda)
-    without = [name for name in report.prediction.missing_libraries if name in DRIVERS]
-    said = " (simulated)" if run.wish.simulated is not None else ""
+    missing = [name for name in report.prediction.missing_libraries if name in DRIVERS]
+    simulated_note = " (simulated)" if run.wish.simulated is not None else ""
     if run.wish.simulated is not None and simulation.has_driver_refused(run, facts):
         return
-    if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not without:
+    if cuda is not None and cuda.loaded and cuda.init == 0 and cuda.count and not missing:
         run.add(
             "driver",
             "passed",
-            f"libcuda answers{said}: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
+            f"libcuda answers{simulated_note}: CUDA {cuda.version}, {cuda.count} device{'s' * (cuda.count != 1)}",
         )
         return
     root = report.root
@@ -124,7 +125,8 @@ def _driver(run: Verifying, facts: Facts, report: Report) -> None:
     run.fail("driver", detail, root.cause if root is not None else report.prediction.cause)
 
 
-def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
+def _check_libraries(run: Verifying, facts: Facts, report: Report) -> None:
+    """Add the stage `libraries`, according to the loader's results."""
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return
@@ -134,7 +136,7 @@ def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
         run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
         return
     loader = value_of(facts.loader)
-    opened = [one for one in (loader.resolutions if loader is not None else ()) if one.soname not in DRIVERS]
+    opened = [r for r in (loader.resolutions if loader is not None else ()) if r.soname not in DRIVERS]
     count = sum(resolution.ok for resolution in opened)
     if not count:
         run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
@@ -143,41 +145,46 @@ def _libraries(run: Verifying, facts: Facts, report: Report) -> None:
 
 
 def find_expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
-    """Return GPU → GFLOP/s in float32 of its multiprocessors at their highest clock, as far as known."""
-    found = find_expected_speeds(facts, cards)
-    return {gpu: speeds["float32"] for gpu, speeds in found.items() if "float32" in speeds}
+    """Return the expected float32 speed in GFLOP/s of each GPU (by its number), if it is known."""
+    gpu_speeds = find_expected_speeds(facts, cards)
+    return {gpu: speeds["float32"] for gpu, speeds in gpu_speeds.items() if "float32" in speeds}
 
 
 def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, float]]:
-    """Return GPU → type (float32, tf32, float16, bfloat16) → GFLOP/s, on tensor cores where it has them."""
+    """Return the expected GFLOP/s of each GPU and type (float32, tf32, float16, bfloat16), by the GPU's number.
+
+    Tensor cores are assumed if the GPU has them. GPUs with unknown properties are left out.
+    """
     cuda = value_of(facts.driver.cuda)
-    found = {}
+    gpu_speeds = {}
     for device in cuda.devices if cuda is not None else ():
         if device.compute_capability and device.multiprocessors and device.clock_mhz:
-            found[str(device.ordinal)] = {
-                dtype: 2.0 * each * device.multiprocessors * device.clock_mhz / 1000
-                for dtype, each in cards.list_adds_per_clock(device.compute_capability, device.name).items()
+            gpu_speeds[str(device.ordinal)] = {
+                dtype: 2.0 * adds_per_clock * device.multiprocessors * device.clock_mhz / 1000
+                for dtype, adds_per_clock in cards.list_adds_per_clock(
+                    device.compute_capability, device.name
+                ).items()
             }
-    return found
+    return gpu_speeds
 
 
 def _compute(
     run: Verifying, system: System, python: str, speed: dict[str, float]
 ) -> tuple[PayloadAnswer, CommandResult]:
-    """Run the payload; it ends by itself at each stage's deadline, and is ended where it does not."""
+    """Run the payload. It ends itself at each stage's time limit; it is killed if it does not."""
     wish = run.wish
     names = [name for name in wish.stages if name in PAYLOAD]
     if wish.simulated is not None:
         names = [name for name in names if name not in simulation.COMPUTING]
-    asked: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
+    request: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
-        asked["expected"] = speed
+        request["expected"] = speed
     with stop_on_signal(system):
         _, result = run_payload(
             system,
             python,
             "stages",
-            [json.dumps(asked)],
+            [json.dumps(request)],
             timeout=wish.limits.total(names) + 15,
             env={**SHOW_LOADER, **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"})},
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
@@ -186,10 +193,10 @@ def _compute(
 
 
 def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> Said:
-    listed = answer.status("visible") in ("passed", "failed")
+    has_list = answer.status("visible") in ("passed", "failed")
     return Said(
         imported=answer.status("import") == "passed",
-        devices=answer.devices if listed else None,
+        devices=answer.devices if has_list else None,
         computed=tuple(answer.format_computed()),
         error=answer.error,
         seconds=result.seconds,
@@ -200,7 +207,7 @@ def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> Said:
 def _add_stages(
     run: Verifying, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> None:
-    """Add the payload's stages, with the root cause of the first that failed."""
+    """Add the payload's stages, with the root cause of the first failure."""
     for name in PAYLOAD:
         if name not in run.wish.stages:
             continue
@@ -223,13 +230,13 @@ def _add_stages(
 
 
 def _add_nccl_warning(detail: str, stderr: str) -> str:
-    """Add NCCL's last warning to TensorFlow's message, which names no reason."""
-    warned = NCCL_WARNS.findall(stderr)
-    return f"{detail.rstrip('. ')}. NCCL: {warned[-1].strip()}" if warned else detail
+    """Return TensorFlow's message with NCCL's last warning, because the message itself has no reason."""
+    warnings = NCCL_WARNS.findall(stderr)
+    return f"{detail.rstrip('. ')}. NCCL: {warnings[-1].strip()}" if warnings else detail
 
 
 def _check_gpu_count(run: Verifying, stage: Stage, visible: int) -> Stage:
-    """Return the stage, failed if another number of GPUs was expected."""
+    """Return the stage, as failed if another number of GPUs was expected."""
     if run.expected is None or visible == run.expected:
         return stage
     plural = "s" * (run.expected != 1)
@@ -239,7 +246,7 @@ def _check_gpu_count(run: Verifying, stage: Stage, visible: int) -> Stage:
 def _find_cause(
     name: str, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
-    """Return the cause by the rules, else by the log."""
+    """Return the cause according to the rules, else according to the log; None if neither says one."""
     root = report.root
     if name in ("import", "visible") and root is not None:
         return root.cause
@@ -252,8 +259,8 @@ def _find_cause(
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
-    sure = (
+    is_error = (
         root is not None and root.severity is Severity.ERROR
-    )  # a warning of something else is no cause of this
+    )  # a warning about something else is not the cause
     cause = find_failure_cause(result, answer.error, compat)
-    return cause or (root.cause if sure and root is not None else None)
+    return cause or (root.cause if is_error and root is not None else None)

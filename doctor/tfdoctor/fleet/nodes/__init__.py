@@ -1,6 +1,6 @@
-"""Running the check on every node of a cluster, through an engine that is there: ssh, Slurm, Dask, Ray, Kubernetes.
+"""Running of the check on every node of a cluster, with ssh, Slurm, Dask, Ray or Kubernetes.
 
-`Engine.run` gives each node's answer as it ends, as raw bytes; what they mean is judged by `fleet`.
+`Engine.run` yields each node's raw output as soon as it ends; `fleet` evaluates it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Nodes on which Dask has a worker: one task pinned to one worker of each host.
+"""Nodes with Dask workers: one task is pinned to one worker of each host.
 
-So it serves whatever starts Dask's workers: dask-ssh, dask-jobqueue, Kubernetes, YARN.
+This works for all ways to start Dask's workers: dask-ssh, dask-jobqueue, Kubernetes, YARN.
 """
 
 from __future__ import annotations
@@ -30,23 +30,23 @@ CONNECTING = 20.0
 GRACE_S = 15.0
 """Seconds that sending a task and its answer may take."""
 LOOK = 1.0
-"""Seconds between two looks which workers are still there."""
+"""Seconds between two checks which workers still exist."""
 SENDING = 60.0
 
 
 class DaskEngine:
-    """The workers of one scheduler."""
+    """Engine for the workers of one Dask scheduler."""
 
     name = "dask"
 
     def __init__(self, address: str) -> None:
-        """Raises Error where Dask is not installed, or the scheduler does not answer."""
+        """Connect to the scheduler. Raise Error if Dask is not installed or the scheduler does not answer."""
         try:
             cloudpickle: Any = importlib.import_module("cloudpickle")
             distributed: Any = importlib.import_module("distributed")
         except ImportError:
             raise Error("Dask is not installed beside tfdoctor.", hint=install_hint("distributed")) from None
-        cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
+        cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()
         try:
             self._client: Any = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
@@ -56,16 +56,17 @@ class DaskEngine:
         self._workers = self._choose_workers()
 
     def _choose_workers(self) -> dict[str, str]:
-        """Return host → the address of one of its workers."""
-        found: dict[str, str] = {}
+        """Return the address of one worker for each host."""
+        addresses: dict[str, str] = {}
         for address, worker in sorted(self._ask_scheduler().items()):
             host = worker.get("host") or address.rpartition("//")[2].rpartition(":")[0]
-            found.setdefault(clean_line(str(host), limit=200), address)
-        return found
+            addresses.setdefault(clean_line(str(host), limit=200), address)
+        return addresses
 
     def _ask_scheduler(self) -> dict[str, Any]:
+        """Return the scheduler's workers by address."""
         try:
-            info = self._client.scheduler_info(n_workers=-1)  # the newer ones show five, unless asked for all
+            info = self._client.scheduler_info(n_workers=-1)  # newer versions return five workers by default
         except TypeError:
             info = self._client.scheduler_info()
         workers: dict[str, Any] = info["workers"]
@@ -82,21 +83,21 @@ class DaskEngine:
 
 
 class _Running:
-    """One run: its tasks, and what is known of the workers that have them."""
+    """One run: its tasks, and the state of the workers that have them."""
 
     def __init__(
-        self, client: Any, workers: dict[str, str], hosts: Sequence[str], job: Job, seen: Any
+        self, client: Any, workers: dict[str, str], hosts: Sequence[str], job: Job, list_workers: Any
     ) -> None:
-        self._client, self._job, self._seen = client, job, seen
+        self._client, self._job, self._list_workers = client, job, list_workers
         self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._waiting: dict[str, dict[str, Any]] = defaultdict(dict)
-        """A worker → host → its task."""
-        self._moved: dict[str, float] = {}
-        """A worker → when it last gave an answer, or was given its tasks."""
-        self._gone = [host for host in hosts if host not in workers]
-        asked = [(host, workers[host]) for host in hosts if host in workers]
-        self._file = self._sent(sorted({worker for _, worker in asked}))
-        for host, worker in asked:
+        """Task of each host, by worker."""
+        self._last_active: dict[str, float] = {}
+        """Time when each worker last gave an answer or got its tasks."""
+        self._absent_hosts = [host for host in hosts if host not in workers]
+        targets = [(host, workers[host]) for host in hosts if host in workers]
+        self._file = self._send_file(sorted({worker for _, worker in targets}))
+        for host, worker in targets:
             future = client.submit(
                 remote.run_on_dask,
                 self._file,
@@ -111,11 +112,11 @@ class _Running:
                 retries=0,
             )
             self._waiting[worker][host] = future
-            self._moved[worker] = time.monotonic()
+            self._last_active[worker] = time.monotonic()
             future.add_done_callback(lambda done, host=host: self._ended.put((host, done)))
 
-    def _sent(self, workers: Sequence[str]) -> Any:
-        """Return the file, which every worker gets once. Raises Error."""
+    def _send_file(self, workers: Sequence[str]) -> Any:
+        """Send the file to every worker once and return its reference. Raise Error if that fails."""
         try:
             content = self._job.zipapp.read_bytes()
             return self._client.scatter(content, workers=workers, broadcast=True, hash=False, timeout=SENDING)
@@ -124,55 +125,57 @@ class _Running:
             raise Error(msg) from error
 
     def __iter__(self) -> Iterator[NodeAnswer]:
-        looked = time.monotonic()
+        """Yield the answers as they arrive, then cancel the remaining tasks."""
+        checked = time.monotonic()
         try:
-            for host in self._gone:
+            for host in self._absent_hosts:
                 yield NodeAnswer(host, "lost", why="Dask no longer has a worker there")
             while any(self._waiting.values()):
                 try:
                     host, future = self._ended.get(timeout=LOOK)
-                    one = self._answer(host, future)
-                    if one is not None:
-                        yield one
+                    answer = self._read_result(host, future)
+                    if answer is not None:
+                        yield answer
                 except queue.Empty:
                     pass
-                if time.monotonic() - looked >= LOOK:
+                if time.monotonic() - checked >= LOOK:
                     yield from self._list_missing()
-                    looked = time.monotonic()
+                    checked = time.monotonic()
         finally:
-            left = [task for tasks in self._waiting.values() for task in tasks.values()]
-            if left:
-                self._client.cancel(left, force=True)
+            remaining = [task for tasks in self._waiting.values() for task in tasks.values()]
+            if remaining:
+                self._client.cancel(remaining, force=True)
 
-    def _answer(self, host: str, future: Any) -> NodeAnswer | None:
-        worker = next((one for one, tasks in self._waiting.items() if host in tasks), None)
+    def _read_result(self, host: str, future: Any) -> NodeAnswer | None:
+        """Return a host's answer; None if it was given up before."""
+        worker = next((candidate for candidate, tasks in self._waiting.items() if host in tasks), None)
         if worker is None:
-            return None  # given up before
+            return None  # it was given up before
         del self._waiting[worker][host]
-        self._moved[worker] = time.monotonic()
+        self._last_active[worker] = time.monotonic()
         if future.status != "finished":
-            why = clean_line(
+            reason = clean_line(
                 str(future.exception()) if future.status == "error" else future.status, limit=300
             )
-            return NodeAnswer(host, "lost" if _is_killed(future) else "failed", why=why)
+            return NodeAnswer(host, "lost" if _is_killed(future) else "failed", why=reason)
         try:
-            got = future.result(timeout=GRACE_S)
+            data = future.result(timeout=GRACE_S)
         except Exception as error:
             return NodeAnswer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
-        return read_answer(host, got, self._job.largest)
+        return read_answer(host, data, self._job.largest)
 
     def _list_missing(self) -> Iterator[NodeAnswer]:
-        """Hosts whose worker is gone, or gave no answer for too long."""
-        there = self._seen()
-        late = time.monotonic() - self._job.deadline - GRACE_S
+        """Yield answers for hosts whose worker is gone, or did not answer for too long."""
+        workers = self._list_workers()
+        oldest = time.monotonic() - self._job.deadline - GRACE_S
         for worker, tasks in self._waiting.items():
-            gone = worker not in there
-            if not gone and self._moved[worker] > late:
+            is_gone = worker not in workers
+            if not is_gone and self._last_active[worker] > oldest:
                 continue
             for host, future in list(tasks.items()):
                 del tasks[host]
                 self._client.cancel([future], force=True)
-                if gone:
+                if is_gone:
                     yield NodeAnswer(host, "lost", why="Dask's worker there went away")
                 else:
                     yield NodeAnswer(host, "timeout", why=f"no answer within {self._job.deadline:g} s")

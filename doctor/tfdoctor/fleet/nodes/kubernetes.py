@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster: a Job on each, through the official client; the answers are the pods' logs."""
+"""Nodes of a Kubernetes cluster: one Job on each, with the official client. The answers are the pods' logs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["KubernetesEngine", "format_manifest"]
 NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 IMAGE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
 GRACE_S = 60.0
-"""Seconds beside the deadline that placing a pod, pulling its image and reading its log may take."""
+"""Seconds beyond the deadline that placing a pod, pulling its image and reading its log may take."""
 LOOK = 1.0
 REQUEST_TIMEOUT_S = 20.0
-"""Seconds that one request has."""
+"""Seconds that one API request may take."""
 NEVER = (
     "ErrImagePull",
     "ImagePullBackOff",
@@ -35,11 +35,11 @@ NEVER = (
     "CreateContainerConfigError",
     "CreateContainerError",
 )
-"""Reasons for which a container waits and will not start."""
+"""Reasons for which a waiting container will never start."""
 
 
 def check_image(namespace: str, image: str | None) -> str:
-    """Return the image. Raises UsageError if it or the namespace is none."""
+    """Return the image name. Raise UsageError if it or the namespace is invalid."""
     if NAMESPACE.fullmatch(namespace) is None:
         msg = f"--kubernetes: {clean_line(namespace, limit=80)!r} is no name of a namespace."
         raise UsageError(msg)
@@ -52,9 +52,9 @@ def check_image(namespace: str, image: str | None) -> str:
 
 
 def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
-    """Return YAML for those who apply it themselves: the file, and a DaemonSet.
+    """Return YAML with the file and a DaemonSet, for users who apply it themselves.
 
-    Above it what it asks for and what to type.
+    Comments at the top say what it requests and which commands to run.
     """
     import yaml
 
@@ -67,12 +67,12 @@ def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
 
 
 class KubernetesEngine:
-    """The nodes of the cluster that kubectl's configuration, or the pod that we run in, names."""
+    """Engine for the nodes of the cluster in kubectl's configuration, or of the one in which we run."""
 
     name = "kubernetes"
 
     def __init__(self, namespace: str, image: str | None, *, gpus: int = 1) -> None:
-        """Raises UsageError, and Error where the client is not installed or finds no cluster."""
+        """Connect to the cluster. Raise UsageError for invalid arguments, Error if there is no client or cluster."""
         self._image = check_image(namespace, image)
         self._namespace, self._gpus = namespace, gpus
         try:
@@ -100,22 +100,22 @@ class KubernetesEngine:
 
     @property
     def asks(self) -> str:
-        """What every pod asks for."""
+        """Resources that every pod requests, as a sentence."""
         return ASKS.format(gpus=self._gpus)
 
     def hosts(self) -> Sequence[str]:
-        """Return nodes that take pods. Raises Error."""
+        """Return the nodes that accept pods. Raise Error if they cannot be listed."""
         try:
-            found = self._core.list_node(_request_timeout=REQUEST_TIMEOUT_S).items
+            nodes = self._core.list_node(_request_timeout=REQUEST_TIMEOUT_S).items
         except self._failures as error:
             raise self._make_error("the nodes cannot be listed", error) from None
-        return tuple(sorted(str(one.metadata.name) for one in found if not one.spec.unschedulable))
+        return tuple(sorted(str(node.metadata.name) for node in nodes if not node.spec.unschedulable))
 
-    def _make_error(self, what: str, error: Exception) -> Error:
+    def _make_error(self, action: str, error: Exception) -> Error:
         reason = getattr(error, "reason", None)
         status = getattr(error, "status", None)
-        why = f"{status} {reason}" if status else str(reason or error)
-        msg = f"Kubernetes: {what}: {clean_line(why, limit=200)}."
+        description = f"{status} {reason}" if status else str(reason or error)
+        msg = f"Kubernetes: {action}: {clean_line(description, limit=200)}."
         return Error(msg)
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
@@ -127,75 +127,78 @@ class KubernetesEngine:
             self._remove_jobs(run)
 
     def _create_jobs(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
-        """Return a job's number → its node. Raises Error."""
+        """Create the Jobs and return the node of each Job's number. Raise Error if that fails."""
         maps = file_maps(run, job.zipapp.read_bytes())
         try:
-            for one in maps:
+            for config_map in maps:
                 self._core.create_namespaced_config_map(
-                    self._namespace, one, _request_timeout=REQUEST_TIMEOUT_S
+                    self._namespace, config_map, _request_timeout=REQUEST_TIMEOUT_S
                 )
             for number, host in enumerate(hosts):
                 body = node_job(run, number, host, self._image, job, gpus=self._gpus, parts=len(maps))
                 self._batch.create_namespaced_job(self._namespace, body, _request_timeout=REQUEST_TIMEOUT_S)
         except self._failures as error:
-            what = f"the jobs cannot be made in {self._namespace}"
-            raise self._make_error(what, error) from None
+            action = f"the jobs cannot be made in {self._namespace}"
+            raise self._make_error(action, error) from None
         return {str(number): host for number, host in enumerate(hosts)}
 
     def _remove_jobs(self, run: str) -> None:
-        where = {"label_selector": f"{LABEL}={run}", "_request_timeout": REQUEST_TIMEOUT_S}
+        selector = {"label_selector": f"{LABEL}={run}", "_request_timeout": REQUEST_TIMEOUT_S}
         with contextlib.suppress(*self._failures):
             self._batch.delete_collection_namespaced_job(
-                self._namespace, propagation_policy="Background", **where
+                self._namespace, propagation_policy="Background", **selector
             )
         with contextlib.suppress(*self._failures):
-            self._core.delete_collection_namespaced_config_map(self._namespace, **where)
+            self._core.delete_collection_namespaced_config_map(self._namespace, **selector)
 
     def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
-        began = time.monotonic()
-        seen: dict[str, Any] = {}
+        """Yield each node's answer as its pod ends, and those of removed and late pods."""
+        started = time.monotonic()
+        last_pods: dict[str, Any] = {}
         while waiting:
-            pods = self._pods(run)
+            pods = self._list_pods(run)
             for number, pod in pods.items() if pods is not None else ():
                 if number in waiting:
-                    one = self._answer(waiting[number], pod, job)
-                    if one is not None:
+                    answer = self._read_answer(waiting[number], pod, job)
+                    if answer is not None:
                         del waiting[number]
-                        yield one
-            for number in [n for n in seen if pods is not None and n in waiting and n not in pods]:
+                        yield answer
+            for number in [n for n in last_pods if pods is not None and n in waiting and n not in pods]:
                 yield NodeAnswer(waiting.pop(number), "lost", why="its pod was removed")
-            seen = pods if pods is not None else seen
-            if time.monotonic() - began > job.deadline + GRACE_S:
+            last_pods = pods if pods is not None else last_pods
+            if time.monotonic() - started > job.deadline + GRACE_S:
                 for number, host in list(waiting.items()):
                     del waiting[number]
-                    why = _waits(seen.get(number)) or f"no answer within {job.deadline:g} s"
-                    yield NodeAnswer(host, "timeout", why=why)
+                    reason = _get_wait_reason(last_pods.get(number)) or f"no answer within {job.deadline:g} s"
+                    yield NodeAnswer(host, "timeout", why=reason)
             if waiting:
                 time.sleep(LOOK)
 
-    def _pods(self, run: str) -> dict[str, Any] | None:
-        """Return a job's number → its pod; None if the API gave no answer this time."""
+    def _list_pods(self, run: str) -> dict[str, Any] | None:
+        """Return the pod of each Job's number; None if the API did not answer this time."""
         try:
-            found = self._core.list_namespaced_pod(
+            pods = self._core.list_namespaced_pod(
                 self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=REQUEST_TIMEOUT_S
             ).items
         except self._failures:
             return None
-        return {str((one.metadata.labels or {}).get(f"{LABEL}-node")): one for one in found}
+        return {str((pod.metadata.labels or {}).get(f"{LABEL}-node")): pod for pod in pods}
 
-    def _answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
-        """Return None: it still runs."""
+    def _read_answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
+        """Return the node's answer; None if the pod still runs."""
         phase = pod.status.phase
         if phase == "Unknown" or pod.status.reason == "NodeLost":
             return NodeAnswer(host, "lost", why="Kubernetes has lost the node")
         if pod.status.reason == "DeadlineExceeded":
-            return NodeAnswer(host, "timeout", why=_waits(pod) or f"no answer within {job.deadline:g} s")
+            return NodeAnswer(
+                host, "timeout", why=_get_wait_reason(pod) or f"no answer within {job.deadline:g} s"
+            )
         if phase == "Pending":
-            why = _waits(pod)
-            return NodeAnswer(host, "failed", why=why) if why.startswith(NEVER) else None
+            reason = _get_wait_reason(pod)
+            return NodeAnswer(host, "failed", why=reason) if reason.startswith(NEVER) else None
         if phase not in ("Succeeded", "Failed"):
             return None
-        said, seconds = _end(pod)
+        end_message, seconds = _get_end(pod)
         try:
             log = self._core.read_namespaced_pod_log(
                 pod.metadata.name,
@@ -213,31 +216,33 @@ class KubernetesEngine:
             )
         if output.strip():
             return NodeAnswer(host, "answered", output, seconds=seconds)
-        return NodeAnswer(host, "failed", why=said or pod.status.reason or "it said nothing", seconds=seconds)
+        return NodeAnswer(
+            host, "failed", why=end_message or pod.status.reason or "it said nothing", seconds=seconds
+        )
 
 
-def _waits(pod: Any) -> str:
-    """Return why it does not start: the scheduler's reason, or the container's."""
+def _get_wait_reason(pod: Any) -> str:
+    """Return why a pod does not start, according to the scheduler or the container; "" if that is not known."""
     if pod is None:
         return ""
-    for one in pod.status.container_statuses or ():
-        waiting = one.state.waiting if one.state is not None else None
+    for item in pod.status.container_statuses or ():
+        waiting = item.state.waiting if item.state is not None else None
         if waiting is not None and waiting.reason not in (None, "ContainerCreating", "PodInitializing"):
             return clean_line(f"{waiting.reason}: {waiting.message or ''}".strip(": "), limit=300)
-    for one in pod.status.conditions or ():
-        if one.type == "PodScheduled" and one.status == "False" and one.message:
-            return clean_line(str(one.message), limit=300)
+    for item in pod.status.conditions or ():
+        if item.type == "PodScheduled" and item.status == "False" and item.message:
+            return clean_line(str(item.message), limit=300)
     return ""
 
 
-def _end(pod: Any) -> tuple[str, float | None]:
-    """Return (the last words, seconds)."""
-    for one in pod.status.container_statuses or ():
-        ended = one.state.terminated if one.state is not None else None
+def _get_end(pod: Any) -> tuple[str, float | None]:
+    """Return how the container ended, with its last message, and its duration in seconds."""
+    for status in pod.status.container_statuses or ():
+        ended = status.state.terminated if status.state is not None else None
         if ended is not None:
-            words = (ended.message or "").strip().rpartition("\n")[2]
-            said = f"exit status {ended.exit_code}{': ' if words else ''}{words}"
-            times = (ended.started_at, ended.finished_at)
-            seconds = (times[1] - times[0]).total_seconds() if all(times) else None
-            return clean_line(said, limit=300), seconds
+            last_line = (ended.message or "").strip().rpartition("\n")[2]
+            message = f"exit status {ended.exit_code}{': ' if last_line else ''}{last_line}"
+            timestamps = (ended.started_at, ended.finished_at)
+            seconds = (timestamps[1] - timestamps[0]).total_seconds() if all(timestamps) else None
+            return clean_line(message, limit=300), seconds
     return "", None

@@ -1,7 +1,7 @@
-"""What Kubernetes is asked for: the file in ConfigMaps, and a pod on each node that runs it. Plain values.
+"""Kubernetes objects as plain values: the file in ConfigMaps, and a pod on each node that runs it.
 
-A pod asks for nothing but GPUs of the device plugin and for no path of its host: what the driver shows, the container
-runtime brings in. It is no root, keeps no token, and may write to a folder in memory alone.
+A pod requests only GPUs of the device plugin and no path of its host; the container runtime adds the driver's
+libraries. It does not run as root, has no token, and may write only to a folder in memory.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ ASKS = (
     "Each pod asks for {gpus} of nvidia.com/gpu, a tenth of a processor and 256 MiB of memory; for no path of its "
     "host, no capability, no token and no root."
 )
-"""What is told before anything is made."""
+"""Description of the requested resources, which is shown before anything is created."""
 LABEL = "tfdoctor.dev/run"
 PART = 900_000
-"""Bytes of the file in one ConfigMap, which takes 1 MiB at most."""
+"""Bytes of the file in one ConfigMap, which can hold 1 MiB at most."""
 GPU = "nvidia.com/gpu"
 NOBODY = 65534
 JOB_TTL_S = 600
-"""Seconds that Kubernetes keeps a job that has ended, should nobody be there to remove it."""
+"""Seconds that Kubernetes keeps a Job that has ended, in case we are not there to remove it."""
 
 
 def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
-    """Return the file, in as many ConfigMaps as it takes."""
-    parts = [content[at : at + PART] for at in range(0, len(content), PART)]
+    """Return the file as ConfigMaps, as many as are needed."""
+    parts = [content[start : start + PART] for start in range(0, len(content), PART)]
     return [
         {
             "apiVersion": "v1",
@@ -48,11 +48,11 @@ def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
 def node_job(
     run: str, number: int, node: str, image: str, job: Job, *, gpus: int, parts: int
 ) -> dict[str, Any]:
-    """Return a Job that runs once on this node."""
-    fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
-    placed = {"nodeSelectorTerms": [{"matchFields": fields}]}
-    pod = _pod(run, image, job, gpus=gpus, parts=parts)
-    pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": placed}}
+    """Return a Job that runs once on the given node."""
+    match_fields = [{"key": "metadata.name", "operator": "In", "values": [node]}]
+    node_selector = {"nodeSelectorTerms": [{"matchFields": match_fields}]}
+    pod = _make_pod(run, image, job, gpus=gpus, parts=parts)
+    pod["affinity"] = {"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": node_selector}}
     pod["restartPolicy"] = "Never"
     return {
         "apiVersion": "batch/v1",
@@ -68,11 +68,11 @@ def node_job(
 
 
 def daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
-    """Return a DaemonSet for those who apply it themselves: a pod on every node, which stays until it is deleted."""
-    pod = _pod(run, image, job, gpus=gpus, parts=parts, stays=True)
-    # Ready is what has answered: `kubectl rollout status` waits for that, and then the logs are whole.
-    done = {"exec": {"command": ["test", "-s", "/scratch/status"]}, "periodSeconds": 2}
-    pod["containers"][0]["readinessProbe"] = done
+    """Return a DaemonSet, which runs a pod on every node until it is deleted."""
+    pod = _make_pod(run, image, job, gpus=gpus, parts=parts, stays=True)
+    # A pod is ready once it has answered: `kubectl rollout status` waits for that, and then the logs are complete.
+    probe = {"exec": {"command": ["test", "-s", "/scratch/status"]}, "periodSeconds": 2}
+    pod["containers"][0]["readinessProbe"] = probe
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",
@@ -84,7 +84,10 @@ def daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict
     }
 
 
-def _pod(run: str, image: str, job: Job, *, gpus: int, parts: int, stays: bool = False) -> dict[str, Any]:
+def _make_pod(
+    run: str, image: str, job: Job, *, gpus: int, parts: int, stays: bool = False
+) -> dict[str, Any]:
+    """Return the pod's specification. With `stays`, its container does not end after the command."""
     limits = {"memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
     return {
         "automountServiceAccountToken": False,
@@ -104,7 +107,7 @@ def _pod(run: str, image: str, job: Job, *, gpus: int, parts: int, stays: bool =
                 "command": [
                     "/bin/sh",
                     "-c",
-                    _script(job.largest, stays=stays),
+                    _make_script(job.largest, stays=stays),
                     "sh",
                     job.python,
                     *job.arguments,
@@ -132,25 +135,28 @@ def _pod(run: str, image: str, job: Job, *, gpus: int, parts: int, stays: bool =
     }
 
 
-def _script(largest: int, *, stays: bool) -> str:
-    """Standard output, no more of it than is taken, is the pod's log; the last words of standard error its termination
-    message."""
+def _make_script(largest: int, *, stays: bool) -> str:
+    """Return the shell script of the container.
+
+    Its standard output, limited to `largest` bytes and one more, is the pod's log. The end of its standard error
+    becomes the termination message.
+    """
     run = '"$python" /scratch/tfdoctor.pyz "$@" 2>/scratch/said; echo $? >/scratch/status'
-    told = "tail -c 2000 /scratch/said >/dev/termination-log 2>/dev/null; rm -f /scratch/tfdoctor.pyz"
-    after = "while :; do sleep 3600; done" if stays else "exit $(cat /scratch/status)"
+    report = "tail -c 2000 /scratch/said >/dev/termination-log 2>/dev/null; rm -f /scratch/tfdoctor.pyz"
+    finish = "while :; do sleep 3600; done" if stays else "exit $(cat /scratch/status)"
     return (
         "cat /tfdoctor/part-* >/scratch/tfdoctor.pyz || exit 125; python=$1; shift; "
-        f"{{ {run}; }} | head -c {largest + 1}; {told}; {after}"
+        f"{{ {run}; }} | head -c {largest + 1}; {report}; {finish}"
     )
 
 
 def make_collect_script(run: str, namespace: str) -> Sequence[str]:
-    """Return lines of a shell that apply the manifest, fetch what the pods say, and remove it again."""
-    named = "-o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}'"
+    """Return shell commands that apply the manifest, fetch the pods' logs, and delete everything again."""
+    name_format = "-o jsonpath='{range .items[*]}{.metadata.name} {.spec.nodeName}{\"\\n\"}{end}'"
     return (
         f"kubectl -n {namespace} apply -f FILE",
         f"kubectl -n {namespace} rollout status ds/{run} --timeout=5m",
-        f"kubectl -n {namespace} get pods -l {LABEL}={run} {named} |",
+        f"kubectl -n {namespace} get pods -l {LABEL}={run} {name_format} |",
         f'  while read -r pod node; do kubectl -n {namespace} logs "$pod" > "DIR/$node.json"; done',
         f"kubectl -n {namespace} delete ds,cm -l {LABEL}={run}",
         "tfdoctor fleet report DIR",

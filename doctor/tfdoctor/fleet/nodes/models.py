@@ -1,4 +1,4 @@
-"""What an engine is asked to run on each node of a cluster, and what came back."""
+"""Job that an engine runs on each node of a cluster, and the nodes' answers."""
 
 from __future__ import annotations
 
@@ -16,43 +16,46 @@ if TYPE_CHECKING:
 __all__ = ["Ended", "Engine", "Job", "NodeAnswer", "read_answer"]
 
 LONGEST_LINE = 4096
-"""Bytes of the line before a worker's output."""
+"""Most bytes of the JSON line that precedes a worker's output."""
 Ended = Literal["answered", "failed", "lost", "timeout", "flooded"]
-"""How it went on one node. failed: it ran, and gave nothing; lost: the node could not be reached, or went away;
-timeout: no answer within the deadline; flooded: it wrote more than is taken."""
+"""How the run ended on one node.
+
+answered: it wrote output; failed: it ran without output; lost: the node was not reached, or went away; timeout: no
+answer within the deadline; flooded: it wrote more than is accepted.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """The one thing that is run on every node."""
+    """Command that is run on every node."""
 
     zipapp: Path
-    """The file that travels along: tfdoctor and all that it needs (`scripts/zipapp` writes it)."""
+    """File with tfdoctor and everything that it needs (`scripts/zipapp` writes it)."""
     arguments: tuple[str, ...]
-    """Its command line: ("check", "--json")."""
+    """Arguments of the command, such as ("check", "--json")."""
     python: str = "python3"
-    """The interpreter on the node that runs the file."""
+    """Interpreter on the node that runs the file."""
     deadline: float = 120.0
-    """Seconds that one node has, from its start there."""
+    """Seconds that one node has, from the start of the command."""
     largest: int = 4 << 20
-    """Bytes that are taken of one node's output."""
+    """Most bytes of one node's output that are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """What one node gave."""
+    """Answer of one node."""
 
     host: str
     ended: Ended
     output: bytes = b""
-    """Standard output, as it came: from outside, not looked at. Empty unless answered."""
+    """Raw standard output, not validated. Empty unless `ended` is "answered"."""
     why: str = ""
-    """One line, cleaned, where it did not answer: "exit status 127: python3: not found"."""
+    """Reason in one cleaned line if it did not answer: "exit status 127: python3: not found"."""
     seconds: float | None = None
 
 
 def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
-    """Return what a worker of Dask or Ray sent (see `remote.run_here`); a failure if it is anything else."""
+    """Parse what a Dask or Ray worker sent (see `remote.run_here`); anything else becomes a failure."""
     if not isinstance(data, bytes):
         return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
     line, _, output = data.partition(b"\n")
@@ -60,35 +63,38 @@ def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
         return NodeAnswer(host, "flooded", why=f"more than {largest >> 20} MiB")
     try:
         head = json.loads(line)
-        ended, why, seconds = head["ended"], head["why"], head["seconds"]
+        ended, reason, seconds = head["ended"], head["why"], head["seconds"]
     except (ValueError, TypeError, KeyError, RecursionError):
-        ended = why = seconds = None
+        ended = reason = seconds = None
     if (
         ended not in get_args(Ended)
-        or not isinstance(why, str)
+        or not isinstance(reason, str)
         or not isinstance(seconds, float)
         or not math.isfinite(seconds)
     ):
         return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
     return NodeAnswer(
-        host, ended, output if ended == "answered" else b"", clean_line(why, limit=300), seconds
+        host, ended, output if ended == "answered" else b"", clean_line(reason, limit=300), seconds
     )
 
 
 class Engine(Protocol):
-    """A way to the nodes. Imports its library only when made; raises `errors.Error` where it cannot be used."""
+    """Connection to the nodes.
+
+    It imports its library when it is created, and raises `errors.Error` if it cannot be used.
+    """
 
     name: str
-    """As JSON has it: "ssh", "slurm", "dask", "ray", "kubernetes"."""
+    """Name in JSON: "ssh", "slurm", "dask", "ray" or "kubernetes"."""
 
     def hosts(self) -> Sequence[str]:
-        """Return the nodes' names, sorted, each once."""
+        """Return the nodes' names, sorted and unique."""
         ...
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield one answer for every one of `hosts`, in the order in which they end.
+        """Yield one answer for each of `hosts`, in the order in which they end.
 
-        Closing the iterator (or an exception within it, Ctrl-C among them) stops what still runs, here and, as far as
-        the engine can, there.
+        Closing the iterator, or an exception in it such as Ctrl-C, stops what is still running here and, as far as
+        the engine can, on the nodes.
         """
         ...

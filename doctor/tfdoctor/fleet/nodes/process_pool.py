@@ -1,4 +1,4 @@
-"""Programs of this machine that reach one node each, such as ssh and srun: many at once, none of which outlives us."""
+"""Parallel local programs that reach one node each, such as ssh and srun. None of them outlives tfdoctor."""
 
 from __future__ import annotations
 
@@ -24,23 +24,23 @@ if TYPE_CHECKING:
 __all__ = ["ask_each", "script"]
 
 GRACE_S = 15.0
-"""Seconds that reaching a node and leaving it may take beside what runs there."""
+"""Seconds beyond the deadline that connecting to a node and disconnecting may take."""
 LEFT_BEHIND = 125
-"""The status where the node could not take the file."""
+"""Exit status if the node could not store the file."""
 OF_ENGINE = ("srun: ", "slurmstepd")
-"""Lines that say only that the task ended, after what it said itself."""
+"""Beginnings of lines that only report the end of the task, after its own messages."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
 
 
 class _FloodError(Exception):
-    """More came than is taken."""
+    """Error for more output than is accepted."""
 
 
 def script(job: Job) -> str:
-    """Return what a node's `sh` runs: it takes the file from standard input, runs it, and leaves nothing behind.
+    """Return the script for a node's `sh`, which reads the file from standard input, runs it, and cleans up.
 
-    Standard input stays open as long as we are there. Where it ends before the node has answered we are gone, and so
-    is what runs there; `timeout`, where the node has it, ends it at its deadline besides, with all that it started.
+    We keep standard input open. If it ends before the node has answered, tfdoctor is gone, and the script ends what
+    it started. If the node has `timeout`, that also ends the command with its children at the deadline.
     """
     size = job.zipapp.stat().st_size
     run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
@@ -50,17 +50,18 @@ def script(job: Job) -> str:
     return "; ".join(
         (
             'd=$(mktemp -d "${TMPDIR:-/tmp}/tfdoctor-XXXXXXXX") || exit 125; p= w=',
-            # The group of `timeout` is all that it started. Where there is no `timeout`, there is no such group.
+            # The process group of `timeout` contains everything that it started. Without `timeout` there is no such
+            # group.
             """trap 'kill $w 2>/dev/null; [ -z "$p" ] || kill -9 "-$p" 2>/dev/null; rm -rf "$d"' EXIT""",
             """trap '[ -z "$p" ] || { kill "$p" 2>/dev/null && wait "$p"; }; exit 129' HUP INT TERM""",
             f'head -c {size} >"$d/tfdoctor.pyz" && [ "$(wc -c <"$d/tfdoctor.pyz")" -eq {size} ] || exit 125',
             f't=; if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi',
             "exec 3<&0",
             f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
-            # A session of its own, where it can: whoever kills all of ours at once leaves it, and it ends the rest.
+            # Use a session of its own if possible, so that it survives a signal to our group and can end the rest.
             "s=; if command -v setsid >/dev/null 2>&1; then s=setsid; fi",
             f"""$s sh -c '{watching}' sh "$p" "$d" >/dev/null 2>&1 & w=$!""",
-            # The shell says that it was ended, where nobody may hear it any more.
+            # The shell reports how it ended, and nobody may be there to read it.
             """exec 3<&-; trap '' PIPE; wait "$p"; exit $?""",
         )
     )
@@ -75,10 +76,11 @@ def ask_each(
     parallel: int,
     after: Callable[[], None] = lambda: None,
 ) -> Generator[NodeAnswer, None, None]:
-    """Yield one answer a host. command: what reaches it, which is given the file as its standard input.
+    """Yield one answer for each host.
 
-    Lost: whether it ended because the node was not reached; after: what takes away what our programs may have left,
-    at the end.
+    `command` returns the program that reaches a host; it gets the file as standard input. `lost` says whether the
+    program ended because the host was not reached. `after` cleans up at the end what our programs may have left
+    behind.
     """
     children, answers, waiting = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
     ending = threading.Event()
@@ -93,23 +95,24 @@ def ask_each(
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
     try:
-        for one in threads:
-            one.start()
+        for thread in threads:
+            thread.start()
         for _ in hosts:
             yield answers.get()
     finally:
         ending.set()
         children.stop()
-        for one in threads:
-            if one.is_alive():
-                one.join(2)
+        for thread in threads:
+            if thread.is_alive():
+                thread.join(2)
         after()
 
 
 def _ask_host(
     children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]
 ) -> NodeAnswer:
-    began, taken = time.monotonic(), 0
+    """Run the program for one host and return the host's answer."""
+    started, taken = time.monotonic(), 0
 
     def heard(piece: bytes) -> None:
         nonlocal taken
@@ -118,58 +121,61 @@ def _ask_host(
             raise _FloodError
 
     try:
-        with _open_pipe(job.zipapp) as given:
+        with _open_pipe(job.zipapp) as stdin:
             ran = children.run(
-                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), heard=heard, given=given
+                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), heard=heard, given=stdin
             )
     except _FloodError:
-        why = f"it wrote more than {job.largest >> 20} MiB"
-        return NodeAnswer(host, "flooded", why=why, seconds=time.monotonic() - began)
+        reason = f"it wrote more than {job.largest >> 20} MiB"
+        return NodeAnswer(host, "flooded", why=reason, seconds=time.monotonic() - started)
     except (OSError, ValueError) as error:
         return NodeAnswer(
             host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}")
         )
-    return _answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - began, 3))
+    return _make_answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - started, 3))
 
 
 @contextlib.contextmanager
 def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
-    """A pipe that has the file, and does not end before the block does."""
+    """Yield a pipe with the file's content that stays open until the block ends."""
     content = file.read_bytes()
     ends = os.pipe()
-    read, write = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
+    reader, writer = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
 
     def feed() -> None:
-        left = memoryview(content)
-        with contextlib.suppress(OSError):  # nobody reads any more
-            while left:
-                left = left[write.write(left) :]
+        rest = memoryview(content)
+        with contextlib.suppress(OSError):  # the reader is gone
+            while rest:
+                rest = rest[writer.write(rest) :]
 
-    feeding = threading.Thread(target=feed, daemon=True)
-    feeding.start()
+    feeder = threading.Thread(target=feed, daemon=True)
+    feeder.start()
     try:
-        yield read
+        yield reader
     finally:
-        read.close()  # so that nothing waits for a reader
-        feeding.join()
-        write.close()
+        reader.close()  # so that the writer does not wait for a reader
+        feeder.join()
+        writer.close()
 
 
-def _answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> NodeAnswer:
+def _make_answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> NodeAnswer:
+    """Return a host's answer from the program's exit status and output."""
     if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
         return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
-    said = [clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]]
-    whose = [line for line in said if line and (lost or not line.startswith(OF_ENGINE))]
-    last = next(reversed(whose or [line for line in said if line]), "")
+    lines = [
+        clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]
+    ]
+    own_lines = [line for line in lines if line and (lost or not line.startswith(OF_ENGINE))]
+    last = next(reversed(own_lines or [line for line in lines if line]), "")
     if lost:
         return NodeAnswer(host, "lost", why=last or "it was not reached", seconds=seconds)
     if ran.stdout.strip():
         return NodeAnswer(host, "answered", ran.stdout, seconds=seconds)
-    why = f"exit status {ran.returncode}"
+    reason = f"exit status {ran.returncode}"
     if ran.returncode == NOT_FOUND:
-        why = f"there is no {job.python}"
+        reason = f"there is no {job.python}"
     elif ran.returncode == LEFT_BEHIND:
-        why = "the node has no room for the file"
+        reason = "the node has no room for the file"
     return NodeAnswer(
-        host, "failed", why=clean_line(f"{why}: {last}" if last else why, limit=300), seconds=seconds
+        host, "failed", why=clean_line(f"{reason}: {last}" if last else reason, limit=300), seconds=seconds
     )

@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster: one task pinned to each that is alive."""
+"""Nodes of a Ray cluster: one task is pinned to each live node."""
 
 from __future__ import annotations
 
@@ -25,70 +25,74 @@ if TYPE_CHECKING:
 __all__ = ["RayEngine"]
 
 GRACE_S = 30.0
-"""Seconds that starting a worker process on the node may take beside what runs there."""
+"""Seconds beyond the deadline that starting a worker process on the node may take."""
 CONNECTING = 10.0
 LOOK = 1.0
-"""Seconds between two looks which nodes are still alive."""
+"""Seconds between two checks which nodes are still alive."""
 
 
 class RayEngine:
-    """The nodes of one cluster. address: "auto", HOST:6379, or ray://HOST:10001."""
+    """Engine for the nodes of one cluster. Its address is "auto", HOST:6379, or ray://HOST:10001."""
 
     name = "ray"
 
     def __init__(self, address: str) -> None:
-        """Raises Error where Ray is not installed, or no cluster answers."""
+        """Connect to the cluster. Raise Error if Ray is not installed or no cluster answers."""
         try:
             self._ray: Any = importlib.import_module("ray")
             cloudpickle: Any = importlib.import_module("ray.cloudpickle")
-            self._pinned: Any = importlib.import_module("ray.util.scheduling_strategies")
+            self._strategies: Any = importlib.import_module("ray.util.scheduling_strategies")
         except ImportError:
             raise Error("Ray is not installed beside tfdoctor.", hint=install_hint("ray")) from None
-        cloudpickle.register_pickle_by_value(remote)  # the workers have no tfdoctor
+        cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()
-        _listens(address)
+        _check_listening(address)
         try:
             self._ray.init(
                 address=address, log_to_driver=False, logging_level="ERROR", configure_logging=False
             )
         except Exception as error:
-            why = clean_line(str(error) or type(error).__name__, limit=200)
-            msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {why}."
+            reason = clean_line(str(error) or type(error).__name__, limit=200)
+            msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {reason}."
             raise Error(
                 msg, hint="HOST:6379 is the usual form; `ray status` shows whether it runs."
             ) from None
         self._nodes = self._name_nodes()
 
-    def _alive(self) -> list[dict[str, Any]]:
-        return [one for one in self._ray.nodes() if one.get("Alive")]
+    def _list_live_nodes(self) -> list[dict[str, Any]]:
+        return [node for node in self._ray.nodes() if node.get("Alive")]
 
     def _name_nodes(self) -> dict[str, str]:
-        """Return host → the node's identifier. Hosts of one name have their address or identifier behind it."""
-        nodes = sorted(self._alive(), key=lambda one: str(one["NodeID"]))
-        names = Counter(one.get("NodeManagerHostname") for one in nodes)
-        addresses = Counter(one.get("NodeManagerAddress") for one in nodes)
-        found = {}
-        for one in nodes:
-            name, address = one.get("NodeManagerHostname"), one.get("NodeManagerAddress")
-            told = (
+        """Return the identifier of each node by its name.
+
+        Nodes with the same host name are named by their address, or with a part of their identifier.
+        """
+        nodes = sorted(self._list_live_nodes(), key=lambda node: str(node["NodeID"]))
+        names = Counter(node.get("NodeManagerHostname") for node in nodes)
+        addresses = Counter(node.get("NodeManagerAddress") for node in nodes)
+        identifiers = {}
+        for node in nodes:
+            name, address = node.get("NodeManagerHostname"), node.get("NodeManagerAddress")
+            label = (
                 name
                 if names[name] == 1
                 else address
                 if addresses[address] == 1
-                else f"{name}-{one['NodeID'][:8]}"
+                else f"{name}-{node['NodeID'][:8]}"
             )
-            found[clean_line(str(told), limit=200)] = str(one["NodeID"])
-        return found
+            identifiers[clean_line(str(label), limit=200)] = str(node["NodeID"])
+        return identifiers
 
     def hosts(self) -> Sequence[str]:
         return tuple(sorted(self._nodes))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        """Standard output is closed meanwhile: Ray prints there what happens to its nodes."""
-        with Path(os.devnull).open("w", encoding="utf-8") as nowhere, contextlib.redirect_stdout(nowhere):
+        """Yield the answers. Standard output is suppressed meanwhile, because Ray prints there."""
+        with Path(os.devnull).open("w", encoding="utf-8") as null, contextlib.redirect_stdout(null):
             yield from self._run(hosts, job)
 
     def _run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
+        """Start one task on each node and yield the answers; cancel what remains at the end."""
         waiting: dict[Any, str] = {}
         try:
             content = self._ray.put(job.zipapp.read_bytes())
@@ -97,60 +101,62 @@ class RayEngine:
                 if host not in self._nodes:
                     yield NodeAnswer(host, "lost", why="Ray no longer has that node")
                     continue
-                strategy = self._pinned.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
+                strategy = self._strategies.NodeAffinitySchedulingStrategy(self._nodes[host], soft=False)
                 pinned = task.options(scheduling_strategy=strategy)
                 waiting[pinned.remote(content, job.python, job.arguments, job.deadline, job.largest)] = host
             yield from self._collect_ended(waiting, job)
         finally:
-            for one in waiting:
+            for reference in waiting:
                 with contextlib.suppress(Exception):
-                    self._ray.cancel(one, force=True)
+                    self._ray.cancel(reference, force=True)
             self._ray.shutdown()
 
     def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
-        until = time.monotonic() + job.deadline + GRACE_S
+        """Yield each node's answer as its task ends, and those of lost and late nodes."""
+        deadline = time.monotonic() + job.deadline + GRACE_S
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)
-            for one in done:
-                yield self._answer(waiting.pop(one), one, job.largest)
+            for reference in done:
+                yield self._read_result(waiting.pop(reference), reference, job.largest)
             if done:
                 continue
-            alive = {str(one["NodeID"]) for one in self._alive()}
-            for one, host in list(waiting.items()):
+            alive = {str(reference["NodeID"]) for reference in self._list_live_nodes()}
+            for reference, host in list(waiting.items()):
                 if self._nodes[host] not in alive:
-                    del waiting[one]
+                    del waiting[reference]
                     yield NodeAnswer(host, "lost", why="Ray's node went away")
-                elif time.monotonic() > until:
-                    del waiting[one]
+                elif time.monotonic() > deadline:
+                    del waiting[reference]
                     with contextlib.suppress(Exception):
-                        self._ray.cancel(one, force=True)
+                        self._ray.cancel(reference, force=True)
                     yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
 
-    def _answer(self, host: str, one: Any, largest: int) -> NodeAnswer:
+    def _read_result(self, host: str, reference: Any, largest: int) -> NodeAnswer:
+        """Return a node's answer from its task's result."""
         try:
-            got = self._ray.get(one)
+            data = self._ray.get(reference)
         except Exception as error:
-            gone = isinstance(
+            is_lost = isinstance(
                 error, (self._ray.exceptions.RaySystemError, self._ray.exceptions.WorkerCrashedError)
             )
-            gone = gone or type(error).__name__ in (
+            is_lost = is_lost or type(error).__name__ in (
                 "NodeDiedError",
                 "TaskUnschedulableError",
                 "ObjectLostError",
             )
-            why = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
-            return NodeAnswer(host, "lost" if gone else "failed", why=why)
-        return read_answer(host, got, largest)
+            reason = clean_line(str(error).partition("\n")[0] or type(error).__name__, limit=300)
+            return NodeAnswer(host, "lost" if is_lost else "failed", why=reason)
+        return read_answer(host, data, largest)
 
 
-def _listens(address: str) -> None:
-    """Raises Error where nothing listens at HOST:PORT: Ray itself tries for minutes."""
+def _check_listening(address: str) -> None:
+    """Raise Error if nothing listens at HOST:PORT, because Ray itself would retry for minutes."""
     host, _, port = address.removeprefix("ray://").rpartition(":")
     if not (host and port.isdecimal() and len(port) < 6):
         return
     try:
         socket.create_connection((host.strip("[]"), int(port)), CONNECTING).close()
     except (OSError, OverflowError, UnicodeError) as error:
-        why = clean_line(str(error), limit=200)
-        msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {why}."
+        reason = clean_line(str(error), limit=200)
+        msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {reason}."
         raise Error(msg, hint="HOST:6379 is the usual form; `ray status` shows whether it runs.") from None

@@ -1,6 +1,7 @@
-"""What a worker of Dask or Ray does on its node: writes the file to a private folder, runs it, takes it away again.
+"""Code of a Dask or Ray worker: it writes the file to a private folder, runs it, and removes it again.
 
-It is sent there as source, to Pythons that have no tfdoctor: the standard library alone, and nothing but plain values.
+It is sent to the node as source, for a Python without tfdoctor, so it uses only the standard library and plain
+values.
 """
 
 from __future__ import annotations
@@ -19,15 +20,18 @@ from typing import Any
 __all__ = ["run_here", "run_on_dask"]
 
 GUARD = 'exec 3<&0; { read -r x <&3 || { kill -9 "-$1"; rm -rf "$2"; }; } >/dev/null 2>&1 &'
-"""A shell that outlives us: where the worker is killed, it ends what we started, and takes the folder away."""
+"""Shell script that outlives the worker: if the worker is killed, it ends the command and removes the folder."""
 LOOK = 0.5
-"""Seconds between two looks whether the answer is still wanted."""
+"""Seconds between two checks whether the answer is still needed."""
 
 
 def run_on_dask(
     content: bytes, python: str, arguments: tuple[str, ...], deadline: float, largest: int
 ) -> bytes:
-    """`run_here` until the task is cancelled, which Dask itself does not tell one that runs."""
+    """Run the command with `run_here`, and stop it if the task is cancelled.
+
+    Dask itself does not stop running tasks.
+    """
     try:
         import distributed  # type: ignore[import-not-found, unused-ignore]
 
@@ -53,13 +57,14 @@ def run_here(
     largest: int,
     cancelled: Any = None,
 ) -> bytes:
-    """Return a line of JSON, {"ended", "why", "seconds"} as in `models.Answer`, and after it the output.
+    """Run the command and return a line of JSON, followed by the output.
 
-    python: "" for the worker's own.
+    The line has "ended", "why" and "seconds", as in `models.NodeAnswer`. `python` is the interpreter; "" means the
+    worker's own.
     """
-    began = time.monotonic()
+    started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
-        path = os.path.join(folder, "tfdoctor.pyz")  # noqa: PTH118 - as plain as can be
+        path = os.path.join(folder, "tfdoctor.pyz")  # noqa: PTH118 - only simple functions are used here
         with open(path, "wb") as file:  # noqa: PTH123
             file.write(content)
         try:
@@ -73,12 +78,14 @@ def run_here(
             )
         except OSError as error:
             return _encode("failed", f"{python}: {error.strerror}", 0.0, b"")
-        late, said = threading.Event(), bytearray()
-        listener = threading.Thread(target=_listen, args=(child.stderr, said), daemon=True)
+        is_late, error_output = threading.Event(), bytearray()
+        listener = threading.Thread(target=_collect_output, args=(child.stderr, error_output), daemon=True)
         listener.start()
-        guard = _guard(child.pid, folder)
-        over = threading.Event()
-        threading.Thread(target=_watch, args=(child, deadline, cancelled, late, over), daemon=True).start()
+        guard = _start_guard(child.pid, folder)
+        finished = threading.Event()
+        threading.Thread(
+            target=_watch, args=(child, deadline, cancelled, is_late, finished), daemon=True
+        ).start()
         output = bytearray()
         try:
             stream: Any = child.stdout
@@ -88,58 +95,63 @@ def run_here(
                 _kill(child)
             status = child.wait()
         finally:
-            over.set()
-            _kill(child)  # what it started itself
+            finished.set()
+            _kill(child)  # processes that the command started
             with contextlib.suppress(OSError):
                 if guard is not None:
                     guard.write(b"\n")
                     guard.close()
         listener.join(1)
-    seconds = round(time.monotonic() - began, 3)
+    seconds = round(time.monotonic() - started, 3)
     if len(output) > largest:
-        ended, why = "flooded", f"more than {largest >> 20} MiB"
-    elif late.is_set():
-        ended, why = "timeout", f"no answer within {deadline:g} s"
+        ended, reason = "flooded", f"more than {largest >> 20} MiB"
+    elif is_late.is_set():
+        ended, reason = "timeout", f"no answer within {deadline:g} s"
     elif output.strip():
-        ended, why = "answered", ""
+        ended, reason = "answered", ""
     else:
-        last = said.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
-        ended, why = "failed", f"exit status {status}{': ' if last else ''}{last}"
-    return _encode(ended, why, seconds, bytes(output) if ended == "answered" else b"")
+        last_line = error_output.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+        ended, reason = "failed", f"exit status {status}{': ' if last_line else ''}{last_line}"
+    return _encode(ended, reason, seconds, bytes(output) if ended == "answered" else b"")
 
 
-def _encode(ended: str, why: str, seconds: float, output: bytes) -> bytes:
-    return json.dumps({"ended": ended, "why": why, "seconds": seconds}).encode("ascii") + b"\n" + output
+def _encode(ended: str, reason: str, seconds: float, output: bytes) -> bytes:
+    return json.dumps({"ended": ended, "why": reason, "seconds": seconds}).encode("ascii") + b"\n" + output
 
 
 def _kill(child: Any) -> None:
+    """Kill the command with everything that it started."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
-def _listen(stream: Any, said: bytearray) -> None:
+def _collect_output(stream: Any, collected: bytearray) -> None:
+    """Collect the last 4096 bytes of a stream."""
     while piece := stream.read1(1 << 16):
-        said.extend(piece)
-        del said[:-4096]
+        collected.extend(piece)
+        del collected[:-4096]
 
 
-def _watch(child: Any, deadline: float, cancelled: Any, late: Any, over: Any) -> None:
-    """End it at its deadline, or where nobody waits for it any more."""
-    until = time.monotonic() + deadline
-    while not over.wait(min(LOOK, max(0.0, until - time.monotonic()))):
-        if time.monotonic() >= until:
-            late.set()
+def _watch(child: Any, deadline: float, cancelled: Any, is_late: Any, finished: Any) -> None:
+    """Kill the command at its deadline, or if the task is cancelled."""
+    end = time.monotonic() + deadline
+    while not finished.wait(min(LOOK, max(0.0, end - time.monotonic()))):
+        if time.monotonic() >= end:
+            is_late.set()
         elif cancelled is None or not cancelled():
             continue
         _kill(child)
         return
 
 
-def _guard(number: int, folder: str) -> Any:
-    """Return what a line ends, and the end of this process sets off: see GUARD. None if there is no shell."""
+def _start_guard(group: int, folder: str) -> Any:
+    """Start the guard shell and return its standard input; None if there is no shell.
+
+    Writing a line to it stops the guard; closing it without a line, as at the end of this process, triggers it.
+    """
     try:
         shell = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "sh", str(number), folder],
+            ["/bin/sh", "-c", GUARD, "sh", str(group), folder],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

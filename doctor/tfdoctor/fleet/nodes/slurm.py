@@ -1,4 +1,4 @@
-"""Nodes that Slurm runs one task on each of: those of this allocation, or of a partition."""
+"""Nodes on which Slurm runs one task each: those of the current allocation, or of a partition."""
 
 from __future__ import annotations
 
@@ -25,65 +25,75 @@ if TYPE_CHECKING:
 __all__ = ["ALLOCATION", "SlurmEngine"]
 
 ALLOCATION = "job"
-"""Instead of a partition's name: the nodes of the allocation that we run in."""
+"""Value instead of a partition's name that selects the nodes of the current allocation."""
 PARALLEL = 64
 ANSWERING = 30.0
-"""Seconds that Slurm's own commands have."""
+"""Seconds that Slurm's own commands may take."""
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
 GONE = re.compile(
     rb"Unable to create step|Unable to allocate|nodes? .{0,80}(?:not responding|DOWN|unavailable)|Node failure|"
     rb"Requested nodes are busy|NODE_FAIL|nodes required for job are DOWN",
     re.IGNORECASE,
 )
-"""What srun says where it gets no task onto the node."""
+"""Messages of srun if it cannot run a task on the node."""
 BUSY = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
 DOWN = frozenset(("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down"))
-"""States of nodes that are given no task."""
+"""States of nodes that get no tasks."""
 MARKS = "*~#!%$@^-+"
-"""What `sinfo` puts behind a state."""
+"""Characters that `sinfo` appends to a state."""
 
 
 class SlurmEngine:
-    """`options`: what srun is given besides; `--gres=gpu:8` where a job sees only the GPUs that it asked for."""
+    """Engine for Slurm.
+
+    `options` are additional options of srun, such as `--gres=gpu:8` if a job sees only the GPUs that it requested.
+    """
 
     name = "slurm"
 
     def __init__(self, partition: str, *, options: Sequence[str] = (), parallel: int = PARALLEL) -> None:
-        """Raises UsageError, and Error where there is no Slurm or it does not answer."""
-        self._inside = partition == ALLOCATION
+        """Check the arguments. Raise UsageError if they are invalid, Error if Slurm's commands are not found."""
+        self._in_allocation = partition == ALLOCATION
         self._options, self._parallel = tuple(options), parallel
         if NAME.fullmatch(partition) is None:
             msg = f"--slurm: {clean_line(partition, limit=80)!r} is no name of a partition."
             raise UsageError(msg)
         self._partition = partition
-        for program in ("srun", "scontrol" if self._inside else "sinfo"):
+        for program in ("srun", "scontrol" if self._in_allocation else "sinfo"):
             if shutil.which(program) is None:
                 msg = f"there is no {program} on PATH."
                 raise Error(msg, hint="Run this where Slurm's commands are: a login node, or inside a job.")
-        if self._inside and not os.environ.get("SLURM_JOB_NODELIST"):
+        if self._in_allocation and not os.environ.get("SLURM_JOB_NODELIST"):
             raise UsageError(
                 "--slurm job: this runs in no allocation (SLURM_JOB_NODELIST is not set).",
                 hint="salloc -N 4 tfdoctor fleet run --slurm job, or name a partition.",
             )
 
     def hosts(self) -> Sequence[str]:
-        """Raises Error where Slurm does not answer."""
+        """Return the nodes. Raise Error if Slurm does not answer."""
         argv = ["sinfo", "-N", "-h", "-p", self._partition, "-o", "%N"]
-        if self._inside:
+        if self._in_allocation:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
         return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME.fullmatch(name)))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        """Nodes that Slurm itself has as down are told at once: srun would wait for them."""
+        """Yield the answers. Nodes that are down are reported at once, because srun would wait for them."""
         name = f"tfdoctor-{uuid4().hex[:12]}"
-        words = ["srun", "--quiet", "--nodes=1", "--ntasks=1", f"--job-name={name}", "--kill-on-bad-exit=0"]
-        if self._inside:
-            words.append("--overlap")
+        arguments = [
+            "srun",
+            "--quiet",
+            "--nodes=1",
+            "--ntasks=1",
+            f"--job-name={name}",
+            "--kill-on-bad-exit=0",
+        ]
+        if self._in_allocation:
+            arguments.append("--overlap")
         else:
-            words += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
-            words.append(f"--time={-(-round(job.deadline) // 60) + 1}")
-        words += self._options
-        inside = ["/bin/sh", "-c", script(job)]
+            arguments += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
+            arguments.append(f"--time={-(-round(job.deadline) // 60) + 1}")
+        arguments += self._options
+        command = ["/bin/sh", "-c", script(job)]
         down = self._find_down()
         for host in hosts:
             if host in down:
@@ -91,54 +101,56 @@ class SlurmEngine:
         answers = ask_each(
             [host for host in hosts if host not in down],
             job,
-            lambda host: [*words, f"--nodelist={host}", *inside],
+            lambda host: [*arguments, f"--nodelist={host}", *command],
             _is_lost,
             parallel=self._parallel,
             after=lambda: self._cancel_job(name),
         )
         with contextlib.closing(answers):
-            for one in answers:
-                yield self._explain_answer(one) if one.ended == "lost" else one
+            for answer in answers:
+                yield self._explain_answer(answer) if answer.ended == "lost" else answer
 
     def _find_down(self, *, silent: bool = False) -> dict[str, str]:
-        """Return node → its state and the reason, of nodes that take nothing: "down: Not responding".
+        """Return the state and reason of nodes that get no tasks, such as "down: Not responding".
 
-        silent: with those that do not answer Slurm just now, too.
+        With `silent`, nodes that do not answer Slurm at the moment are included.
         """
         try:
-            said = _run_slurm(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
+            output = _run_slurm(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
         except Error:
             return {}
-        found = {}
-        for line in said.splitlines():
-            name, _, told = line.partition("|")
-            state, _, reason = told.partition("|")
-            bare = state.rstrip(MARKS)
-            mute = bare == "unknown" or state.endswith("*")
-            if bare in DOWN or (silent and mute):
-                told = f"{clean_line(bare, limit=40)}{', not responding' if mute else ''}"
-                known = reason not in ("", "none", "None", "Not responding")
-                found[name] = f"{told}: {clean_line(reason, limit=200)}" if known else told
-        return found
+        states = {}
+        for line in output.splitlines():
+            name, _, description = line.partition("|")
+            state, _, reason = description.partition("|")
+            base_state = state.rstrip(MARKS)
+            is_silent = base_state == "unknown" or state.endswith("*")
+            if base_state in DOWN or (silent and is_silent):
+                description = f"{clean_line(base_state, limit=40)}{', not responding' if is_silent else ''}"
+                has_reason = reason not in ("", "none", "None", "Not responding")
+                states[name] = (
+                    f"{description}: {clean_line(reason, limit=200)}" if has_reason else description
+                )
+        return states
 
-    def _explain_answer(self, one: NodeAnswer) -> NodeAnswer:
-        """srun says of a node that is down that it is busy."""
-        state = self._find_down(silent=True).get(one.host)
+    def _explain_answer(self, answer: NodeAnswer) -> NodeAnswer:
+        """Return the answer with the node's real state, because srun reports a node that is down as busy."""
+        state = self._find_down(silent=True).get(answer.host)
         if state is not None:
-            return NodeAnswer(one.host, "lost", why=f"Slurm has it as {state}", seconds=one.seconds)
-        if BUSY.search(one.why):
-            why = f"Slurm has given no place on it: {one.why.removeprefix('srun: error: ')}"
-            return NodeAnswer(one.host, "timeout", why=why, seconds=one.seconds)
-        return one
+            return NodeAnswer(answer.host, "lost", why=f"Slurm has it as {state}", seconds=answer.seconds)
+        if BUSY.search(answer.why):
+            reason = f"Slurm has given no place on it: {answer.why.removeprefix('srun: error: ')}"
+            return NodeAnswer(answer.host, "timeout", why=reason, seconds=answer.seconds)
+        return answer
 
     def _cancel_job(self, name: str) -> None:
-        """Cancel what is left of ours: a job outlives an srun that was killed."""
+        """Cancel the remaining jobs of this run: a job survives an srun that was killed."""
         user = str(os.getuid())
-        for wait in (0.0, 0.3, 1.0, 2.0):  # one that was being submitted comes a moment later
-            time.sleep(wait)
+        for delay in (0.0, 0.3, 1.0, 2.0):  # a job that was being submitted appears a moment later
+            time.sleep(delay)
             try:
-                if self._inside:
-                    asked = [
+                if self._in_allocation:
+                    query = [
                         "squeue",
                         "-h",
                         "--steps",
@@ -147,35 +159,35 @@ class SlurmEngine:
                         "-o",
                         "%i %j",
                     ]
-                    steps = [line.split() for line in _run_slurm(asked).splitlines()]
-                    left = [step[0] for step in steps if step[1:] == [name]]
+                    steps = [line.split() for line in _run_slurm(query).splitlines()]
+                    remaining = [step[0] for step in steps if step[1:] == [name]]
                 else:
                     states = "PENDING,RUNNING,SUSPENDED,CONFIGURING"
-                    left = _run_slurm(
+                    remaining = _run_slurm(
                         ["squeue", "-h", f"--name={name}", "-u", user, "-t", states, "-o", "%A"]
                     ).split()
-                if not left:
+                if not remaining:
                     return
-                _run_slurm(["scancel", "--quiet", *left])
+                _run_slurm(["scancel", "--quiet", *remaining])
             except Error:
                 continue
 
 
 def _run_slurm(argv: Sequence[str]) -> str:
-    """Return what one of Slurm's commands prints. Raises Error."""
+    """Return the output of a Slurm command. Raise Error if it fails."""
     try:
-        ran = Children().run(argv, timeout=ANSWERING, env=dict(os.environ))  # after Ctrl-C, too
+        result = Children().run(argv, timeout=ANSWERING, env=dict(os.environ))  # works after Ctrl-C, too
     except (OSError, ValueError) as error:
         msg = f"{argv[0]} could not be started: {error}."
         raise Error(msg) from error
-    if ran.returncode != 0:
-        said = ran.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
-        why = clean_line(re.sub(rf"^{argv[0]}: (?:error: |fatal: )?", "", said), limit=200)
-        msg = f"{argv[0]}: {why or 'no answer'}."
+    if result.returncode != 0:
+        last_line = result.stderr.decode("utf-8", "replace").strip().rpartition("\n")[2]
+        reason = clean_line(re.sub(rf"^{argv[0]}: (?:error: |fatal: )?", "", last_line), limit=200)
+        msg = f"{argv[0]}: {reason or 'no answer'}."
         raise Error(msg)
-    return ran.stdout.decode("utf-8", "replace")
+    return result.stdout.decode("utf-8", "replace")
 
 
 def _is_lost(ran: Ran) -> bool:
-    """Return where a node goes down in the middle, srun ends with 0."""
+    """Return whether the node was not reached or went down. If it goes down during a task, srun ends with 0."""
     return not ran.stdout.strip() and GONE.search(ran.stderr[-20_000:]) is not None

@@ -1,4 +1,4 @@
-"""Nodes that the system's ssh reaches. It reads its own configuration and keys; it is never let ask for a password."""
+"""Nodes that the system's ssh reaches, with its own configuration and keys. It never asks for a password."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ __all__ = ["SshEngine", "command_of", "host_names"]
 
 PARALLEL = 32
 NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
-"""A host, user@host, or ssh://user@host:port: nothing that ssh could take for an option."""
+"""host, user@host, or ssh://user@host:port. It must not look like an option of ssh."""
 NOT_REACHED = 255
 
 
 def host_names(text: str) -> tuple[str, ...]:
-    """Return names with commas, spaces or line ends between; `#` begins a comment. Sorted, each once.
+    """Return host names separated by commas, spaces or line ends, sorted and unique. `#` begins a comment.
 
-    Raises UsageError.
+    Raise UsageError if a name is invalid.
     """
-    words: list[str] = []
+    names: list[str] = []
     for line in text.splitlines():
-        words += line.partition("#")[0].replace(",", " ").split()
-    for word in words:
-        if NAME.fullmatch(word) is None:
-            msg = f"{clean_line(word, limit=80)!r} is no name of a host."
+        names += line.partition("#")[0].replace(",", " ").split()
+    for name in names:
+        if NAME.fullmatch(name) is None:
+            msg = f"{clean_line(name, limit=80)!r} is no name of a host."
             raise UsageError(msg, hint="host, user@host or ssh://user@host:port")
-    return tuple(sorted(set(words)))
+    return tuple(sorted(set(names)))
 
 
 class SshEngine:
-    """`options`: what ssh is given besides, such as -p2222."""
+    """Engine for ssh. `options` are additional options of ssh, such as -p2222."""
 
     name = "ssh"
 
     def __init__(
         self, hosts: Sequence[str], *, options: Sequence[str] = (), parallel: int = PARALLEL
     ) -> None:
-        """Raises Error where there is no ssh."""
+        """Store the hosts and options. Raise Error if ssh is not found."""
         if shutil.which("ssh") is None:
             raise Error("there is no ssh on PATH.", hint="Install it: apt install openssh-client")
         self._hosts, self._options, self._parallel = tuple(hosts), tuple(options), parallel
@@ -57,14 +57,17 @@ class SshEngine:
         return self._hosts
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
-        inside = command_of(job)
-        return ask_each(hosts, job, lambda host: [*words, host, inside], _is_lost, parallel=self._parallel)
+        arguments = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
+        command = command_of(job)
+        return ask_each(
+            hosts, job, lambda host: [*arguments, host, command], _is_lost, parallel=self._parallel
+        )
 
 
 def command_of(job: Job) -> str:
-    """Return what the user's own shell there gets, which may be no POSIX one (csh, fish): one word in quotes, to pass
-    on.
+    """Return the command for the user's login shell on the node.
+
+    That shell may not be a POSIX shell (csh, fish), so the script is one quoted argument of `sh -c`.
     """
     return f"exec sh -c {shlex.quote(script(job))}"
 

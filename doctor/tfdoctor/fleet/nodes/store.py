@@ -1,6 +1,7 @@
-"""The folder of a fleet's results: a file a node as it came, and a journal of how each ended.
+"""Folder of a fleet's results: one file for each node, and a journal of how each run ended.
 
-`NODE.json` is what the node wrote; `fleet.jsonl` has a line for each end. Files put there by hand need no journal.
+`NODE.json` is the node's raw output; `fleet.jsonl` has one line for each ended run. Files that the user puts there
+need no journal.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ __all__ = ["JOURNAL", "PEERS", "Ending", "Store", "StoredNode"]
 
 JOURNAL = "fleet.jsonl"
 PEERS = "peers"
-"""The folder inside that has what the hosts say of each other, kept in the same way."""
+"""Subfolder with the results about the hosts' peers, in the same format."""
 ENDED = ("answered", "failed", "lost", "timeout", "flooded")
 LONGEST_LINE = 4096
 MAX_ENDINGS = 1_000_000
@@ -34,14 +35,14 @@ LONGEST_NAME = 200
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """How one node ended, as the journal has it."""
+    """Journal entry about the end of a node's run."""
 
     host: str
     ended: str
     why: str = ""
     seconds: float | None = None
     asked: float | None = None
-    """By this machine's clock, in seconds since 1970."""
+    """Time when the node was asked, and in `came` when it answered, by this machine's clock in seconds since 1970."""
     came: float | None = None
 
 
@@ -51,22 +52,22 @@ class StoredNode:
 
     host: str
     content: bytes | None
-    """As it came, one byte more than `largest` where it is larger; None: there is no file, or it cannot be read."""
+    """Raw content of the file, at most one byte more than `largest`; None if there is no file or it cannot be read."""
     ending: Ending | None
     why: str = ""
-    """Why the file cannot be read."""
+    """Why the file cannot be read; "" if it can."""
 
 
 class Store:
-    """The folder. Reading follows no pipe and no device; writing replaces whole files."""
+    """Folder of results. Only regular files are read, and files are written atomically."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.aside = 0
-        """Files that are no results, after `results` is through."""
+        """Number of files that are not results, set when `results` has ended."""
 
     def make(self) -> None:
-        """Make the folder. Raises UsageError, Error."""
+        """Create the folder if it is missing. Raise UsageError or Error if it cannot be used."""
         shown = clean_line(str(self.folder))
         try:
             self.folder.mkdir(exist_ok=True)
@@ -84,11 +85,11 @@ class Store:
 
     @property
     def empty(self) -> bool:
-        """Whether nothing of an earlier run is in it."""
+        """Whether the folder is missing or has no files."""
         return not self.folder.is_dir() or not any(self.folder.iterdir())
 
     def keep(self, answer: NodeAnswer, *, asked: float | None, came: float) -> None:
-        """Keep what one node gave. Raises Error where it cannot be written."""
+        """Store the answer of one node. Raise Error if it cannot be written."""
         try:
             if answer.ended == "answered":
                 place_file(self.folder / file_of(answer.host), answer.output, force=True)
@@ -106,8 +107,8 @@ class Store:
             raise Error(msg, hint="Free some room, then run it again with --resume.") from error
 
     def endings(self) -> dict[str, Ending]:
-        """Return the last end of each node."""
-        found: dict[str, Ending] = {}
+        """Return the last journal entry of each node."""
+        endings: dict[str, Ending] = {}
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
                 for _ in range(MAX_ENDINGS):
@@ -116,13 +117,13 @@ class Store:
                         break
                     ending = _parse_ending(line)
                     if ending is not None:
-                        found[ending.host] = ending
+                        endings[ending.host] = ending
         except OSError:
             pass
-        return found
+        return endings
 
     def results(self, largest: int) -> Iterator[StoredNode]:
-        """Yield every node, by name, one at a time. Raises UsageError if there is no such folder."""
+        """Yield every node by name, one at a time. Raise UsageError if the folder is missing or unreadable."""
         shown = clean_line(str(self.folder))
         try:
             names = sorted(entry.name for entry in os.scandir(self.folder))
@@ -141,14 +142,14 @@ class Store:
                 self.aside += 1
                 continue
             host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=LONGEST_NAME)
-            content, why = _read_content(self.folder / name, largest)
-            yield StoredNode(host, content, endings.pop(host, None), why)
+            content, reason = _read_content(self.folder / name, largest)
+            yield StoredNode(host, content, endings.pop(host, None), reason)
         for ending in endings.values():
             yield StoredNode(ending.host, None, ending)
 
 
 def file_of(host: str) -> str:
-    """Return a file's name that no host's name leads out of the folder with."""
+    """Return the file name for a host, quoted so that it cannot leave the folder."""
     return f"{quote(host[:LONGEST_NAME], safe='')}.json"
 
 
@@ -163,21 +164,22 @@ def _read_content(path: Path, largest: int) -> tuple[bytes | None, str]:
 
 
 def _parse_ending(line: bytes) -> Ending | None:
+    """Parse a line of the journal; None if it is invalid."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):
         return None
     if not isinstance(data, dict) or not isinstance(data.get("host"), str) or data.get("ended") not in ENDED:
         return None
-    why = data.get("why")
+    reason = data.get("why")
     return Ending(
         clean_line(data["host"], limit=LONGEST_NAME),
         data["ended"],
-        clean_line(why, limit=300) if isinstance(why, str) else "",
-        *(_number(data.get(key)) for key in ("seconds", "asked", "came")),
+        clean_line(reason, limit=300) if isinstance(reason, str) else "",
+        *(_as_number(data.get(key)) for key in ("seconds", "asked", "came")),
     )
 
 
-def _number(value: Any) -> float | None:
-    number = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if number and abs(value) < 1e12 else None
+def _as_number(value: Any) -> float | None:
+    is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if is_number and abs(value) < 1e12 else None

@@ -1,7 +1,7 @@
-"""A process that unpickles without running code: what a node sends through Dask or Ray is data.
+"""Unpickling without running code, because what a node sends through Dask or Ray is untrusted.
 
-Both libraries pickle what they send, and their own lists of serializers leave gaps: Dask unpickles exceptions, types of
-arrays and plug-ins whatever its `deserializers` say.
+Both libraries pickle what they send, and their own restrictions have gaps: Dask unpickles exceptions, array types and
+plug-ins whatever its `deserializers` say.
 """
 
 from __future__ import annotations
@@ -17,36 +17,40 @@ _NAMES = ("load", "loads", "Unpickler", "_load", "_loads", "_Unpickler")
 
 
 def restrict_unpickling() -> None:
-    """For the rest of this process, make every unpickler return placeholders for classes and functions.
+    """Make every unpickler of this process return placeholders instead of classes and functions.
 
-    Call it after the libraries are imported: it replaces the functions in all loaded modules.
+    Call it after the libraries are imported, because it replaces the functions in all loaded modules.
     """
     import _pickle
 
-    kinds: list[type] = [pickle.Unpickler, pickle._Unpickler]  # noqa: SLF001
-    for kind in kinds:
-        kinds += kind.__subclasses__()
-        if kind not in (pickle.Unpickler, _RestrictedUnpickler):
-            kind.find_class = _find_class  # type: ignore[attr-defined]
-    replaced = {
+    unpicklers: list[type] = [pickle.Unpickler, pickle._Unpickler]  # noqa: SLF001
+    for unpickler in unpicklers:
+        unpicklers += unpickler.__subclasses__()
+        if unpickler not in (pickle.Unpickler, _RestrictedUnpickler):
+            unpickler.find_class = _find_class  # type: ignore[attr-defined]
+    replacement_names = {
         id(getattr(module, name)): name.strip("_")
         for module in (pickle, _pickle)
         for name in _NAMES
         if hasattr(module, name)
     }
-    by_name = {"load": _load, "loads": _loads, "Unpickler": _RestrictedUnpickler}
+    replacements = {"load": _load, "loads": _loads, "Unpickler": _RestrictedUnpickler}
     for module in list(sys.modules.values()):
         for name, value in list(getattr(module, "__dict__", {}).items()):
-            if id(value) in replaced and module.__name__ != __name__:
-                setattr(module, name, by_name[replaced[id(value)]])
+            if id(value) in replacement_names and module.__name__ != __name__:
+                setattr(module, name, replacements[replacement_names[id(value)]])
 
 
-class _Placeholder(Exception):  # noqa: N818 - Dask wants an exception where it expects one
-    """What an object of a node becomes; its text is the first that the object was made with."""
+class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in some places
+    """Replacement for an object that a node sent. Its text is the first string among the object's arguments."""
 
     def __init__(self, *arguments: Any, **_options: Any) -> None:
-        flat = [part for one in arguments for part in (one if isinstance(one, tuple) else (one,))]
-        super().__init__(next((part for part in flat if isinstance(part, str)), "an error of Python"))
+        parts = [
+            part
+            for argument in arguments
+            for part in (argument if isinstance(argument, tuple) else (argument,))
+        ]
+        super().__init__(next((part for part in parts if isinstance(part, str)), "an error of Python"))
 
     def __call__(self, *_arguments: Any, **_options: Any) -> _Placeholder:
         return self
@@ -59,12 +63,15 @@ def _make_no_traceback(*_arguments: Any) -> None:
     pass
 
 
-def _make_exception(kind: Any, arguments: Any, *_others: Any) -> _Placeholder:
-    return _Placeholder.__call__(kind(*arguments)) if isinstance(kind, type) else _Placeholder()
+def _make_exception(cls: Any, arguments: Any, *_others: Any) -> _Placeholder:
+    return _Placeholder.__call__(cls(*arguments)) if isinstance(cls, type) else _Placeholder()
 
 
 class _Bytes(bytes):
-    """The type of bytes, by which Dask chooses a reader; a pickle cannot make one of any size."""
+    """Type of bytes, by which Dask selects a reader.
+
+    Instances of it are refused, because a pickle could give any size.
+    """
 
     def __new__(cls, *_arguments: Any) -> _Bytes:  # noqa: PYI034
         raise pickle.UnpicklingError("a node sent no plain bytes")

@@ -1,7 +1,8 @@
-"""One file that runs `check` on a node where nothing is installed: tfdoctor, its data, and the libraries that it needs.
+"""Creation of one file that runs `check` on a node without installation: tfdoctor, its data and its libraries.
 
-Made of what the running interpreter imports, without a network. The same parts give the same bytes. Python 3.10 and
-later run it: `python3 FILE check --json`. It unpacks itself into a private folder, which is gone when it ends.
+It is made from what the running interpreter imports, without a network. The same parts result in the same bytes.
+Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself into a private folder, which is
+removed at the end.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ if TYPE_CHECKING:
 __all__ = ["zipapp"]
 
 LIBRARIES = ("packaging", "defusedxml", "yaml")
-"""What `check` and `cluster` load beside tfdoctor and the standard library, all of it Python alone."""
+"""Libraries outside the standard library that `check` and `cluster` load, all pure Python."""
 NOT_NEEDED = ("render/html/assets", "simulate/standin", "lint", "bench", "placement")
 """Folders of tfdoctor that neither command loads."""
 DATA = ("compat",)
 OF_LOGS = "source_lines.json"
-"""Data that only `diagnose` needs, a seventh of the whole."""
+"""Data that only `diagnose` needs, a seventh of the total size."""
 FIRST_DAY = (1980, 1, 1, 0, 0, 0)
-"""The date of every part: two files of the same parts are the same."""
+"""Date of every part, so that the same parts give the same bytes."""
 START = '''\
 """Unpacks tfdoctor into a private folder, runs it, and takes the folder away again."""
 
@@ -88,49 +89,49 @@ def main():
 
 sys.exit(main())
 '''
-"""`__main__.py`. It also has to be read by the Pythons that it refuses."""
+"""Content of `__main__.py`. Older Pythons, which it refuses, must be able to parse it as well."""
 
 
 def zipapp() -> bytes:
-    """Return the file. Raises Error if a library is not there as Python source."""
-    parts = dict(_tfdoctor())
+    """Return the content of the file. Raise Error if a library is not available as Python source."""
+    parts = dict(_list_tfdoctor_files())
     for name in DATA:
-        found = _list_modules(data_dir(name), f"tfdoctor/_data/{name}")
-        parts.update((path, content) for path, content in found if not path.endswith(OF_LOGS))
+        files = _list_files(data_dir(name), f"tfdoctor/_data/{name}")
+        parts.update((path, content) for path, content in files if not path.endswith(OF_LOGS))
     for name in LIBRARIES:
-        parts.update(_sources(name, name))
-    # Python 3.10 has no tomllib; tomli is the same.
-    parts.update(_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
-    made = io.BytesIO()
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
+        parts.update(_list_library_sources(name, name))
+    # Python 3.10 has no tomllib, and tomli is equivalent.
+    parts.update(_list_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in [("__main__.py", START.encode("ascii")), *sorted(parts.items())]:
             part = zipfile.ZipInfo(name, FIRST_DAY)
             part.compress_type = zipfile.ZIP_DEFLATED
             part.external_attr = 0o600 << 16
             archive.writestr(part, content)
-    return b"#!/usr/bin/env python3\n" + made.getvalue()
+    return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
 
-def _tfdoctor() -> Iterator[tuple[str, bytes]]:
-    home = Path(tfdoctor.__file__).parent
-    for name, content in _list_modules(home, "tfdoctor"):
-        inside = name.removeprefix("tfdoctor/")
-        if not inside.startswith(("_data/", *(f"{one}/" for one in NOT_NEEDED))):
+def _list_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
+    package_folder = Path(tfdoctor.__file__).parent
+    for name, content in _list_files(package_folder, "tfdoctor"):
+        relative = name.removeprefix("tfdoctor/")
+        if not relative.startswith(("_data/", *(f"{folder}/" for folder in NOT_NEEDED))):
             yield name, content
 
 
-def _sources(name: str, called: str) -> Iterator[tuple[str, bytes]]:
-    found = importlib.util.find_spec(name)
-    if found is None or found.origin is None or not found.origin.endswith("__init__.py"):
+def _list_library_sources(name: str, target_name: str) -> Iterator[tuple[str, bytes]]:
+    spec = importlib.util.find_spec(name)
+    if spec is None or spec.origin is None or not spec.origin.endswith("__init__.py"):
         msg = f"the Python library {name} is not there as source."
         raise Error(msg, hint="Install tfdoctor again.")
-    for path, content in _list_modules(Path(found.origin).parent, called):
+    for path, content in _list_files(Path(spec.origin).parent, target_name):
         if path.endswith(".py"):
             yield path, content
 
 
-def _list_modules(folder: Path, called: str) -> Iterator[tuple[str, bytes]]:
+def _list_files(folder: Path, target_name: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
-        inside = path.relative_to(folder)
-        if path.is_file() and "__pycache__" not in inside.parts and not path.name.startswith("."):
-            yield f"{called}/{inside.as_posix()}", path.read_bytes()
+        relative = path.relative_to(folder)
+        if path.is_file() and "__pycache__" not in relative.parts and not path.name.startswith("."):
+            yield f"{target_name}/{relative.as_posix()}", path.read_bytes()
