@@ -328,11 +328,26 @@ def test_name_read_by_another_file_stays(lint: Any, tmp_path: Path) -> None:
     assert WRONG not in reader.read_text()
 
 
+def test_a_name_that_another_file_puts_together_stays(lint: Any, tmp_path: Path) -> None:
+    setter = tmp_path / "a.sh"
+    setter.write_text(f"export {WRONG}=0\npython3 b.py\n")
+    (tmp_path / "b.py").write_text(f"import os\nprint(os.environ['{WRONG[:9]}' +\n    '{WRONG[9:]}'])\n")
+    lint("--fix", ".")
+    assert WRONG in setter.read_text()
+
+
+def test_a_negative_number_becomes_a_string(lint: Any, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = -1\n")
+    lint("--fix", ".")
+    assert (tmp_path / "a.py").read_text() == "import os\nos.environ['CUDA_VISIBLE_DEVICES'] = \"-1\"\n"
+
+
 @pytest.mark.parametrize(
     "code",
     [
         "import os\ntry:\n    os.environ['CUDA_VISIBLE_DEVICES'] = 0\nexcept TypeError:\n    pass\n",
         "import os\nwith test.assertRaises(TypeError):\n    os.environ['CUDA_VISIBLE_DEVICES'] = 0\n",
+        'import os\nx = f"{os.environ.update(CUDA_VISIBLE_DEVICES=0)}"\n',  # valid from Python 3.12 on
         "from tensorflow import config as c\nf = c.experimental\nf.set_memory_growht = 1\nf.set_memory_growht()\n",
     ],
 )
