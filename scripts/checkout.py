@@ -1,4 +1,4 @@
-"""Where the checkout is. Imported, it lets scripts import tfdoctor, update_support and what the tests share."""
+"""The root of the checkout. Importing this module makes tfdoctor, update_support and test helpers importable."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from pathlib import Path
 __all__ = ["ROOT"]
 
 ROOT = Path(__file__).resolve().parent.parent
-for _place in ("doctor", "scripts", "tests"):
-    if str(ROOT / _place) not in sys.path:
-        sys.path.insert(1, str(ROOT / _place))
+for _folder in ("doctor", "scripts", "tests"):
+    if str(ROOT / _folder) not in sys.path:
+        sys.path.insert(1, str(ROOT / _folder))

@@ -16,15 +16,15 @@ else:
 
 
 def requirements(groups: dict[str, list[Any]], name: str) -> list[str]:
-    """The group's requirements, those of the groups that it includes among them. Raises KeyError."""
-    found: list[str] = []
+    """Return the requirements of a group and of the groups that it includes. Raise KeyError for an unknown group."""
+    collected: list[str] = []
     for entry in groups[name]:
-        found += [entry] if isinstance(entry, str) else requirements(groups, entry["include-group"])
-    return list(dict.fromkeys(found))
+        collected += [entry] if isinstance(entry, str) else requirements(groups, entry["include-group"])
+    return list(dict.fromkeys(collected))
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Print the requirements, one per line, and return the exit status."""
     path, name = sys.argv[1:]
     groups = tomllib.loads(Path(path).read_text(encoding="utf-8"))["dependency-groups"]
     print("\n".join(requirements(groups, name)))

@@ -1,7 +1,7 @@
-"""What scripts/fuzz throws bytes at: every reader of text and files that tfdoctor did not write itself.
+"""The targets of scripts/fuzz: every reader of text and files that tfdoctor did not write itself.
 
-A target raises where a promise is broken and returns otherwise; what a reader is documented to raise for bad input
-is no breach. Nothing here needs atheris: the tests run every target on its seeds.
+A target raises if a promise is broken and returns otherwise. The documented errors of a reader for bad input
+are not a breach. Nothing here requires atheris: the tests run every target on its seeds.
 """
 
 from __future__ import annotations
@@ -59,12 +59,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 TESTS = ROOT / "tests"
 CORPUS = ROOT.parent / "shared" / "corpus"
-"""Real outputs and logs that may lie beside the checkout."""
+"""Real outputs and logs that may exist beside the checkout."""
 HOSTS = TESTS / "hosts"
 LARGEST = 1 << 14
-"""Bytes of an input, at most; longer ones cost speed, and the tests have lines of a megabyte."""
+"""Maximum bytes of an input.
+
+Longer inputs cost speed, and the tests have lines of a megabyte.
+"""
 GROWTH = 64
-"""Characters that an answer may have for each byte that was read."""
+"""Characters of output that are allowed for each byte of input."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 ZSTD = b"\x28\xb5\x2f\xfd"
 CAPTURED = (
@@ -89,8 +92,11 @@ class BrokenPromiseError(AssertionError):
 
 @dataclass(frozen=True)
 class Target:
-    """`run` takes an input; `seeds` gives inputs to begin with. `form`: how an input is best changed, as "text",
-    "bytes", "json", or "headed" (text behind a first line that stays)."""
+    """A fuzz target: `run` takes an input, `seeds` returns the initial inputs.
+
+    `form` says how to mutate an input: "text", "bytes", "json", or "headed" (text after a first line that
+    stays).
+    """
 
     name: str
     run: Callable[[bytes], None]
@@ -98,32 +104,37 @@ class Target:
     form: str = "text"
     largest: int = LARGEST
     weight: int = 1
-    """Its share of the time: what is slow gets more."""
+    """Relative share of the time; slow targets get more."""
 
 
-def require(holds: bool, why: str) -> None:
-    """Raise BrokenPromiseError unless `holds`."""
+def require(holds: bool, message: str) -> None:
+    """Raise BrokenPromiseError with this message unless `holds` is true."""
     if not holds:
-        raise BrokenPromiseError(why)
+        raise BrokenPromiseError(message)
 
 
 def text_of(data: bytes) -> str:
-    """Any text at all, lone surrogates among it."""
+    """Decode any bytes; invalid ones become lone surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
 
 def check_json(value: Any, data: bytes) -> str:
-    """`value` as JSON. Raises BrokenPromiseError where it is not of JSON's own kinds, or far larger than `data`."""
-    shown = json.dumps(value)
-    require(json.loads(shown) == value, "the answer changes on its way through JSON")
-    require(len(shown) <= GROWTH * len(data) + 10_000, f"{len(shown)} characters for {len(data)} bytes")
-    return shown
+    """Return `value` as JSON.
+
+    Raise BrokenPromiseError if it does not survive the round trip or is far larger than `data`.
+    """
+    encoded = json.dumps(value)
+    require(json.loads(encoded) == value, "the answer changes on its way through JSON")
+    require(len(encoded) <= GROWTH * len(data) + 10_000, f"{len(encoded)} characters for {len(data)} bytes")
+    return encoded
 
 
-# ---------------------------------------------------------------- the targets
+# ---------------------------------------------------------------- targets
 
 
 def parser(kind: str) -> Callable[[bytes], None]:
+    """Return the target of the parser of `kind`."""
+
     def run(data: bytes) -> None:
         answer = PARSERS[kind](text_of(data)).as_dict()
         check_json(answer, data)
@@ -134,28 +145,29 @@ def parser(kind: str) -> Callable[[bytes], None]:
 
 
 def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
-    """Public functions of one text in those modules of parse that have no kind of their own."""
-    found: dict[str, tuple[Callable[[str], Any], ...]] = {}
+    """Return the public functions of one text in the modules of parse that have no registered parser."""
+    readers: dict[str, tuple[Callable[[str], Any], ...]] = {}
     kinds = {function.__module__ for function in PARSERS.values()}
     for info in pkgutil.iter_modules(parse_package.__path__, f"{parse_package.__name__}."):
         module = importlib.import_module(info.name)
-        short = info.name.rpartition(".")[2]
-        if info.name in kinds or short.startswith("_") or short in ("detect", "edits", "registry"):
+        name = info.name.rpartition(".")[2]
+        if info.name in kinds or name.startswith("_") or name in ("detect", "edits", "registry"):
             continue
-        mine = [f for f in vars(module).values() if getattr(f, "__module__", "") == info.name]
-        found[short] = tuple(
+        functions = [f for f in vars(module).values() if getattr(f, "__module__", "") == info.name]
+        readers[name] = tuple(
             function
-            for function in mine
+            for function in functions
             if inspect.isfunction(function)
             and not function.__name__.startswith("_")
             and [p.annotation for p in inspect.signature(function).parameters.values()] == ["str"]
         )
-    return found
+    return readers
 
 
 def reader(functions: tuple[Callable[[str], Any], ...]) -> Callable[[bytes], None]:
-    # An exception of the module's own is an answer.
-    own = tuple(
+    """Return a target that calls each of the functions on the text."""
+    # The exceptions that the module itself defines are documented results.
+    allowed_errors = tuple(
         value
         for function in functions
         for value in vars(sys.modules[function.__module__]).values()
@@ -166,9 +178,9 @@ def reader(functions: tuple[Callable[[str], Any], ...]) -> Callable[[bytes], Non
 
     def run(data: bytes) -> None:
         for function in functions:
-            with contextlib.suppress(*own):
-                shown = repr(function(text_of(data)))
-                require(len(shown) <= GROWTH * len(data) + 10_000, f"{len(shown)} characters")
+            with contextlib.suppress(*allowed_errors):
+                result = repr(function(text_of(data)))
+                require(len(result) <= GROWTH * len(data) + 10_000, f"{len(result)} characters")
 
     return run
 
@@ -186,13 +198,13 @@ def run_log(data: bytes) -> None:
     is_binary(data[:8192])
     size = 1 + data[0] * 16 if data else 1
     report = diagnose_log((data[at : at + size] for at in range(0, len(data), size)), compat(), "log")
-    shown = render_log(report, verbose=True) + log_markdown(report)
-    require(not CONTROL.search(shown), "a control character is passed on")
+    screen = render_log(report, verbose=True) + log_markdown(report)
+    require(not CONTROL.search(screen), "a control character is passed on")
     check_json(log_json(report), data)
 
 
 def run_packed_log(data: bytes) -> None:
-    if data.startswith(ZSTD):  # may start a program: slow, and not ours
+    if data.startswith(ZSTD):  # would start an external program
         return
     path = scratch() / "log"
     path.write_bytes(data)
@@ -203,7 +215,7 @@ def run_packed_log(data: bytes) -> None:
 
 @lru_cache(maxsize=1)
 def scratch() -> Path:
-    """A folder of this process, gone when it ends."""
+    """Return a temporary folder of this process, which is removed when the process ends."""
     holder = tempfile.TemporaryDirectory(prefix="tfdoctor-fuzz-")
     scratch.holder = holder
     return Path(holder.name)
@@ -212,13 +224,13 @@ def scratch() -> Path:
 def run_elf(data: bytes) -> None:
     path = scratch() / "lib.so"
     path.write_bytes(data)
-    # A segment beyond the end makes the loader give up early: a sparse tail lets more headers be followed.
+    # The reader gives up early at a segment beyond the end; a sparse tail lets it follow more headers.
     if len(data) % 2:
         os.truncate(path, 1 << 30)
     with contextlib.suppress(ElfError):
         elf = read_elf(str(path), "x86_64")
-        words = (*elf.needed, *elf.verdef, *(v for _, versions in elf.verneed for v in versions))
-        total = sum(map(len, words))
+        names = (*elf.needed, *elf.verdef, *(v for _, versions in elf.verneed for v in versions))
+        total = sum(map(len, names))
         require(total <= 1 << 22, f"{total} characters of names from {len(data)} bytes")
     find_unresolved(str(path), [str(path)])
 
@@ -241,19 +253,21 @@ def run_answer(data: bytes) -> None:
 def run_redact(data: bytes) -> None:
     text = text_of(data)
     clean_line(text)
-    for tool in (clean, lambda text: Redactor().text(text)):
-        once = tool(text)
-        require(tool(once) == once, "not idempotent")
+    for function in (clean, lambda text: Redactor().text(text)):
+        cleaned = function(text)
+        require(function(cleaned) == cleaned, "not idempotent")
     require(not CONTROL.search(clean(text)), "a control character is passed on")
 
 
 def run_lint(data: bytes) -> None:
     text = text_of(data)
     for kind in ("python", "notebook", "shell", "dockerfile", "yaml", "env"):
-        for asked in (LintTarget(), LintTarget((1, 15), 2)):
-            problems, _ = lint_text(text, kind, asked)
-            for one in problems:
-                require(one.line > 0 and one.column > 0 and bool(one.code), "a finding is nowhere")
+        for target in (LintTarget(), LintTarget((1, 15), 2)):
+            problems, _ = lint_text(text, kind, target)
+            for problem in problems:
+                require(
+                    problem.line > 0 and problem.column > 0 and bool(problem.code), "a finding is nowhere"
+                )
             source = Source(text.encode("utf-8", "surrogatepass"), text, "utf-8")
             with contextlib.suppress(EditError):
                 apply_edits(source.data, plan_edits(source, problems, kind))
@@ -279,28 +293,34 @@ def run_pythons(data: bytes) -> None:
 
 
 def check_recording(host: str, *, whole: bool) -> None:
-    """Everything that `check --facts FOLDER` does with a recorded machine, in `host` as JSON."""
+    """Run all of `check --facts FOLDER` on a recorded machine, given as the JSON text `host`.
+
+    whole: also raise BrokenPromiseError if a probe crashed.
+    """
     system = RecordedSystem({archive.HOST: host.encode("utf-8", "surrogateescape")})
-    seen = survey(system, compat(), timeout=20.0)
-    report = diagnose(seen, compat())
+    facts = survey(system, compat(), timeout=20.0)
+    report = diagnose(facts, compat())
     for verbose in (False, True):
-        shown = render_report(report, verbose=verbose)
-        require(not CONTROL.search(shown), "a control character is passed on")
-    facts = json.dumps(report_json(report))
-    if not whole:  # a probe that crashes on answers of another kind is a fact that is not known, and no more
+        screen = render_report(report, verbose=verbose)
+        require(not CONTROL.search(screen), "a control character is passed on")
+    json_text = json.dumps(report_json(report))
+    if not whole:  # a probe that crashes on damaged answers only makes its fact unknown
         return
-    crashed = re.search(r"looking at [^\"]{1,60} (?:crashed|did not end)[^\"]{0,200}", facts)
+    crashed = re.search(r"looking at [^\"]{1,60} (?:crashed|did not end)[^\"]{0,200}", json_text)
     require(crashed is None, crashed[0] if crashed else "")
 
 
 def run_recording(data: bytes) -> None:
-    """A recording that is damaged anywhere."""
+    """Check a recording that is damaged anywhere."""
     with contextlib.suppress(UsageError):
         check_recording(text_of(data), whole=False)
 
 
 def run_machine(data: bytes) -> None:
-    """A recorded machine one of whose texts is another one: "HOST TABLE KEY [STREAM]", then the text."""
+    """Check a recorded machine in which one text is replaced.
+
+    The input is a line of tab-separated HOST, TABLE, KEY and optionally STREAM, then the text.
+    """
     header, _, text = text_of(data).partition("\n")
     host, table, key, stream = [*header.split("\t"), "", "", "", ""][:4]
     raw = machines().get(host)
@@ -313,7 +333,7 @@ def run_machine(data: bytes) -> None:
 
 
 def run_archive(data: bytes) -> None:
-    """The .tar inside a .tar.gz that somebody sent. What is read can be written, and read again."""
+    """Read the .tar inside a .tar.gz; what was read can be written and read again."""
     with contextlib.suppress(UsageError):
         files = archive.read_archive(gzip.compress(data, 1), "recording")
         require(sum(map(len, files.values())) <= len(data), "more comes out than is in it")
@@ -322,9 +342,9 @@ def run_archive(data: bytes) -> None:
 
 
 def run_capture(data: bytes) -> None:
-    """What `capture` does with the files and outputs of which it keeps parts, or which it takes apart."""
+    """Run `capture` on the files and outputs that it shortens or parses."""
     text = text_of(data)
-    whole = bundle.Recording(
+    recording = bundle.Recording(
         tables={
             "commands": {
                 name: {"stdout": text, "stderr": "", "returncode": 0}
@@ -337,10 +357,10 @@ def run_capture(data: bytes) -> None:
         platform={},
     )
     redactor = Redactor(users=["someone"], hosts=["some-host"])
-    made = bundle.members(bundle.redact(bundle.shorten(whole), redactor))
-    total = sum(map(len, made.values()))
+    members = bundle.members(bundle.redact(bundle.shorten(recording), redactor))
+    total = sum(map(len, members.values()))
     require(total <= 8 * GROWTH * len(data) + 100_000, f"{total} bytes from {len(data)}")
-    RecordedSystem(made)
+    RecordedSystem(members)
 
 
 # ---------------------------------------------------------------- seeds
@@ -348,7 +368,7 @@ def run_capture(data: bytes) -> None:
 
 @lru_cache(maxsize=1)
 def machines() -> dict[str, dict[str, Any]]:
-    """The recorded machines of the tests."""
+    """Return the recorded machines of the tests by name."""
     return {
         path.parent.name: json.loads(path.read_text(encoding="utf-8"))
         for path in sorted(HOSTS.glob("*/host.json"))
@@ -356,7 +376,7 @@ def machines() -> dict[str, dict[str, Any]]:
 
 
 def texts_of_machines() -> Iterator[tuple[str, str]]:
-    """(header for the target "machine", text) of every text that a program or a file of a machine gave."""
+    """Yield (header for the target "machine", text) for every text in the recorded machines."""
     for name, raw in machines().items():
         for command, entry in raw.get("commands", {}).items():
             for stream in ("stdout", "stderr"):
@@ -370,7 +390,7 @@ def texts_of_machines() -> Iterator[tuple[str, str]]:
 
 
 def texts_of_tests() -> Iterator[str]:
-    """The literal texts in the tests of parsers and logs."""
+    """Yield the string literals in the tests of parsers and logs."""
     for folder in ("probes", "logs"):
         for path in sorted((TESTS / folder).glob("test_*.py")):
             for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -380,14 +400,14 @@ def texts_of_tests() -> Iterator[str]:
 
 @lru_cache(maxsize=1)
 def texts_by_kind() -> dict[str, tuple[str, ...]]:
-    """Every text that lies at hand, under the kind that it is."""
-    found: dict[str, dict[str, None]] = {kind: {} for kind in (*PARSERS, "")}
+    """Return every available text by its detected kind; "" for no kind."""
+    texts_of: dict[str, dict[str, None]] = {kind: {} for kind in (*PARSERS, "")}
     for text in (*texts_of_tests(), *(text for _, text in texts_of_machines())):
-        found[detect(text) or ""].setdefault(text)
+        texts_of[detect(text) or ""].setdefault(text)
     for kind in PARSERS:
         for path in sorted((CORPUS / "outputs" / kind).glob("*.txt")):
-            found[kind].setdefault(path.read_bytes()[:LARGEST].decode("utf-8", "replace"))
-    return {kind: tuple(texts) for kind, texts in found.items()}
+            texts_of[kind].setdefault(path.read_bytes()[:LARGEST].decode("utf-8", "replace"))
+    return {kind: tuple(texts) for kind, texts in texts_of.items()}
 
 
 def encode_texts(texts: Iterable[str]) -> Iterator[bytes]:
@@ -418,7 +438,10 @@ def pack_logs() -> Iterator[bytes]:
 
 
 def objects() -> Iterator[bytes]:
-    """The smallest shared objects of this machine, and the ends of none: headers stand in front."""
+    """Yield the start of the smallest shared objects of this machine, which holds the headers.
+
+    Each one is yielded in two lengths, because run_elf treats inputs of odd length differently.
+    """
     sizes: dict[str, int] = {}
     for folder in OBJECT_FOLDERS:
         for path in Path(folder).glob("*.so*") if Path(folder).is_dir() else ():
@@ -432,26 +455,29 @@ def objects() -> Iterator[bytes]:
 
 
 def caches() -> Iterator[bytes]:
-    """/etc/ld.so.cache as ldconfig writes it: three libraries, one of them in glibc-hwcaps, and the extension."""
+    """Yield versions of /etc/ld.so.cache as ldconfig writes it.
+
+    They have three libraries, one of them in glibc-hwcaps, and the extension.
+    """
     names = (b"libcuda.so.1", b"libcudart.so.12", b"libcudart.so.12")
     paths = (
         b"/usr/lib/libcuda.so.1",
         b"/opt/libcudart.so.12",
         b"/usr/lib/glibc-hwcaps/x86-64-v3/libcudart.so.12",
     )
-    for old in (b"", b"ld.so-1.7.0\0" + struct.pack("<I", 0)):
+    for prefix in (b"", b"ld.so-1.7.0\0" + struct.pack("<I", 0)):
         strings, offsets = b"", []
-        at = HEADER.size + len(names) * ENTRY.size
-        for word in (*names, *paths, b"x86-64-v3"):
-            offsets.append(at + len(strings))
-            strings += word + b"\0"
-        strings += b"\0" * (-(at + len(strings)) % 4)
-        extension = at + len(strings)
+        start = HEADER.size + len(names) * ENTRY.size
+        for text in (*names, *paths, b"x86-64-v3"):
+            offsets.append(start + len(strings))
+            strings += text + b"\0"
+        strings += b"\0" * (-(start + len(strings)) % 4)
+        extension = start + len(strings)
         tail = struct.pack("<IIIIIII", EXTENSION_MAGIC, 1, 1, 0, extension + 24, 4, offsets[6])
         entries = b"".join(
             ENTRY.pack(0x0303, offsets[i], offsets[3 + i], 0, (1 << 62) if i == 2 else 0) for i in range(3)
         )
-        yield old + HEADER.pack(MAGIC, len(names), len(strings), 2, extension) + entries + strings + tail
+        yield prefix + HEADER.pack(MAGIC, len(names), len(strings), 2, extension) + entries + strings + tail
 
 
 def answers() -> Iterator[bytes]:
@@ -465,17 +491,17 @@ def recordings() -> Iterator[bytes]:
 
 
 def archives() -> Iterator[bytes]:
-    small = {archive.HOST: b'{"schema_version": 1}', "root/etc/hostname": b"h\n", "output/1.txt": b"x" * 200}
-    yield gzip.decompress(archive.archive(small))
-    yield gzip.decompress(archive.archive({f"folder/{name}": data for name, data in small.items()}))
+    files = {archive.HOST: b'{"schema_version": 1}', "root/etc/hostname": b"h\n", "output/1.txt": b"x" * 200}
+    yield gzip.decompress(archive.archive(files))
+    yield gzip.decompress(archive.archive({f"folder/{name}": data for name, data in files.items()}))
     for form in (tarfile.GNU_FORMAT, tarfile.USTAR_FORMAT):
-        made = io.BytesIO()
-        with tarfile.open(fileobj=made, mode="w:", format=form) as tar:
+        buffer = io.BytesIO()
+        with tarfile.open(fileobj=buffer, mode="w:", format=form) as tar:
             for name in (archive.HOST, f"root/{'long/' * 30}name", "root/link"):
                 member = tarfile.TarInfo(name)
                 member.type = tarfile.SYMTYPE if name.endswith("link") else tarfile.REGTYPE
                 tar.addfile(member)
-        yield made.getvalue()
+        yield buffer.getvalue()
 
 
 def list_captures() -> Iterator[bytes]:

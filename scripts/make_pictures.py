@@ -1,11 +1,11 @@
-"""Draw what tfdoctor prints: docs/pictures/*.svg, each for a light and a dark page.
+"""Draw the output of tfdoctor: docs/pictures/*.svg, each for a light and a dark page.
 
     python scripts/make_pictures.py            # needs tfdoctor importable (the development environment)
     python scripts/make_pictures.py --check    # exit 1 where a picture is stale
     python scripts/make_pictures.py --look DIR # the usual screens in terminals of two sizes, to be looked at
 
-Every picture is a real run of the command that it shows, on a machine recorded under tests/hosts. The SVG names fonts
-that readers have and fetches none. `drawn(shown, output, theme, size)` is pure.
+Every picture shows a real run of its command on a machine recorded in tests/hosts. The SVG names fonts that
+readers have and downloads none. `draw_terminal(command_text, output, theme, size)` is pure.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ PICTURES = ROOT / "docs" / "pictures"
 COLUMNS = 80
 FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', 'Liberation Mono', monospace"
 SIZE, ADVANCE, LINE, EDGE, BAR = 14, 8.43, 19, 18, 34
-"""Pixels: a letter's height and width, a line, the margin, the window's title bar."""
+"""Pixels: height and width of a character, height of a line, the margin, height of the title bar."""
 
 RUNS = {
     "sick": ("tfdoctor", "check", "--facts", "tests/hosts/plain-pip-install"),
     "fixed": ("tfdoctor", "check", "--facts", "tests/hosts/healthy-one-gpu"),
 }
-"""Picture → the command whose output it shows."""
+"""The command whose output each picture shows, by picture name."""
 LOOK = {
     **RUNS,
     "driver": ("tfdoctor", "check", "--facts", "tests/hosts/driver-below-cuda-12"),
@@ -58,14 +58,14 @@ LOOK = {
     "build": ("tfdoctor", "build", "--tf", "1.14", "--dry-run"),
     "help": ("tfdoctor", "--help"),
 }
-"""The usual screens."""
+"""The screens that --look draws."""
 SIZES = ((80, 24), (120, 40))
-"""Columns and lines of the terminals in which they are looked at."""
+"""Columns and lines of the terminals that --look draws."""
 
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of one kind of page."""
+    """The colours for a light or a dark page."""
 
     paper: str
     edge: str
@@ -76,7 +76,7 @@ class Theme:
     yellow: str
 
     def get_color(self, style: Style) -> str:
-        """The colour of a piece of text."""
+        """Return the colour of a piece of text."""
         number = style.color.number if style.color is not None else None
         colours = {1: self.red, 2: self.green, 3: self.yellow}
         return colours.get((number or 0) % 8, self.faint if style.dim else self.ink)
@@ -89,15 +89,15 @@ THEMES = {
 
 
 def draw_terminal(
-    shown: str, output: str, theme: Theme, size: tuple[int, int | None] = (COLUMNS, None)
+    command_text: str, output: str, theme: Theme, size: tuple[int, int | None] = (COLUMNS, None)
 ) -> str:
-    """The SVG of a terminal in which `shown` was typed and `output` (with ANSI colours) came.
+    """Return the SVG of a terminal that shows a command and its `output` (with ANSI colours).
 
-    size: columns, and lines where it is a screen's: the last ones are seen, with the next prompt.
+    size: columns and, if the picture is a screen, lines. A screen shows the last lines and the next prompt.
     """
     lines = [
-        Text.assemble(("$ ", "dim"), (shown, "bold")),
-        *(Text.from_ansi(one) for one in output.splitlines()),
+        Text.assemble(("$ ", "dim"), (command_text, "bold")),
+        *(Text.from_ansi(text_line) for text_line in output.splitlines()),
     ]
     columns, rows = size
     if rows is not None:
@@ -122,7 +122,7 @@ def draw_terminal(
     ]
     for number, line in enumerate(lines):
         y = BAR + number * LINE + SIZE
-        for column, text, style in _pieces(line):
+        for column, text, style in _split_styles(line):
             weight = ' font-weight="700"' if style.bold else ""
             parts.append(
                 f'<text x="{EDGE + column * ADVANCE:.1f}" y="{y}" textLength="{len(text) * ADVANCE:.1f}"'
@@ -131,19 +131,19 @@ def draw_terminal(
     return "\n".join([*parts, "</g>", "</svg>"]) + "\n"
 
 
-def _pieces(line: Text) -> Iterator[tuple[int, str, Style]]:
-    """(column, text without outer blanks, style) of each stretch of a line in one style."""
+def _split_styles(line: Text) -> Iterator[tuple[int, str, Style]]:
+    """Yield (column, stripped text, style) for each run of text in one style."""
     column = 0
     for segment in line.render(Console(color_system="standard", force_terminal=True), end=""):
         text = segment.text.strip(" ")
         if text:
-            before = len(segment.text) - len(segment.text.lstrip(" "))
-            yield column + before, text, segment.style or Console().get_style("none")
+            indent = len(segment.text) - len(segment.text.lstrip(" "))
+            yield column + indent, text, segment.style or Console().get_style("none")
         column += len(segment.text)
 
 
 def run(command: tuple[str, ...]) -> str:
-    """What a command prints on a terminal with colours, 80 columns wide."""
+    """Return the output of a command with colours, 80 columns wide."""
     plain = {name: value for name, value in os.environ.items() if name != "NO_COLOR"}
     done = subprocess.run(
         [sys.executable, "-m", *command],
@@ -165,25 +165,25 @@ def run(command: tuple[str, ...]) -> str:
 
 
 def record_terminal(command: tuple[str, ...], columns: int, rows: int) -> str:
-    """What a command prints on a terminal of this size."""
-    ours, its = pty.openpty()
-    fcntl.ioctl(its, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+    """Return what a command prints on a terminal of this size."""
+    controller, terminal = pty.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
     plain = {name: value for name, value in os.environ.items() if name not in {"NO_COLOR", "COLUMNS"}}
     with subprocess.Popen(
         [sys.executable, "-m", *command],
         cwd=ROOT,
         env=plain | {"TERM": "xterm-256color", "TFDOCTOR_CALLED": "tfdoctor"},
-        stdin=its,
-        stdout=its,
-        stderr=its,
+        stdin=terminal,
+        stdout=terminal,
+        stderr=terminal,
     ):
-        os.close(its)
-        found = b""
-        with contextlib.suppress(OSError):  # it is closed
-            while part := os.read(ours, 65536):
-                found += part
-    os.close(ours)
-    return found.decode().replace("\r\n", "\n")
+        os.close(terminal)
+        output = b""
+        with contextlib.suppress(OSError):  # the command has closed it
+            while chunk := os.read(controller, 65536):
+                output += chunk
+    os.close(controller)
+    return output.decode().replace("\r\n", "\n")
 
 
 def look(folder: Path) -> None:
@@ -198,27 +198,27 @@ def look(folder: Path) -> None:
 
 
 def pictures() -> dict[Path, str]:
-    """Every picture's file and its SVG."""
-    found = {}
+    """Return the SVG of every picture by its path."""
+    svgs = {}
     for name, command in RUNS.items():
         output = run(command)
         for theme, colours in THEMES.items():
-            found[PICTURES / f"{name}-{theme}.svg"] = draw_terminal(shlex.join(command), output, colours)
-    return found
+            svgs[PICTURES / f"{name}-{theme}.svg"] = draw_terminal(shlex.join(command), output, colours)
+    return svgs
 
 
 def main() -> int:
-    """Returns the exit status."""
+    """Draw or check the pictures and return the exit status."""
     parser = argparse.ArgumentParser(description="Draw what tfdoctor prints: docs/pictures/*.svg.")
     parser.add_argument("--check", action="store_true", help="write nothing; exit 1 where a picture is stale")
     parser.add_argument(
         "--look", metavar="DIR", type=Path, help="draw the usual screens there, to be looked at"
     )
-    given = parser.parse_args()
-    if given.look is not None:
-        look(given.look)
+    options = parser.parse_args()
+    if options.look is not None:
+        look(options.look)
         return 0
-    check: bool = given.check
+    check: bool = options.check
     stale = [
         (path, text)
         for path, text in pictures().items()

@@ -1,4 +1,4 @@
-"""What mkdocs does besides: the explorer is made beside the front page that shows it (`hooks` in mkdocs.yml)."""
+"""The mkdocs hook that adds the explorer page to the site (`hooks` in mkdocs.yml)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ PAGE = "explorer.html"
 
 
 def on_post_build(config: Any, **_: object) -> None:
-    """Write the explorer into the site. Raises CalledProcessError."""
-    ready = ROOT / ".venv-test" / "bin" / "tfdoctor"
-    command = ready if ready.is_file() else ROOT / "scripts" / "tfdoctor"
+    """Write the explorer into the site. Raise CalledProcessError if that fails."""
+    installed = ROOT / ".venv-test" / "bin" / "tfdoctor"
+    command = installed if installed.is_file() else ROOT / "scripts" / "tfdoctor"
     target = Path(config["site_dir"]) / PAGE
     subprocess.run([str(command), "matrix", "--html", str(target), "--force"], check=True)

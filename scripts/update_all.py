@@ -1,11 +1,11 @@
-"""Refresh everything in compat/ and docs/ that can be made again here, in the order in which one needs the other.
+"""Refresh everything in compat/ and docs/ that can be regenerated, in order of dependence.
 
     python scripts/update_all.py                # offline: what follows from the authored tables, and the pages
     python scripts/update_all.py --fetch        # also measure new releases from the package index (uv, network)
     python scripts/update_all.py --check        # change nothing; exit 1 where something is stale
     python scripts/update_all.py --check --fetch 3    # and measure three releases anew and compare
 
-One line of use for each script:
+The scripts:
 
     scripts/update_tensorflow.py    compat/tensorflow.json, from the wheels; --authored: from compat/registration.toml
     scripts/update_locks.py         compat/locks, from the index; offline only --check
@@ -21,8 +21,8 @@ One line of use for each script:
     scripts/generate_man.py         docs/tfdoctor.1, the manual page, from the command line's help
 
 The other tables (cuda, cuda_wheels, cudnn, gpus, images, imports, libraries, problems, pythons, registration) are
-authored: nothing fetches them; their `as_of` says when they were looked through, and this script says which are older
-than half a year.
+authored: no script fetches them. Their `as_of` is the date of the last review, and this script reports tables that
+were not reviewed for half a year.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ OLD = dt.timedelta(days=183)
 
 @dataclass(frozen=True)
 class Step:
-    """One script: how it is run to write, and how to compare."""
+    """One script: the command that writes and the command that checks."""
 
     name: str
     write: tuple[str, ...]
@@ -57,31 +57,46 @@ class Step:
 
 
 def steps(fetch: int | None) -> list[Step]:
-    """What is run, in order. `fetch`: also ask the index (None: not); its number is the sample of --check."""
+    """Return the steps in order.
+
+    fetch: None for offline steps only; else the number of releases that --check measures again (0: 3).
+    """
     python = sys.executable
     table = str(SCRIPTS / "update_tensorflow.py")
-    found = []
+    pending = []
     uv = shutil.which("uv") or ""
     if fetch is not None:
         if not uv:
             sys.exit("--fetch needs uv on PATH: the script's dependencies are its own (PEP 723)")
-        run = (uv, "run", table)
-        found.append(Step("compat/tensorflow.json from the index", run, (*run, "--check", str(fetch or 3))))
+        fetch_command = (uv, "run", table)
+        pending.append(
+            Step(
+                "compat/tensorflow.json from the index",
+                fetch_command,
+                (*fetch_command, "--check", str(fetch or 3)),
+            )
+        )
     authored = (python, table, "--authored")
-    found.append(Step("compat/tensorflow.json from compat/registration.toml", authored, (*authored, "--dry")))
-    # Without uv it writes nothing, and fails where a lock is missing.
+    pending.append(
+        Step("compat/tensorflow.json from compat/registration.toml", authored, (*authored, "--dry"))
+    )
+    # Without uv it writes nothing, and fails if a lock is missing.
     locks = (*((python,) if fetch is None else (uv, "run")), str(SCRIPTS / "update_locks.py"))
-    found.append(Step("compat/locks, those that are missing", locks, (*locks, "--check")))
+    pending.append(Step("compat/locks, those that are missing", locks, (*locks, "--check")))
     imports = (python, str(SCRIPTS / "update_imports.py"))
-    found.append(Step("compat/imports, minors that are missing", imports, (*imports, "--check")))
+    pending.append(Step("compat/imports, minors that are missing", imports, (*imports, "--check")))
     lines = (*((python,) if fetch is None else (uv, "run")), str(SCRIPTS / "update_source_lines.py"))
-    found.append(Step("compat/source_lines.json, releases that are missing", lines, (*lines, "--check")))
+    pending.append(Step("compat/source_lines.json, releases that are missing", lines, (*lines, "--check")))
     functions = (*((python,) if fetch is None else (uv, "run")), str(SCRIPTS / "update_functions.py"))
-    found.append(Step("compat/functions.json, releases that are missing", functions, (*functions, "--check")))
+    pending.append(
+        Step("compat/functions.json, releases that are missing", functions, (*functions, "--check"))
+    )
     binaries = (python, str(SCRIPTS / "update_fat_binaries.py"))
-    found.append(Step("compat/fat_binaries.json, minors that are missing", binaries, (*binaries, "--check")))
+    pending.append(
+        Step("compat/fat_binaries.json, minors that are missing", binaries, (*binaries, "--check"))
+    )
     kernels = (python, str(SCRIPTS / "update_kernels.py"))
-    found.append(Step("compat/kernels.json, minors that are missing", kernels, (*kernels, "--check")))
+    pending.append(Step("compat/kernels.json, minors that are missing", kernels, (*kernels, "--check")))
     for script, page in (
         ("update_matrix_docs.py", "docs/matrix.md"),
         ("generate_docs.py", "docs/rules.md"),
@@ -89,30 +104,30 @@ def steps(fetch: int | None) -> list[Step]:
         ("generate_man.py", "docs/tfdoctor.1"),
     ):
         command = (python, str(SCRIPTS / script))
-        found.append(Step(page, command, (*command, "--check")))
-    return found
+        pending.append(Step(page, command, (*command, "--check")))
+    return pending
 
 
 def dates() -> dict[str, str]:
-    """Table → its `as_of`."""
-    found = {}
+    """Return the `as_of` date of each table by its path in compat/."""
+    as_of = {}
     for path in sorted(path for path in COMPAT.rglob("*") if path.suffix in {".toml", ".json"}):
         text = path.read_text(encoding="utf-8")
         match = re.search(r'^as_of = "([0-9-]+)"', text, re.MULTILINE)
         if path.suffix == ".json":
-            found[path.relative_to(COMPAT).as_posix()] = str(json.loads(text)["as_of"])
+            as_of[path.relative_to(COMPAT).as_posix()] = str(json.loads(text)["as_of"])
         elif match is not None:
-            found[path.relative_to(COMPAT).as_posix()] = match[1]
-    return found
+            as_of[path.relative_to(COMPAT).as_posix()] = match[1]
+    return as_of
 
 
 def old_tables(today: dt.date) -> list[str]:
-    """Tables nobody has looked through for half a year."""
+    """Return the tables that were not reviewed for half a year."""
     return [name for name, as_of in dates().items() if today - dt.date.fromisoformat(as_of) > OLD]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the steps and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "--check", action="store_true", help="change nothing; exit 1 where something is stale"

@@ -2,14 +2,16 @@
 # requires-python = ">=3.10"
 # dependencies = ["packaging>=22"]
 # ///
-"""Refresh compat/fat_binaries.json: for which cards the kernels of a release have machine code, and which PTX.
+"""Refresh compat/fat_binaries.json: the GPU architectures with machine code or PTX in each release.
 
     python scripts/update_fat_binaries.py                 # the last patch of every minor from 2.1 on that is not there
     python scripts/update_fat_binaries.py 2.20.0 2.15.1   # these, again
     python scripts/update_fat_binaries.py --check         # offline: the table is in order
 
-Downloads each wheel (up to 650 MB) with pip into a temporary folder, one after the other, and reads its shared objects
-with the same script that `verify --simulate` has a Python run. What was read before stays where a wheel cannot be had.
+Downloads each wheel (up to 650 MB) with pip into a temporary folder, one after the other, and reads its
+shared
+objects with the script that `verify --simulate` runs. If a wheel is not available, its earlier measurement is
+kept.
 """
 
 from __future__ import annotations
@@ -38,12 +40,13 @@ if TYPE_CHECKING:
 
 TABLE = ROOT / "compat" / "fat_binaries.json"
 MINIMUM = 15
-"""Releases; fewer mean that a table was lost."""
+"""Minimum number of releases; fewer mean that a table was lost."""
 SINCE = "2.1"
 SOURCES = ["fat binaries of the wheels' shared objects, as doctor/tfdoctor/payload/fatbins.py reads them"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -51,29 +54,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(argv)
     compat = Compat.load()
-    known = (
-        {row.version: dict(row.counts) for row in load_fat_binaries(TABLE.parent).releases}
+    measured = (
+        {
+            release_data.version: dict(release_data.counts)
+            for release_data in load_fat_binaries(TABLE.parent).releases
+        }
         if TABLE.exists()
         else {}
     )
     if options.check:
-        return check(compat, known)
-    wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
-    releases = {release.version: release for release in select_releases(compat, wanted)}
-    failed = len(set(wanted)) - len(releases)
+        return check(compat, measured)
+    requested = options.releases or [
+        version for version in last_patches(compat, SINCE) if version not in measured
+    ]
+    releases = {release.version: release for release in select_releases(compat, requested)}
+    failed = len(set(requested)) - len(releases)
     for version, release in releases.items():
         counts = read(release)
         if counts is None:
             failed += 1
             continue
-        known[version] = counts
-        write(known)
+        measured[version] = counts
+        write(measured)
         print(f"{version}: {sum(counts.values())} fat binaries")
-    return 1 if failed else check(compat, known)
+    return 1 if failed else check(compat, measured)
 
 
 def read(release: Release) -> dict[str, int] | None:
-    """Of one wheel; None, and said, where it cannot be had or read."""
+    """Return the fat binaries of one wheel. Print the reason and return None if it cannot be downloaded or read."""
     with tempfile.TemporaryDirectory() as folder:
         downloaded = download(release, folder, newest_python(release))
         if downloaded is None:
@@ -91,39 +99,42 @@ def read(release: Release) -> dict[str, int] | None:
             flags=("-S",),
         )
     if answer.get("failed") or not answer.get("binaries"):
-        why = answer.get("failed") or ("no GPU code" if result.ok else result.describe_end())
-        print(f"{release.version}: {why}", file=sys.stderr)
+        reason = answer.get("failed") or ("no GPU code" if result.ok else result.describe_end())
+        print(f"{release.version}: {reason}", file=sys.stderr)
         return None
     return dict(sorted(answer["binaries"].items()))
 
 
-def write(known: dict[str, dict[str, int]]) -> None:
-    rows = [{"version": one, "counts": known[one]} for one in sorted(known, key=versions.parse)]
-    lines = ",\n  ".join(json.dumps(row) for row in rows)
+def write(measured: dict[str, dict[str, int]]) -> None:
+    """Write the table."""
+    rows = [
+        {"version": version, "counts": measured[version]} for version in sorted(measured, key=versions.parse)
+    ]
+    lines = ",\n  ".join(json.dumps(entry) for entry in rows)
     today = dt.datetime.now(tz=dt.timezone.utc).date()
     head = f'"schema_version": 1,\n "as_of": "{today}",\n "sources": {json.dumps(SOURCES)}'
     TABLE.write_text(f'{{{head},\n "releases": [\n  {lines}\n ]}}\n', encoding="utf-8")
 
 
-def check(compat: Compat, known: dict[str, dict[str, int]]) -> int:
-    """Each row is of a release, and says of its architectures what compat/tensorflow.json says."""
-    wrong = []
-    if len(known) < MINIMUM:
-        wrong.append(f"only {len(known)} releases; at least {MINIMUM} are expected")
-    for version, counts in known.items():
+def check(compat: Compat, measured: dict[str, dict[str, int]]) -> int:
+    """Return 1 if the table is incomplete or contradicts compat/tensorflow.json, and print why."""
+    problems = []
+    if len(measured) < MINIMUM:
+        problems.append(f"only {len(measured)} releases; at least {MINIMUM} are expected")
+    for version, counts in measured.items():
         release = compat.release(version)
         if release is None:
-            wrong.append(f"{version}: not in compat/tensorflow.json")
+            problems.append(f"{version}: not in compat/tensorflow.json")
             continue
-        code = {part for kinds in counts for part in kinds.partition("|")[0].split(",") if part}
-        inside = {text.replace(".", "") for text in release.cubin}
-        if code != inside:
-            wrong.append(
-                f"{version}: machine code for {sorted(code)}; compat/tensorflow.json has {sorted(inside)}"
+        compiled = {part for kinds in counts for part in kinds.partition("|")[0].split(",") if part}
+        expected = {text.replace(".", "") for text in release.cubin}
+        if compiled != expected:
+            problems.append(
+                f"{version}: machine code for {sorted(compiled)}; compat/tensorflow.json has {sorted(expected)}"
             )
-    for line in wrong:
+    for line in problems:
         print(line, file=sys.stderr)
-    return 1 if wrong else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

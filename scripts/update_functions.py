@@ -8,15 +8,15 @@
 #   "tomli>=2; python_version < '3.11'",
 # ]
 # ///
-"""Measure compat/functions.json: on which lines the functions of TensorFlow's own Python stand, release for release.
+"""Measure compat/functions.json: the lines on which functions of TensorFlow's Python code stand, by release.
 
     uv run scripts/update_functions.py               # releases that are missing
     uv run scripts/update_functions.py '>=2.20'      # these anew
     python scripts/update_functions.py --check       # offline: every release of compat/tensorflow.json is there
 
 A traceback names the file, the line and the function: `tensorflow/python/client/session.py", line 1334, in _do_call`.
-Only releases whose function stands on that line wrote it. The files that tracebacks go through most often are read out
-of one wheel a release, a few hundred KB each; nothing is run.
+Only releases whose function contains that line can have written it. The files that occur in tracebacks most often are
+extracted from one wheel of each release, a few hundred KB each. Nothing is run.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 TABLE = ROOT / "compat" / "functions.json"
 MODULE = "<module>"
 API = re.compile(r"tensorflow(?:_core)?\._api\b")
-"""What `import tensorflow` takes from its other modules, by names that change with each release."""
+"""Modules from which `import tensorflow` imports hundreds of names that change with each release."""
 FUNCTIONS: dict[str, tuple[str, ...]] = {
     "tensorflow/__init__.py": (MODULE,),
     "tensorflow/python/__init__.py": (MODULE,),
@@ -107,85 +107,96 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
     "tensorflow/python/util/dispatch.py": ("op_dispatch_handler", "wrapper"),
     "tensorflow/python/util/traceback_utils.py": ("error_handler",),
 }
-"""What stands in tracebacks most often: where TensorFlow is imported, asked for its devices, and runs something."""
+"""The functions in tracebacks most often: import of TensorFlow, listing of devices, running operations."""
 MINIMUM_RELEASES = 100
 
 
-def functions(source: str, wanted: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
-    """The first and last lines of each of these functions; of `<module>`, of each statement that can fail."""
+def functions(source: str, requested: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+    """Return the first and last lines of each of the requested functions.
+
+    For `<module>` these are the lines of each statement that can fail.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         tree = ast.parse(source)
-    names = set(wanted)
-    found: dict[str, list[tuple[int, int]]] = {}
+    names = set(requested)
+    spans: dict[str, list[tuple[int, int]]] = {}
     for node in ast.walk(tree):
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.name in names:
-            found.setdefault(node.name, []).append((node.lineno, node.end_lineno or node.lineno))
+            spans.setdefault(node.name, []).append((node.lineno, node.end_lineno or node.lineno))
     if MODULE in names:
-        found[MODULE] = [(one.lineno, one.end_lineno or one.lineno) for one in _statements(tree.body)]
-    return {name: sorted(set(lines)) for name, lines in found.items() if lines}
+        spans[MODULE] = [
+            (statement.lineno, statement.end_lineno or statement.lineno)
+            for statement in _statements(tree.body)
+        ]
+    return {name: sorted(set(lines)) for name, lines in spans.items() if lines}
 
 
 def _statements(body: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
-    """Those of a module at which a traceback can stand: imports and calls, also below `try` and `if`; not the hundreds
-    of imports of the public API."""
-    for one in body:
-        if isinstance(one, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+    """Yield the statements of a module at which a traceback can stand.
+
+    These are imports and calls, also below `try` and `if`, without the imports of the public API.
+    """
+    for statement in body:
+        if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
             continue
-        parts = [part for name in ("body", "orelse", "finalbody") for part in getattr(one, name, ())]
-        handlers = [part for handler in getattr(one, "handlers", ()) for part in handler.body]
-        if parts:
-            yield from _statements([*parts, *handlers])
+        blocks = [node for name in ("body", "orelse", "finalbody") for node in getattr(statement, name, ())]
+        handlers = [node for handler in getattr(statement, "handlers", ()) for node in handler.body]
+        if blocks:
+            yield from _statements([*blocks, *handlers])
         elif (
-            isinstance(one, (ast.Import, ast.Raise))
-            or any(isinstance(part, ast.Call) for part in ast.walk(one))
-            or (isinstance(one, ast.ImportFrom) and not API.match(one.module or ""))
+            isinstance(statement, (ast.Import, ast.Raise))
+            or any(isinstance(node, ast.Call) for node in ast.walk(statement))
+            or (isinstance(statement, ast.ImportFrom) and not API.match(statement.module or ""))
         ):
-            yield one
+            yield statement
 
 
 def _map_path(name: str) -> str:
-    """The name of a file in FUNCTIONS: 1.15 to 2.1 have the folder `tensorflow_core`."""
+    """Return the name of a file in FUNCTIONS: 1.15 to 2.1 have the folder `tensorflow_core`."""
     return name.replace("tensorflow_core/", "tensorflow/", 1) if name.startswith("tensorflow_core/") else name
 
 
 def measure(web: Web, url: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
-    """What a wheel has of FUNCTIONS."""
+    """Return the lines of the FUNCTIONS that a wheel contains."""
     from update_support.remote_zip import central_directory, extract
 
     members, total = central_directory(web, url)
-    wanted = {}
+    members_by_name = {}
     for member in members:
         name = member.name.rpartition(".data/purelib/")[2]
         if _map_path(name) in FUNCTIONS:
-            wanted[name] = member
+            members_by_name[name] = member
     texts: dict[str, bytes] = {}
-    for name, member in wanted.items():
+    for name, member in members_by_name.items():
 
         def take(_member: Member, pieces: Iterator[bytes], name: str = name) -> None:
             texts[name] = b"".join(pieces)
 
         extract(web, url, [member], total, take)
-    found = {}
+    measured = {}
     for name, text in sorted(texts.items()):
         try:
-            # `async` was a name like others in the Python that the old ones were written for
+            # `async` is an ordinary name in old releases, which were written for older Pythons
             source = re.sub(r"\basync\b(?!\s+(?:def|with|for)\b)", "async_", text.decode("utf-8", "replace"))
-            found[name] = functions(source, FUNCTIONS[_map_path(name)])
-        except SyntaxError as error:  # written for a Python that had other words
+            measured[name] = functions(source, FUNCTIONS[_map_path(name)])
+        except SyntaxError as error:  # written for a Python with other keywords
             print(f"  {name}: {error}", file=sys.stderr)
-    return {name: one for name, one in found.items() if one}
+    return {name: spans for name, spans in measured.items() if spans}
 
 
 def render(measured: dict[str, dict[str, Any]], as_of: str) -> str:
-    """The table's text; the same bytes of the same measurements. `measured`: oldest first."""
+    """Return the text of the table; equal measurements give equal bytes.
+
+    measured: ordered from the oldest release to the newest.
+    """
     rows: dict[str, dict[str, dict[tuple[int, int], list[int]]]] = {}
-    for place, files in enumerate(measured.values()):
+    for number, files in enumerate(measured.values()):
         for file, names in files.items():
             for name, lines in names.items():
-                of_name = rows.setdefault(file, {}).setdefault(name, {})
+                releases_of = rows.setdefault(file, {}).setdefault(name, {})
                 for first, last in lines:
-                    of_name.setdefault((first, last), []).append(place)
+                    releases_of.setdefault((first, last), []).append(number)
     head = {
         "as_of": as_of,
         "sources": ["the Python in each release's Linux x86-64 wheel: scripts/update_functions.py"],
@@ -195,8 +206,8 @@ def render(measured: dict[str, dict[str, Any]], as_of: str) -> str:
     def row(names: dict[str, dict[tuple[int, int], list[int]]]) -> dict[str, str]:
         return {
             name: " ".join(
-                f"{first if first == last else f'{first}-{last}'}:{by_release.spans(places)}"
-                for (first, last), places in sorted(lines.items())
+                f"{first if first == last else f'{first}-{last}'}:{by_release.spans(numbers)}"
+                for (first, last), numbers in sorted(lines.items())
             )
             for name, lines in sorted(names.items())
         }
@@ -205,53 +216,59 @@ def render(measured: dict[str, dict[str, Any]], as_of: str) -> str:
 
 
 def load_known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """What the table says of each release, as `measure` gives it."""
-    found: dict[str, dict[str, Any]] = {version: {} for version in table["releases"]}
-    for file, row in table["files"].items():
-        for name, words in row["functions"].items():
-            for word in words.split():
-                where, _, places = word.partition(":")
-                first, _, last = where.partition("-")
-                for version in by_release.expand_spans(table["releases"], places):
-                    found[version].setdefault(file, {}).setdefault(name, []).append(
+    """Return what the table has for each release, in the form that `measure` returns."""
+    measured: dict[str, dict[str, Any]] = {version: {} for version in table["releases"]}
+    for file, columns in table["files"].items():
+        for name, entries in columns["functions"].items():
+            for entry in entries.split():
+                lines, _, numbers = entry.partition(":")
+                first, _, last = lines.partition("-")
+                for version in by_release.expand_spans(table["releases"], numbers):
+                    measured[version].setdefault(file, {}).setdefault(name, []).append(
                         (int(first), int(last or first))
                     )
-    return found
+    return measured
 
 
 def stale(table: dict[str, Any]) -> list[str]:
-    """What is wrong with the table as it is, offline."""
+    """Return the problems of the table that can be found offline."""
     return by_release.find_unmeasured(table, MINIMUM_RELEASES)
 
 
 def main() -> int:
-    """Returns the exit status."""
-    given = by_release.options(__doc__)
+    """Update or check the table and return the exit status."""
+    options = by_release.options(__doc__)
     table = (
         json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {"releases": [], "files": {}}
     )
-    if given.check:
+    if options.check:
         return by_release.finish_check(stale(table))
     measured = load_known(table)
-    fetch(measured, SpecifierSet(given.only, prereleases=True) if given.only else None, given.as_of)
+    fetch(measured, SpecifierSet(options.only, prereleases=True) if options.only else None, options.as_of)
     by_release.format_count(len(measured))
     return 0
 
 
 def fetch(measured: dict[str, dict[str, Any]], only: SpecifierSet | None, as_of: str) -> None:
-    """Measure what is wanted, or not measured; the table is written after each, so that a run can be taken up again."""
+    """Measure the releases that `only` contains, or those that are missing.
+
+    The table is written after each release, so that an interrupted run can continue.
+    """
     from update_support.remote_zip import Web
 
     urls = by_release.urls()
     web = Web()
-    for row in by_release.releases():
-        version = row["version"]
+    for release in by_release.releases():
+        version = release["version"]
         if only.contains(version) if only is not None else version not in measured:
             start = time.monotonic()
-            measured[version] = measure(web, urls[row["wheel"]])
+            measured[version] = measure(web, urls[release["wheel"]])
             print(f"{version}: {len(measured[version])} files, {time.monotonic() - start:.0f} s", flush=True)
             order = sorted(measured, key=Version)
-            TABLE.write_text(render({one: measured[one] for one in order}, as_of), encoding="utf-8")
+            TABLE.write_text(
+                render({version_text: measured[version_text] for version_text in order}, as_of),
+                encoding="utf-8",
+            )
 
 
 if __name__ == "__main__":

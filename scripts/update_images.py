@@ -9,9 +9,9 @@
     python scripts/update_images.py --registry HOST:PORT  # from a mirror
     python scripts/update_images.py --check               # offline: the table is in order, and each row is of an image
 
-Needs a network with a registry, and downloads no image. An image that its registry does not have any more is told, and
-its row stays: it belongs into `[[deleted]]` of compat/images.toml, which is authored. Where the registry does not
-answer, nothing is written for that image, and the exit status is 1.
+Needs a network with a registry, and downloads no image. If the registry no longer has an image, this is reported and
+its row stays; add it to `[[deleted]]` of compat/images.toml, which is authored. If the registry does not answer,
+nothing is written for that image, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -32,89 +32,92 @@ if TYPE_CHECKING:
 
 TABLE = ROOT / "compat" / "manifests.json"
 MINIMUM = 60
-"""Images that plans can name; fewer mean that a table was lost."""
+"""Minimum number of images that plans can name; fewer mean that a table was lost."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Update or check the table and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("prefix", nargs="*")
     parser.add_argument("--registry", metavar="HOST[:PORT][/PATH]")
     parser.add_argument("--check", action="store_true")
-    given = parser.parse_args(argv)
+    options = parser.parse_args(argv)
     names, rows = images(Compat.load()), load_rows()
-    if given.check:
+    if options.check:
         return check(names, rows)
-    wanted = [name for name in names if not given.prefix or name.startswith(tuple(given.prefix))]
-    if not wanted:
+    chosen = [name for name in names if not options.prefix or name.startswith(tuple(options.prefix))]
+    if not chosen:
         print("no image of a plan begins so", file=sys.stderr)
         return 2
-    failed = refresh(rows, wanted, Registry(given.registry))
+    failed = refresh(rows, chosen, Registry(options.registry))
     TABLE.write_text(text_of(rows, today()), encoding="utf-8")
     return 1 if failed else 0
 
 
 def images(compat: Compat) -> list[str]:
-    """Every image that a plan can build on, by name."""
-    found = {row.name for row in compat.images.python} | {row.image for row in compat.images.tool}
-    found |= {row.name for row in compat.images.ngc if row.tensorflow is not None and row.python is not None}
+    """Return the names of all images that a plan can build on."""
+    names = {image.name for image in compat.images.python} | {image.image for image in compat.images.tool}
+    names |= {
+        image.name for image in compat.images.ngc if image.tensorflow is not None and image.python is not None
+    }
     for release in compat.releases:
         if not release.gpu:
             continue
-        found |= {tag.name for tag in list_fitting_tags(compat, release)}
+        names |= {tag.name for tag in list_fitting_tags(compat, release)}
         official = compat.official_image(release.version)
         if official is not None and official.recipe.works:
-            found |= {*official.names}
-    return sorted(found)
+            names |= {*official.names}
+    return sorted(names)
 
 
 def today() -> dt.date:
-    """The day, as tables tell it."""
+    """Return the current date in UTC."""
     return dt.datetime.now(tz=dt.timezone.utc).date()
 
 
 def load_rows() -> dict[str, dict[str, Any]]:
-    """The rows as they are, by name."""
+    """Return the rows of the present table by image name."""
     return {row["image"]: row for row in json.loads(TABLE.read_text(encoding="utf-8"))["images"]}
 
 
 def refresh(rows: dict[str, dict[str, Any]], names: Sequence[str], registry: Registry) -> int:
-    """Ask for each image; how many could not be told. `rows` is changed."""
+    """Ask the registry for each image, update `rows` in place, and return the number of failures."""
     failed = 0
     for name in names:
         try:
-            told = registry.image(name)
+            facts = registry.image(name)
         except ManifestError as error:
             failed += 1
-            where = "is gone: see [[deleted]] in compat/images.toml" if error.gone else str(error)
-            print(f"{name}: {where}", file=sys.stderr)
+            message = "is gone: see [[deleted]] in compat/images.toml" if error.gone else str(error)
+            print(f"{name}: {message}", file=sys.stderr)
             continue
-        row = {"image": name, **told, "read": today().isoformat(), "evidence": "measured"}
+        row = {"image": name, **facts, "read": today().isoformat(), "evidence": "measured"}
         row["sources"] = ["its registry: manifest and configuration for linux/amd64"]
         rows[name] = {key: value for key, value in row.items() if value not in ({}, None)}
     return failed
 
 
 def text_of(rows: dict[str, dict[str, Any]], day: dt.date) -> str:
-    """The file, one image a line."""
+    """Return the text of the file, one image per line."""
     lines = [json.dumps(rows[name], separators=(",", ":"), ensure_ascii=False) for name in sorted(rows)]
     body = ",\n".join(lines)
     return f'{{\n"schema_version":1,\n"as_of":"{day.isoformat()}",\n"images":[\n{body}\n]\n}}\n'
 
 
 def check(names: Sequence[str], rows: dict[str, dict[str, Any]]) -> int:
-    """Whether the table is as this script writes it, and of images that plans name."""
+    """Return 1 if the table is not as this script writes it or has images that no plan names, and print why."""
     as_of = json.loads(TABLE.read_text(encoding="utf-8"))["as_of"]
-    _ = Compat.load().manifests  # strict
-    wrong = [f"no plan builds on {name}" for name in rows if name not in names]
+    _ = Compat.load().manifests  # parses strictly, so it raises if the table is malformed
+    problems = [f"no plan builds on {name}" for name in rows if name not in names]
     if len(names) < MINIMUM:
-        wrong.append(f"plans name {len(names)} images, and {MINIMUM} are the least")
+        problems.append(f"plans name {len(names)} images, and {MINIMUM} are the least")
     if TABLE.read_text(encoding="utf-8") != text_of(rows, dt.date.fromisoformat(as_of)):
-        wrong.append("the file is not as it is written: order or form")
-    for text in wrong:
-        print(f"compat/manifests.json: {text}", file=sys.stderr)
-    return 1 if wrong else 0
+        problems.append("the file is not as it is written: order or form")
+    for problem in problems:
+        print(f"compat/manifests.json: {problem}", file=sys.stderr)
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

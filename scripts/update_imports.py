@@ -2,17 +2,17 @@
 # requires-python = ">=3.10"
 # dependencies = ["packaging>=22", "tomli>=2; python_version < '3.11'"]
 # ///
-"""Measure compat/imports: what each TensorFlow takes of other packages while it is imported.
+"""Measure compat/imports: what each TensorFlow uses from other packages while it is imported.
 
     python scripts/update_imports.py                    # minors that are missing: their newest patch, from its lock
     python scripts/update_imports.py '>=2.16'           # these anew
     python scripts/update_imports.py --environment ENV  # what is installed there, also as newer than the lock
     python scripts/update_imports.py --check            # offline: each minor's newest patch from OLDEST on is there
 
-Each release is installed from its lock (compat/locks) for the newest Python that is here, its TensorFlow is imported,
-and the sources of the modules that this loaded are read (update_support/imports_seen.py). The versions of the other
-packages, with which that import worked, are kept beside: what is known to be good. Minutes and a gigabyte a release,
-one after the other.
+Each release is installed from its lock (compat/locks) for the newest Python on this machine, its TensorFlow is
+imported, and the sources of the loaded modules are read (update_support/imports_seen.py). The versions of the other
+packages with which the import worked are kept as known to be good. Takes minutes and a gigabyte per release, one
+after the other.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ CHILD = ROOT / "scripts" / "update_support" / "imports_seen.py"
 MARKER = "tfdoctor-imports:"
 OLDEST = "1.10"
 MINIMUM = 24
-"""Minors; fewer than were measured in November 2026 means that something was lost."""
+"""Minimum number of minor releases, as measured in November 2026; fewer mean that something was lost."""
 STANDARD = {
     *sys.stdlib_module_names,
     "distutils",
@@ -59,30 +59,33 @@ STANDARD = {
     "crypt",
     "pipes",
 }
-"""Of any Python: a module that one has and another has not is nobody else's either."""
+"""Modules of the standard library of any Python version.
+
+No other package owns a name that one version has and another has not.
+"""
 
 
 def minor(version: str) -> str:
-    """`"2.15.1"` → `"2.15"`."""
+    """Return the minor release of a version: "2.15" for "2.15.1"."""
     return versions.major_minor(version)
 
 
 def newest_of_minors() -> dict[str, Release]:
-    """The newest release of each minor that has a lock."""
-    found: dict[str, Release] = {}
+    """Return the newest release with a lock for each minor release."""
+    newest: dict[str, Release] = {}
     for release in Compat.load().releases:
         if release.package not in ("tensorflow", "tensorflow-gpu") or Version(release.version).is_prerelease:
             continue
         if Version(release.version) < Version(OLDEST) or python_of(release) is None:
             continue
-        known = found.get(release.minor)
-        if known is None or Version(known.version) < Version(release.version):
-            found[release.minor] = release
-    return found
+        present = newest.get(release.minor)
+        if present is None or Version(present.version) < Version(release.version):
+            newest[release.minor] = release
+    return newest
 
 
 def python_of(release: Release) -> str | None:
-    """The newest Python that is here and has a lock of this release."""
+    """Return the newest Python on this machine for which the release has a lock, or None."""
     for python in sorted(release.linux_pythons, key=Version, reverse=True):
         locked = (LOCKS / lock_name(release.package, release.version, python)).is_file()
         if Version(python) >= Version("3.5") and locked and find_python(python) is not None:
@@ -91,7 +94,7 @@ def python_of(release: Release) -> str | None:
 
 
 def measure(release: Release, cache: Path) -> dict[str, Any]:
-    """Install a release from its lock and see it imported. Raises TrialError."""
+    """Install a release from its lock and observe its import. Raise TrialError if that fails."""
     python = python_of(release)
     interpreter = find_python(python) if python is not None else None
     if python is None or interpreter is None:
@@ -103,37 +106,49 @@ def measure(release: Release, cache: Path) -> dict[str, Any]:
         bench.install(LOCKS / tools_name(python))
         bench.install(LOCKS / lock_name(release.package, release.version, python))
         site = next(iter(sorted(folder.glob("env/lib/python*/site-packages/tensorflow"))))
-        wanted = find_linked(site) if Version(release.version) < Version("1.14") else {}
+        linked = find_linked(site) if Version(release.version) < Version("1.14") else {}
         env = dict(bench.env)
-        if wanted:
-            env["LD_LIBRARY_PATH"] = str(stand_ins(folder / "lib", cache, wanted))
+        if linked:
+            env["LD_LIBRARY_PATH"] = str(stand_ins(folder / "lib", cache, linked))
         return with_family(bench.python, env)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
 def with_family(python: Path, env: dict[str, str]) -> dict[str, Any]:
-    """What the child says, and without what the import fails. Raises TrialError."""
-    seen = ask(python, env)
-    seen["must"] = [name for name in FAMILY if fails(python, env, name) is not None]
-    chains: dict[str, list[str]] = {}
-    for module, name, guard in seen["needs"]:
-        if guard == "" and (top := module.partition(".")[0]) not in {*STANDARD, *seen["family"], *FAMILY}:
-            chains.setdefault(top, []).extend([name] if name or module != top else [])
-    seen["spared"] = [top for top in chains if fails(python, env, top) is None]
-    for top, names in chains.items():  # a function that the import calls may take something of it, too
-        error = fails(python, env, f"hollow:{top}") if not names and top not in seen["spared"] else None
-        missed = re.search(r"(?:has no attribute|cannot import name) '([A-Za-z_]\w*)'", error or "")
-        if missed is not None:
-            seen["needs"].append([top, missed[1], ""])
-    return seen
+    """Return the answer of the child, extended by what the import cannot do without.
+
+    Raise TrialError if the import fails.
+    """
+    answer = ask(python, env)
+    answer["must"] = [name for name in FAMILY if fails(python, env, name) is not None]
+    names_by_package: dict[str, list[str]] = {}
+    for module, name, guard in answer["needs"]:
+        if guard == "" and (package := module.partition(".")[0]) not in {
+            *STANDARD,
+            *answer["family"],
+            *FAMILY,
+        }:
+            names_by_package.setdefault(package, []).extend([name] if name or module != package else [])
+    answer["spared"] = [package for package in names_by_package if fails(python, env, package) is None]
+    for (
+        package,
+        names,
+    ) in names_by_package.items():  # a function that the import calls may use one of its names, too
+        error = (
+            fails(python, env, f"hollow:{package}") if not names and package not in answer["spared"] else None
+        )
+        match = re.search(r"(?:has no attribute|cannot import name) '([A-Za-z_]\w*)'", error or "")
+        if match is not None:
+            answer["needs"].append([package, match[1], ""])
+    return answer
 
 
 FAMILY = ("keras", "tensorflow_estimator")
 
 
 def fails(python: Path, env: dict[str, str], without: str) -> str | None:
-    """What the import stops with where that is not there; None: it does not."""
+    """Return the error of the import if the module `without` is missing, or None if it succeeds."""
     try:
         ask(python, env, without)
     except TrialError as error:
@@ -142,7 +157,7 @@ def fails(python: Path, env: dict[str, str], without: str) -> str | None:
 
 
 def ask(python: Path, env: dict[str, str], *without: str) -> dict[str, Any]:
-    """What the child says. Raises TrialError."""
+    """Run the child and return its answer. Raise TrialError if it gives none."""
     done = subprocess.run(
         [python, CHILD, *without],
         env=env,
@@ -152,78 +167,83 @@ def ask(python: Path, env: dict[str, str], *without: str) -> dict[str, Any]:
         timeout=600,
         check=False,
     )
-    line = next((text for text in done.stdout.splitlines() if text.startswith(MARKER)), None)
-    if line is None:
+    answer_line = next((line for line in done.stdout.splitlines() if line.startswith(MARKER)), None)
+    if answer_line is None:
         msg = f"the import said nothing, exit {done.returncode}: {done.stderr[-1500:]}"
         raise TrialError(msg)
-    return dict(json.loads(line[len(MARKER) :]))
+    return dict(json.loads(answer_line[len(MARKER) :]))
 
 
-def row(seen: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
-    """A row of the table; `before` is this minor's as it was, whose good versions stay."""
+def row(answer: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+    """Return a row of the table.
+
+    before: the present row of this minor release, whose known good versions are kept, or None.
+    """
     needs: dict[str, list[str]] = {}
-    tried: list[str] = []
+    optional: list[str] = []
     standard: dict[str, list[str]] = {}
-    for module, name, guard in seen["needs"]:
+    for module, name, guard in answer["needs"]:
         top = module.partition(".")[0]
-        if top.startswith("_") or top in seen["family"] or top in FAMILY:
+        if top.startswith("_") or top in answer["family"] or top in FAMILY:
             continue
-        spared = top in seen["spared"]  # it stands below modules that are themselves tried
+        spared = top in answer["spared"]  # it is imported only below modules that are optional themselves
         if guard == "" and top in STANDARD:
             names = standard.setdefault(module, [])
             names += [name] if name and name not in names else []
         elif guard == "" and not spared:
             names = needs.setdefault(module, [])
             names += [name] if name and name not in names else []
-        elif (guard == "try" or spared) and module not in tried:
-            tried.append(module)
-    # What is taken only where it is there counts as tried, unless it is taken elsewhere without a net.
-    tried = [module for module in tried if module not in needs and module.partition(".")[0] not in STANDARD]
+        elif (guard == "try" or spared) and module not in optional:
+            optional.append(module)
+    # An import in a `try` block counts as optional, unless another import of the module is not guarded.
+    optional = [
+        module for module in optional if module not in needs and module.partition(".")[0] not in STANDARD
+    ]
     family: dict[str, list[str]] = {}
-    for member, entries in seen["family"].items():
+    for member, imports in answer["family"].items():
         modules = dict.fromkeys(
             module
-            for module, _, guard in entries
-            if guard != "if" or module.partition(".")[0] in seen["loaded"]
+            for module, _, guard in imports
+            if guard != "if" or module.partition(".")[0] in answer["loaded"]
         )
         family[member] = [
             module
             for module in modules
             if module.partition(".")[0]
-            not in {*STANDARD, "tensorflow", "tensorflow_io", "torch", *seen["family"]}
+            not in {*STANDARD, "tensorflow", "tensorflow_io", "torch", *answer["family"]}
             and not module.startswith("_")
         ]
-    sets: list[dict[str, str]] = list((before or {}).get("sets", []))
-    now = {
+    good_sets: list[dict[str, str]] = list((before or {}).get("sets", []))
+    current_set = {
         re.sub(r"[-_.]+", "-", name).lower(): version
-        for name, version in sorted(seen["versions"].items())
+        for name, version in sorted(answer["versions"].items())
         if not name.startswith("nvidia")
     }
-    if now not in sets:
-        sets.append(now)
+    if current_set not in good_sets:
+        good_sets.append(current_set)
     return {
         "schema_version": 1,
         "as_of": dt.datetime.now(tz=dt.timezone.utc).date().isoformat(),
-        "tensorflow": seen["tensorflow"],
-        "python": seen["python"],
+        "tensorflow": answer["tensorflow"],
+        "python": answer["python"],
         "needs": needs,
-        "tried": tried,
-        "must": seen["must"],
+        "tried": optional,
+        "must": answer["must"],
         "family": family,
         "standard": standard,
-        "shadowable": [name for name in seen["standard"] if name in STANDARD and not name.startswith("_")],
-        "idle": seen["idle"],
-        "sets": sets,
+        "shadowable": [name for name in answer["standard"] if name in STANDARD and not name.startswith("_")],
+        "idle": answer["idle"],
+        "sets": good_sets,
     }
 
 
 def read() -> dict[str, dict[str, Any]]:
-    """The tables as they are: minor → table."""
+    """Return the present tables by minor release."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
 
 
 def write(table: dict[str, Any]) -> None:
-    """A minor's file: one key a line."""
+    """Write the file of a minor release, one key per line."""
     lines = ",\n".join(
         f"{json.dumps(key)}:{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
         for key, value in table.items()
@@ -236,7 +256,7 @@ def write(table: dict[str, Any]) -> None:
 
 
 def main() -> int:
-    """The command line."""
+    """Measure or check the imports and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -262,28 +282,30 @@ def main() -> int:
     env = {
         key: text for key, text in os.environ.items() if not key.startswith(("TF_", "PYTHON", "CUDA", "LD_"))
     }
-    for place in options.environment:
-        seen = with_family(place / "bin" / "python", env | {"CUDA_VISIBLE_DEVICES": "-1"})
-        name = minor(seen["tensorflow"])
-        rows[name] = row(seen, rows.get(name))
+    for environment in options.environment:
+        answer = with_family(environment / "bin" / "python", env | {"CUDA_VISIBLE_DEVICES": "-1"})
+        name = minor(answer["tensorflow"])
+        rows[name] = row(answer, rows.get(name))
         write(rows[name])
-        print(f"{place}: {seen['tensorflow']}, {len(rows[name]['needs'])} modules", flush=True)
+        print(f"{environment}: {answer['tensorflow']}, {len(rows[name]['needs'])} modules", flush=True)
     if options.environment:
         return 0
     failed = 0
-    chosen = SpecifierSet(options.spec) if options.spec else None
+    specifier = SpecifierSet(options.spec) if options.spec else None
     for name, release in newest_of_minors().items():
-        if (name in rows and chosen is None) or (chosen is not None and not chosen.contains(release.version)):
+        if (name in rows and specifier is None) or (
+            specifier is not None and not specifier.contains(release.version)
+        ):
             continue
         try:
-            seen = measure(release, options.cache)
+            answer = measure(release, options.cache)
         except (TrialError, subprocess.TimeoutExpired) as error:
             print(f"{release.version}: {error}", flush=True)
             failed += 1
             continue
-        rows[name] = row(seen, rows.get(name))
+        rows[name] = row(answer, rows.get(name))
         write(rows[name])
-        print(f"{release.version} on {seen['python']}: {len(rows[name]['needs'])} modules", flush=True)
+        print(f"{release.version} on {answer['python']}: {len(rows[name]['needs'])} modules", flush=True)
     return 1 if failed else 0
 
 

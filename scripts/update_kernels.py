@@ -2,15 +2,15 @@
 # requires-python = ">=3.10"
 # dependencies = ["packaging>=22"]
 # ///
-"""Refresh compat/kernels.json: for which devices and types each release has kernels.
+"""Refresh compat/kernels.json: the devices and types for which each release has kernels.
 
     python scripts/update_kernels.py                 # the last patch of every minor from 1.14 on that is not there
     python scripts/update_kernels.py 2.20.0 2.15.1   # these, again
     python scripts/update_kernels.py --check         # offline: the table is in order
 
-Downloads each wheel (up to 650 MB) with pip into a temporary folder, one after the other, and has a Python of a minor
-version that the wheel is for ask the wheel's own libraries (update_support/registered_kernels.py). No GPU is needed.
-`--lists DIR` keeps these answers there, and takes those that are there.
+Downloads each wheel (up to 650 MB) with pip into a temporary folder, one after the other. A Python version that the
+wheel supports then queries the wheel's own libraries (update_support/registered_kernels.py). No GPU is needed.
+`--lists DIR` keeps these answers in DIR and reuses those that exist.
 """
 
 from __future__ import annotations
@@ -46,15 +46,19 @@ if TYPE_CHECKING:
 TABLE = ROOT / "compat" / "kernels.json"
 ASKING = ROOT / "scripts" / "update_support" / "registered_kernels.py"
 SINCE = "1.14"
-"""Older ones are linked with the driver's library, or have no such list."""
+"""First release to measure. Older ones link to the driver's library, or have no such list."""
 MINIMUM = 24
-"""Releases; fewer mean that a table was lost."""
+"""Minimum number of releases; fewer mean that a table was lost."""
 FEWEST, FEWEST_OF_GPU = 1100, 600
-"""Operations of a release that have kernels, and kernels for a GPU; fewer mean that a library was not loaded."""
+"""Minimum numbers of operations with any kernel and with a kernel for a GPU.
+
+Fewer mean that a library was not loaded.
+"""
 SOURCES = ["TF_GetAllRegisteredKernels of each wheel's own libraries: scripts/update_kernels.py"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
+    """Update or check the table and return the exit status."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -63,41 +67,43 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--lists", type=Path, metavar="DIR")
     options = parser.parse_args(argv)
     compat = Compat.load()
-    known = load_known() if TABLE.exists() else {}
+    measured = load_known() if TABLE.exists() else {}
     if options.check:
-        return check(compat, known)
-    wanted = options.releases or [version for version in last_patches(compat, SINCE) if version not in known]
-    releases = {release.version: release for release in select_releases(compat, wanted)}
-    failed = len(set(wanted)) - len(releases)
+        return check(compat, measured)
+    requested = options.releases or [
+        version for version in last_patches(compat, SINCE) if version not in measured
+    ]
+    releases = {release.version: release for release in select_releases(compat, requested)}
+    failed = len(set(requested)) - len(releases)
     for version, release in releases.items():
-        kept = options.lists / f"{version}.bin" if options.lists else None
-        data = kept.read_bytes() if kept and kept.exists() else ask(release)
+        list_path = options.lists / f"{version}.bin" if options.lists else None
+        data = list_path.read_bytes() if list_path and list_path.exists() else ask(release)
         if data is None:
             failed += 1
             continue
-        if kept:
-            kept.write_bytes(data)
-        known[version] = {
+        if list_path:
+            list_path.write_bytes(data)
+        measured[version] = {
             operation: {
                 kind: {name: frozenset(types) for name, types in limits.items()}
                 for kind, limits in kinds.items()
             }
             for operation, kinds in group_by_operation(data).items()
         }
-        TABLE.write_text(text(known), encoding="utf-8")
-        print(f"{version}: {len(known[version])} operations")
-    return 1 if failed else check(compat, known)
+        TABLE.write_text(text(measured), encoding="utf-8")
+        print(f"{version}: {len(measured[version])} operations")
+    return 1 if failed else check(compat, measured)
 
 
 def ask(release: Release) -> bytes | None:
-    """The list of one wheel; None, and said, where it cannot be had."""
+    """Return the kernel list of one wheel. Print the reason and return None if that fails."""
     pythons = sorted(release.pythons("linux"), key=versions.parse, reverse=True)
-    here = next(((one, found) for one in pythons if (found := find_python(one))), None)
-    if here is None:
+    interpreter = next(((python, path) for python in pythons if (path := find_python(python))), None)
+    if interpreter is None:
         print(f"{release.version}: no Python {', '.join(pythons)} here", file=sys.stderr)
         return None
     with tempfile.TemporaryDirectory() as folder:
-        wheel = download(release, folder, here[0])
+        wheel = download(release, folder, interpreter[0])
         if wheel is None:
             return None
         with zipfile.ZipFile(wheel) as archive:
@@ -105,10 +111,10 @@ def ask(release: Release) -> bytes | None:
                 if ".so" in name:
                     archive.extract(name, f"{folder}/wheel")
         wheel.unlink()
-        inside = next(Path(folder, "wheel").glob("*/libtensorflow_framework.so*")).parent
+        libraries = next(Path(folder, "wheel").glob("*/libtensorflow_framework.so*")).parent
         answer = Path(folder, "list")
-        quiet = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        done = subprocess.run([here[1], ASKING, inside, answer], check=False, env=quiet)
+        env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
+        done = subprocess.run([interpreter[1], ASKING, libraries, answer], check=False, env=env)
         if done.returncode:
             print(f"{release.version}: its libraries did not answer", file=sys.stderr)
             return None
@@ -118,32 +124,36 @@ def ask(release: Release) -> bytes | None:
 # ---------------------------------------------------------------- the table
 
 
-def text(known: Mapping[str, Operations]) -> str:
-    """The file: the same bytes of the same values."""
-    releases = sorted(known, key=versions.parse)
+def text(measured: Mapping[str, Operations]) -> str:
+    """Return the text of the table; equal values give equal bytes."""
+    releases = sorted(measured, key=versions.parse)
     sets = sorted(
         {
             ",".join(sorted(types))
-            for operations in known.values()
+            for operations in measured.values()
             for kinds in operations.values()
             for limits in kinds.values()
             for types in limits.values()
         }
     )
-    number = {one: place for place, one in enumerate(sets)}
-    rows = {}
-    for operation in sorted({one for operations in known.values() for one in operations}):
-        row = {}
+    set_numbers = {item: index for index, item in enumerate(sets)}
+    lines_of = {}
+    for operation in sorted({item for operations in measured.values() for item in operations}):
+        types_by_device = {}
         for kind in ("cpu", "gpu"):
-            places: dict[str, list[int]] = {}
-            for place, release in enumerate(releases):
-                limits = known[release].get(operation, {}).get(kind)
+            release_numbers: dict[str, list[int]] = {}
+            for index, release in enumerate(releases):
+                limits = measured[release].get(operation, {}).get(kind)
                 if limits is not None:
-                    words = (f"{name}={number[','.join(sorted(limits[name]))]}" for name in sorted(limits))
-                    places.setdefault(";".join(words), []).append(place)
-            if places:
-                row[kind] = " ".join(f"{limits}:{spans(where)}" for limits, where in places.items())
-        rows[operation] = row
+                    entries = (
+                        f"{name}={set_numbers[','.join(sorted(limits[name]))]}" for name in sorted(limits)
+                    )
+                    release_numbers.setdefault(";".join(entries), []).append(index)
+            if release_numbers:
+                types_by_device[kind] = " ".join(
+                    f"{limits}:{spans(releases_of)}" for limits, releases_of in release_numbers.items()
+                )
+        lines_of[operation] = types_by_device
     head = {
         "schema_version": 1,
         "as_of": str(dt.datetime.now(tz=dt.timezone.utc).date()),
@@ -152,8 +162,11 @@ def text(known: Mapping[str, Operations]) -> str:
         "sets": sets,
     }
     lines = "".join(f"{json.dumps(key)}:{_compact(value)},\n" for key, value in head.items())
-    every = ",\n".join(f"{json.dumps(operation)}:{_compact(row)}" for operation, row in rows.items())
-    return f'{{{lines}"operations":{{\n{every}\n}}}}\n'
+    operation_lines = ",\n".join(
+        f"{json.dumps(operation)}:{_compact(types_by_device)}"
+        for operation, types_by_device in lines_of.items()
+    )
+    return f'{{{lines}"operations":{{\n{operation_lines}\n}}}}\n'
 
 
 def _compact(value: object) -> str:
@@ -161,39 +174,39 @@ def _compact(value: object) -> str:
 
 
 def load_known() -> dict[str, dict[str, dict[str, Types]]]:
-    """What the table has of each release."""
+    """Return what the table has for each release."""
     table = load_kernels(TABLE.parent)
-    known: dict[str, dict[str, dict[str, Types]]] = {}
+    measured: dict[str, dict[str, dict[str, Types]]] = {}
     for release in table.releases:
-        of_release = known.setdefault(release, {})
+        operations = measured.setdefault(release, {})
         for operation in table.operations:
-            found = table.find_kernels(release, operation)
-            kinds = {"cpu": found.cpu, "gpu": found.gpu} if found is not None else {}
-            there = {kind: types for kind, types in kinds.items() if types is not None}
-            if there:
-                of_release[operation] = there
-    return known
+            kernels = table.find_kernels(release, operation)
+            kinds = {"cpu": kernels.cpu, "gpu": kernels.gpu} if kernels is not None else {}
+            present = {kind: types for kind, types in kinds.items() if types is not None}
+            if present:
+                operations[operation] = present
+    return measured
 
 
-def check(compat: Compat, known: Mapping[str, Operations]) -> int:
-    """Each row is of a release and has what every release has; the file is what is written of it."""
-    wrong = []
-    missing = [one for one in last_patches(compat, SINCE) if one not in known]
+def check(compat: Compat, measured: Mapping[str, Operations]) -> int:
+    """Return 1 if the table is incomplete or not as this script writes it, and print why."""
+    problems = []
+    missing = [release for release in last_patches(compat, SINCE) if release not in measured]
     if missing:
-        wrong.append(f"not measured: {', '.join(missing)}")
-    if len(known) < MINIMUM:
-        wrong.append(f"only {len(known)} releases; at least {MINIMUM} are expected")
-    for version, operations in known.items():
+        problems.append(f"not measured: {', '.join(missing)}")
+    if len(measured) < MINIMUM:
+        problems.append(f"only {len(measured)} releases; at least {MINIMUM} are expected")
+    for version, operations in measured.items():
         if compat.release(version) is None:
-            wrong.append(f"{version}: not in compat/tensorflow.json")
-        of_gpu = sum("gpu" in kinds for kinds in operations.values())
-        if len(operations) < FEWEST or of_gpu < FEWEST_OF_GPU:
-            wrong.append(f"{version}: only {len(operations)} operations, {of_gpu} of them for a GPU")
-    if known and text(known).splitlines()[3:] != TABLE.read_text(encoding="utf-8").splitlines()[3:]:
-        wrong.append("the table is not as this script writes it")
-    for line in wrong:
+            problems.append(f"{version}: not in compat/tensorflow.json")
+        gpu_count = sum("gpu" in kinds for kinds in operations.values())
+        if len(operations) < FEWEST or gpu_count < FEWEST_OF_GPU:
+            problems.append(f"{version}: only {len(operations)} operations, {gpu_count} of them for a GPU")
+    if measured and text(measured).splitlines()[3:] != TABLE.read_text(encoding="utf-8").splitlines()[3:]:
+        problems.append("the table is not as this script writes it")
+    for line in problems:
         print(line, file=sys.stderr)
-    return 1 if wrong else 0
+    return 1 if problems else 0
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@
 #   "tomli>=2; python_version < '3.11'",
 # ]
 # ///
-"""Write compat/locks: for every TensorFlow and Python what pip installs, to the version and the hash.
+"""Write compat/locks: the versions and hashes that pip installs for every TensorFlow and Python.
 
     uv run scripts/update_locks.py                       # locks that are missing
     uv run scripts/update_locks.py '>=2.10,<2.12'        # these releases anew (also: 2.10, 2.10.1, tools, cuda)
@@ -25,9 +25,9 @@ Three kinds of file, each for `pip install --no-deps --require-hashes -r FILE`:
                                 (`--no-build-isolation`)
     cuda/cu11-….txt             NVIDIA's wheels of one set in compat/cuda_wheels.toml, any Python
 
-The date rule: dependencies are the newest ones `DAYS` days after the wheel came out, because that is what
-people had; moved only where that does not install or import (`MOVES` below, and compat/imports.toml).
-Wheels are preferred to source archives even where those are newer.
+The date rule: dependencies are the newest versions `DAYS` days after the release of the wheel, because users had
+those. Exceptions are made only if that version cannot be installed or imported (`MOVES` below, and
+compat/imports.toml). Wheels are preferred to newer source archives.
 """
 
 from __future__ import annotations
@@ -63,30 +63,33 @@ FOLDER = ROOT / "compat" / "locks"
 DAYS = 30
 TOOLS_UNTIL = "2025-07-31"
 TOOLS = ("pip", "setuptools<81", "wheel")
-"""setuptools 81 and newer warn that pkg_resources goes away, and then it went: TensorBoard imports it."""
+"""Requirements of the build tools.
+
+setuptools 81 and newer warn about, and later remove, pkg_resources, which TensorBoard imports.
+"""
 MINIMUM = 320
-"""Locks of TensorFlow; fewer than were made in November 2026 means that something was not read."""
+"""Minimum number of locks of TensorFlow, as made in November 2026; fewer mean that something was not read."""
 
 
 @dataclass(frozen=True)
 class Move:
-    """A limit that no metadata says."""
+    """A version limit that no metadata states."""
 
     tensorflow: str
     requirement: str
     why: str
     pythons: tuple[str, ...] = ()
-    """Empty: all."""
+    """The Python versions to which it applies; empty for all."""
 
 
 MOVES = (Move("<2.4", "h5py<3", "Keras of that time reads what h5py 2 returns: text, not bytes"),)
 
 
-# --- what is locked -----------------------------------------------------------------------------------------
+# --- targets and limits -----------------------------------------------------------------------------------------
 
 
 def pythons() -> list[str]:
-    """The Pythons of all targets, oldest first."""
+    """Return the Python versions of all targets, oldest first."""
     return sorted({target.python for target in targets()}, key=versions.numbers)
 
 
@@ -100,33 +103,33 @@ def moves_for(target: Target) -> list[Move]:
 
 
 def forbidden_for(target: Target) -> dict[str, list[SpecifierSet]]:
-    """What compat/imports.toml says does not go together with this release."""
-    found: dict[str, list[SpecifierSet]] = {}
-    for row in Compat.load().companions:
-        if row.breaks and versions.satisfies(target.release.version, row.tensorflow):
-            found.setdefault(row.package, []).append(SpecifierSet(row.breaks))
-    return found
+    """Return the versions by package that do not work with this release, as compat/imports.toml says."""
+    forbidden: dict[str, list[SpecifierSet]] = {}
+    for companion in Compat.load().companions:
+        if companion.breaks and versions.satisfies(target.release.version, companion.tensorflow):
+            forbidden.setdefault(companion.package, []).append(SpecifierSet(companion.breaks))
+    return forbidden
 
 
-# --- texts --------------------------------------------------------------------------------------------------
+# --- rendering ----------------------------------------------------------------------------------------------
 
 
 def line(pin: Pin) -> str:
-    """One requirement with the hashes of its files."""
+    """Return one requirement with the hashes of its files."""
     hashes = "".join(f" --hash=sha256:{digest}" for digest in sorted({file.sha256 for file in pin.files}))
     return f"{pin.name}=={pin.version}{hashes}{'  # sdist' if pin.built else ''}"
 
 
 def text_of(title: str, notes: Sequence[str], pins: Iterable[Pin]) -> str:
-    """A whole lock."""
+    """Return the text of a lock."""
     return "\n".join([f"# {title}", *(f"# {note}" for note in notes), *map(line, pins), ""])
 
 
-# --- making -----------------------------------------------------------------------------------------------
+# --- resolving --------------------------------------------------------------------------------------------
 
 
 class Maker:
-    """Makes locks from what the index says."""
+    """Makes locks from the data of the index."""
 
     def __init__(self, index: Index) -> None:
         from update_support.resolve import Resolver
@@ -136,7 +139,7 @@ class Maker:
         self._tools: dict[str, list[Pin]] = {}
 
     def tools(self, python: str) -> list[Pin]:
-        """pip, setuptools and wheel for a Python."""
+        """Return the pins of pip, setuptools and wheel for a Python version."""
         if python not in self._tools:
             self._tools[python] = self.resolver(python=python, until=f"{TOOLS_UNTIL}T23:59:59Z").resolve(
                 TOOLS
@@ -151,21 +154,21 @@ class Maker:
         )
 
     def lock_text(self, target: Target) -> str:
-        """A lock of TensorFlow. Raises UnsolvableError."""
+        """Return a lock of TensorFlow. Raise UnsolvableError if there is no solution."""
         release, python = target.release, target.python
         day = dt.date.fromisoformat(release.released) + dt.timedelta(days=DAYS)
         tools = {pin.name: pin for pin in self.tools(python)}
-        by_date = partial(self.resolver, python=python, until=f"{day}T23:59:59Z", preferred=tools)
+        make_resolver = partial(self.resolver, python=python, until=f"{day}T23:59:59Z", preferred=tools)
         roots = [f"{release.package}=={release.version}"]
         limits = [Requirement(move.requirement) for move in moves_for(target)]
-        resolver = by_date(forbidden=forbidden_for(target), constraints=limits)
+        resolver = make_resolver(forbidden=forbidden_for(target), constraints=limits)
         pins = resolver.resolve(roots)
         if any(pin.built for pin in pins):
             pins = resolver.resolve([*roots, "setuptools", "wheel"])
-        plain = {pin.name: pin for pin in by_date().resolve(roots)}
+        unlimited = {pin.name: pin for pin in make_resolver().resolve(roots)}
         notes = [
             f"made by scripts/update_locks.py: everything else as it was on {day}, {DAYS} days after the release",
-            *find_moved(target, [pin for pin in pins if pin.name not in tools], plain.values()),
+            *find_moved(target, [pin for pin in pins if pin.name not in tools], unlimited.values()),
             f"after {tools_name(python)}: pip install --no-deps --require-hashes --no-build-isolation -r {target.name}",
         ]
         glibc = max(pin.glibc for pin in pins)
@@ -174,21 +177,21 @@ class Maker:
 
 
 def find_moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> list[str]:
-    """What is not as the date rule alone (`plain`) would have it, and why."""
+    """Return a note for each pin that differs from the date rule alone (`plain`), with the reason."""
     by_date = {pin.name: pin.version for pin in plain}
-    why = {canonicalize_name(Requirement(move.requirement).name): move.why for move in moves_for(target)}
-    for row in Compat.load().companions:
-        if row.breaks and versions.satisfies(target.release.version, row.tensorflow):
-            why.setdefault(row.package, f"{row.id} in compat/imports.toml")
+    reasons = {canonicalize_name(Requirement(move.requirement).name): move.why for move in moves_for(target)}
+    for companion in Compat.load().companions:
+        if companion.breaks and versions.satisfies(target.release.version, companion.tensorflow):
+            reasons.setdefault(companion.package, f"{companion.id} in compat/imports.toml")
     return [
-        f"moved: {pin.name} {pin.version} rather than {by_date.get(pin.name)}: {why.get(pin.name, 'goes with it')}"
+        f"moved: {pin.name} {pin.version} rather than {by_date.get(pin.name)}: {reasons.get(pin.name, 'goes with it')}"
         for pin in pins
         if by_date.get(pin.name) != pin.version
     ]
 
 
 def write(path: Path, text: str) -> bool:
-    """Write where it differs; whether it did."""
+    """Write the file if its text differs; return whether it did."""
     if path.is_file() and path.read_text(encoding="ascii") == text:
         return False
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -197,19 +200,21 @@ def write(path: Path, text: str) -> bool:
 
 
 def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
-    """Write what was asked for; the exit status."""
-    tests = [make_filter(spec) for spec in specs if spec not in ("tools", "cuda")]
+    """Write the requested locks and return the exit status."""
+    filters = [make_filter(spec) for spec in specs if spec not in ("tools", "cuda")]
 
     def is_due(name: str, path: Path) -> bool:
         return options.all or name in specs or (not specs and not path.is_file())
 
     tools = [python for python in pythons() if is_due("tools", FOLDER / tools_name(python))]
-    cuda = any(is_due("cuda", FOLDER / "cuda" / f"{row.id}.txt") for row in read_sets(ROOT / "compat").sets)
+    cuda = any(
+        is_due("cuda", FOLDER / "cuda" / f"{cuda_set.id}.txt") for cuda_set in read_sets(ROOT / "compat").sets
+    )
     due = [
         target
         for target in targets()
         if options.python in (None, target.python)
-        and (is_due("", FOLDER / target.name) or any(test(target.release.version) for test in tests))
+        and (is_due("", FOLDER / target.name) or any(matches(target.release.version) for matches in filters))
     ]
     if not (tools or cuda or due):
         print("nothing is missing", file=sys.stderr)
@@ -237,8 +242,8 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
             print(f"{target.name}: {error}", file=sys.stderr, flush=True)
             failed += 1
             continue
-        word = "written" if changed else "as it was"
-        print(f"{target.name}: {word}, {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
+        outcome = "written" if changed else "as it was"
+        print(f"{target.name}: {outcome}, {time.monotonic() - started:.1f} s", file=sys.stderr, flush=True)
     return 1 if failed else 0
 
 
@@ -246,27 +251,27 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
 
 
 def problems(folder: Path = FOLDER) -> list[str]:
-    """What is wrong with the locks that are there; empty: nothing."""
-    wanted = {target.name: target for target in targets()}
+    """Return the problems of the existing locks; empty if there are none."""
+    targets_by_name = {target.name: target for target in targets()}
     tools = {tools_name(python): python for python in pythons()}
-    cuda = {f"{row.id}.txt": row for row in Compat(folder.parent).cuda_sets.sets}
-    found = []
-    if len(wanted) < MINIMUM:
-        found.append(f"only {len(wanted)} locks are wanted; there were {MINIMUM}")
-    for place, names in ((folder, {*wanted, *tools}), (folder / "cuda", {*cuda})):
-        there = {path.name for path in place.glob("*.txt")}
-        found += [f"{name}: missing" for name in sorted(names - there)]
-        found += [f"{name}: stale, nothing wants it" for name in sorted(there - names)]
-    for name, target in wanted.items():
-        found += _wrong(folder / name, partial(_wrong_lock, target))
+    cuda = {f"{cuda_set.id}.txt": cuda_set for cuda_set in Compat(folder.parent).cuda_sets.sets}
+    problems_found = []
+    if len(targets_by_name) < MINIMUM:
+        problems_found.append(f"only {len(targets_by_name)} locks are wanted; there were {MINIMUM}")
+    for lock_folder, names in ((folder, {*targets_by_name, *tools}), (folder / "cuda", {*cuda})):
+        present = {path.name for path in lock_folder.glob("*.txt")}
+        problems_found += [f"{name}: missing" for name in sorted(names - present)]
+        problems_found += [f"{name}: stale, nothing wants it" for name in sorted(present - names)]
+    for name, target in targets_by_name.items():
+        problems_found += _check_file(folder / name, partial(_check_lock, target))
     for name in tools:
-        found += _wrong(folder / name, _wrong_tools)
-    for name, row in cuda.items():
-        found += _wrong(folder / "cuda" / name, partial(_wrong_cuda, row))
-    return found
+        problems_found += _check_file(folder / name, _check_tools)
+    for name, cuda_set in cuda.items():
+        problems_found += _check_file(folder / "cuda" / name, partial(_check_cuda, cuda_set))
+    return problems_found
 
 
-def _wrong(path: Path, test: Callable[[Lock], str]) -> list[str]:
+def _check_file(path: Path, test: Callable[[Lock], str]) -> list[str]:
     if not path.is_file():
         return []
     try:
@@ -276,7 +281,7 @@ def _wrong(path: Path, test: Callable[[Lock], str]) -> list[str]:
     return [f"{path.name}: {problem}"] if problem else []
 
 
-def _wrong_lock(target: Target, lock: Lock) -> str:
+def _check_lock(target: Target, lock: Lock) -> str:
     release = target.release
     if lock.versions.get(release.package) != release.version:
         return f"does not pin {release.package} {release.version}"
@@ -285,24 +290,30 @@ def _wrong_lock(target: Target, lock: Lock) -> str:
     if any(name.startswith("nvidia-") for name in lock.versions):
         return "has packages of NVIDIA's"
     for text in release.requires:
-        wanted = Requirement(text)
-        have = lock.versions.get(canonicalize_name(wanted.name))
-        if wanted.marker is None and (have is None or not wanted.specifier.contains(have, prereleases=True)):
-            return f"{release.package} requires {text}, locked is {have}"
+        requirement = Requirement(text)
+        locked = lock.versions.get(canonicalize_name(requirement.name))
+        if requirement.marker is None and (
+            locked is None or not requirement.specifier.contains(locked, prereleases=True)
+        ):
+            return f"{release.package} requires {text}, locked is {locked}"
     return ""
 
 
-def _wrong_tools(lock: Lock) -> str:
+def _check_tools(lock: Lock) -> str:
     return "" if set(lock.versions) == {"pip", "setuptools", "wheel"} else "must have pip, setuptools, wheel"
 
 
-def _wrong_cuda(row: CudaSet, lock: Lock) -> str:
-    have = {f"{package.name}=={package.version}": package.hashes for package in lock.packages}
-    return "" if have == {wheel.pin: (wheel.sha256,) for wheel in row.wheels} else "is not what the set says"
+def _check_cuda(cuda_set: CudaSet, lock: Lock) -> str:
+    hashes = {f"{package.name}=={package.version}": package.hashes for package in lock.packages}
+    return (
+        ""
+        if hashes == {wheel.pin: (wheel.sha256,) for wheel in cuda_set.wheels}
+        else "is not what the set says"
+    )
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Returns the exit status."""
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument(
         "specs", nargs="*", metavar="SPEC", help="releases, `tools`, `cuda`; none: what is missing"
@@ -334,12 +345,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if options.check:
-        found = problems()
+        errors = problems()
         print(
-            "\n".join(found) or f"{len(targets())} locks are in order",
-            file=sys.stderr if found else sys.stdout,
+            "\n".join(errors) or f"{len(targets())} locks are in order",
+            file=sys.stderr if errors else sys.stdout,
         )
-        return 1 if found else 0
+        return 1 if errors else 0
     if options.trying:
         from update_support.trials import run
 

@@ -1,9 +1,9 @@
-"""Write docs/matrix.md from compat/: the whole matrix, for eyes.
+"""Write docs/matrix.md, the whole matrix, from compat/.
 
     python scripts/update_matrix_docs.py            # needs tfdoctor importable (the development environment)
     python scripts/update_matrix_docs.py --check    # exit 1 where the page is stale
 
-`page(compat)` is pure, so that a test can compare.
+`page(compat)` is pure, so that a test can compare its result.
 """
 
 from __future__ import annotations
@@ -48,56 +48,56 @@ From 1.5.1 on the processor must have AVX; without it the import ends in an ille
 
 
 def page(compat: Compat) -> str:
-    """The whole page, Markdown."""
+    """Return the whole page as Markdown."""
     groups = group_rows(select_rows(compat, MatrixQuery(gpu=True)))
     parts = [
         INTRO.format(as_of=compat.as_of),
         "## Releases with GPU code (Linux x86-64)\n",
-        _releases(groups),
+        _make_release_table(groups),
         "## Libraries that must be found\n",
         "Without any one of these no GPU is registered; up to 1.13 the import fails.\n",
-        _libraries(groups),
+        _make_library_table(groups),
         "## Releases without GPU code\n",
-        _make_cpu_rows(compat),
+        _make_cpu_table(compat),
         "## Known problems\n",
-        _problems(compat),
+        _make_problem_sections(compat),
     ]
     return "\n".join(parts)
 
 
-def _table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _format_table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     lines = [f"| {' | '.join(head)} |", f"|{'|'.join('---' for _ in head)}|"]
     lines += [f"| {' | '.join(row)} |" for row in rows]
     return "\n".join(lines) + "\n"
 
 
-def _range(texts: Sequence[str]) -> str:
-    """`2.10.1, 2.10.0` → `2.10.0 - 2.10.1`; newest first in, oldest first out."""
+def _format_range(texts: Sequence[str]) -> str:
+    """Format versions, given newest first, as a range: `2.10.0 - 2.10.1`."""
     return texts[0] if len(texts) == 1 else f"{texts[-1]} - {texts[0]}"
 
 
-def _cudnn(release: Release) -> str:
-    """In italics where no wheel of its minor said it."""
+def _format_cudnn(release: Release) -> str:
+    """Return the cuDNN version, in italics if it comes from documentation and not from a wheel."""
     if release.cudnn is None:
         return "?"
     return f"*{release.cudnn}*" if release.cudnn_evidence == "documented" else release.cudnn
 
 
-def _releases(groups: Sequence[MatrixGroup]) -> str:
+def _make_release_table(groups: Sequence[MatrixGroup]) -> str:
     rows = []
     for members in groups:
         row = members.first
         release = row.release
         names = " and ".join(f"`{name}`" for name in members.packages)
-        mark = " !" if any(problem.severity == "error" for problem in row.problems) else ""
+        problem_mark = " !" if any(problem.severity == "error" for problem in row.problems) else ""
         windows = f"; Windows {row.driver_windows}" if row.driver_windows else ""
         rows.append(
             (
-                _range(members.versions) + mark,
+                _format_range(members.versions) + problem_mark,
                 names,
                 pythons(release.linux_pythons),
                 release.cuda or "?",
-                _cudnn(release),
+                _format_cudnn(release),
                 f"{row.driver_linux or '?'}{windows}",
                 ", ".join(release.cubin) or "?",
                 ", ".join((*release.ptx, *release.ptx_arch_specific)) or "?",
@@ -117,41 +117,50 @@ def _releases(groups: Sequence[MatrixGroup]) -> str:
         "glibc",
         "pip extra",
     )
-    return _table(head, rows)
+    return _format_table(head, rows)
 
 
-def _libraries(groups: Sequence[MatrixGroup]) -> str:
-    eras: dict[tuple[tuple[str, ...], tuple[str, ...], str], list[str]] = {}
+def _make_library_table(groups: Sequence[MatrixGroup]) -> str:
+    versions_by_libraries: dict[tuple[tuple[str, ...], tuple[str, ...], str], list[str]] = {}
     for members in groups:
         release = members.first.release
         key = (release.required_libraries, release.driver_libraries, release.linkage)
-        eras.setdefault(key, []).extend(members.versions)
+        versions_by_libraries.setdefault(key, []).extend(members.versions)
     rows = []
-    for (required, driver, linkage), names in eras.items():
+    for (required, driver, linkage), names in versions_by_libraries.items():
         ordered = sorted(set(names), key=versions.parse, reverse=True)
-        how = "linked" if linkage == "needed" else "opened"
+        linkage_word = "linked" if linkage == "needed" else "opened"
         rows.append(
             (
-                _range(ordered),
-                how,
+                _format_range(ordered),
+                linkage_word,
                 ", ".join(f"`{name}`" for name in sorted(required)),
                 ", ".join(f"`{name}`" for name in driver),
             )
         )
-    return _table(("TensorFlow", "how", "CUDA libraries", "driver"), rows)
+    return _format_table(("TensorFlow", "how", "CUDA libraries", "driver"), rows)
 
 
-def _make_cpu_rows(compat: Compat) -> str:
+def _make_cpu_table(compat: Compat) -> str:
     rows = [
-        (_range(members.versions), f"`{members.packages[0]}`", pythons(members.first.release.linux_pythons))
+        (
+            _format_range(members.versions),
+            f"`{members.packages[0]}`",
+            pythons(members.first.release.linux_pythons),
+        )
         for members in group_rows(select_rows(compat, MatrixQuery(gpu=False)))
     ]
-    others = [row for row in compat.distributions if row.gpu is False]
-    lines = "\n".join(f"* `{row.name}`: {row.note}" for row in others)
-    return _table(("TensorFlow", "package", "Python"), rows) + "\nNor have any of these:\n\n" + lines + "\n"
+    cpu_distributions = [item for item in compat.distributions if item.gpu is False]
+    lines = "\n".join(f"* `{item.name}`: {item.note}" for item in cpu_distributions)
+    return (
+        _format_table(("TensorFlow", "package", "Python"), rows)
+        + "\nNor have any of these:\n\n"
+        + lines
+        + "\n"
+    )
 
 
-def _problems(compat: Compat) -> str:
+def _make_problem_sections(compat: Compat) -> str:
     sections = []
     for problem in compat.problems:
         where = " and ".join(f"`{name}`" for name in problem.package)
@@ -166,15 +175,16 @@ def _problems(compat: Compat) -> str:
 
 
 def main() -> int:
+    """Write or check the page and return the exit status."""
     parser = argparse.ArgumentParser(description="Write docs/matrix.md from compat/.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where the page is stale")
     options = parser.parse_args()
     text = page(Compat.load())
     if options.check:
-        fresh = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
-        if not fresh:
+        is_fresh = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
+        if not is_fresh:
             print(f"{PAGE.name} is stale: run scripts/update_matrix_docs.py", file=sys.stderr)
-        return 0 if fresh else 1
+        return 0 if is_fresh else 1
     PAGE.parent.mkdir(exist_ok=True)
     PAGE.write_text(text, encoding="utf-8")
     return 0

@@ -8,7 +8,7 @@
 #   "tomli>=2; python_version < '3.11'",
 # ]
 # ///
-"""Measure compat/source_lines.json: which release logs from which line of its source, read from the wheels.
+"""Measure compat/source_lines.json: the source lines from which each release logs, read from the wheels.
 
     uv run scripts/update_source_lines.py            # releases that are missing
     uv run scripts/update_source_lines.py '>=2.20'   # these anew, where they are not in the cache
@@ -17,10 +17,10 @@
     python scripts/update_source_lines.py --check    # offline: every release of compat/tensorflow.json is there
 
 A message of TensorFlow names the file and the line that logs it: `gpu_device.cc:1663]`. Both are constants in the
-machine code (update_support/log_lines.py), so nothing is run. One wheel a release is enough: its wheels for other
-Pythons and systems are of the same source. Its large objects are streamed through a temporary file, one after the
-other; what was read of them is kept in the cache, a file a wheel, so that an interrupted run goes on where it
-stopped. Of what is not in it the table's rows stay. An hour and 45 GB are read for all.
+machine code (update_support/log_lines.py), so nothing is run. One wheel per release is enough, because its wheels for
+other Pythons and systems are built from the same source. Its large objects are streamed through a temporary file, one
+after the other. The results are cached, one file per wheel, so that an interrupted run can continue. Rows of the
+table whose wheel is not in the cache stay. A full run takes an hour and reads 45 GB.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ TABLE = ROOT / "compat" / "source_lines.json"
 OBJECTS = re.compile(
     r"/(?:libtensorflow_framework|libtensorflow_cc|_pywrap_tensorflow(?:_internal|_common)?|libtftrt)\.so[.0-9]*$"
 )
-"""TensorFlow's own objects; smaller ones repeat what stands in these."""
+"""TensorFlow's own shared objects; smaller ones repeat their messages."""
 SPEAKING = re.compile(
     r"(?:tensorflow/core/(?:common_runtime|platform|distributed_runtime|nccl|profiler)/"
     r"|tensorflow/core/lib/(?:core|io|monitoring)/"
@@ -68,10 +68,12 @@ SPEAKING = re.compile(
     r"|external/(?:local_)?xla/xla/(?:client|pjrt|stream_executor/|tsl|status|parse_flags|debug_options|backends"
     r"|service/(?:service|platform_util|computation_placer|hlo_rematerialization|gpu/(?:nvptx|gpu_(?:compiler|executable|asm)|asm_|buffer_comp|[a-z_]*autotun|llvm_gpu|redzone))))"
 )
-"""The sources that say something where nobody asked for more: the runtime, its devices, and what opens CUDA. The others
-check and debug the compilers, and are most of all lines."""
+"""Sources that log at the default verbosity: the runtime, its devices, and the code that opens CUDA.
+
+The other sources check and debug the compilers, and have most of all lines.
+"""
 WITHOUT_FOLDERS = "2.17"
-"""The first release that prints some messages with Abseil's logger."""
+"""First release that prints some messages with Abseil's logger, which omits the folders."""
 OURS = re.compile(r"tensorflow/|external/(?:local_)?(?:xla|tsl)/")
 UNPUBLISHED = (
     {
@@ -84,19 +86,24 @@ UNPUBLISHED = (
         "in public issues have its lines, but for this file's (tensorflow/tensorflow#29584, #30207)",
     },
 )
-"""What cannot be measured any more and has the lines of another release: with the dates between which people ran it,
-and `lines`: the files in which it has others, as far as they were seen."""
+"""Releases that cannot be measured any more and have the lines of another release.
+
+`first` and `last` are the dates between which users ran it; `lines` are known lines that differ, by file.
+"""
 CODE = re.compile(r"\(\)|->|[=!<>]=|::|\w_\.| [<>] \d|^!|^\.{0,2}/?(?:tensorflow|external)/")
-"""A condition, a name or a header: it stands in the code beside a message, and is none."""
+"""Pattern of conditions, names and headers, which stand beside messages in the machine code but are none."""
 BUILDS = {"tensorflow": "", "tensorflow-gpu": "", "tensorflow-rocm": "+rocm"}
-"""Packages, and what their versions get behind them: those for AMD's cards have the numbers of others."""
+"""Suffix for the versions of each package.
+
+The packages for AMD GPUs reuse the version numbers of other packages.
+"""
 MINIMUM_RELEASES = 100
 MINIMUM_LINES = 40_000
-"""Fewer than were measured in November 2026: something was lost."""
+"""Minimum number of lines, as measured in November 2026; fewer mean that something was lost."""
 
 
 def sort_patches(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The newest and the oldest patch of each minor before those between."""
+    """Return the rows with the newest and the oldest patch of each minor release before those between."""
     minors: dict[tuple[int, ...], list[dict[str, Any]]] = {}
     for row in rows:
         minors.setdefault(Version(row["version"]).release[:2], []).append(row)
@@ -106,11 +113,11 @@ def sort_patches(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def measure(web: Web, url: str) -> list[Logged]:
-    """What the objects of a wheel can log."""
+    """Return the messages that the objects of a wheel can log."""
     from update_support.remote_zip import central_directory, extract
 
     members, total = central_directory(web, url)
-    found: set[Logged] = set()
+    messages: set[Logged] = set()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-lines-") as folder:
         path = Path(folder) / "object"
 
@@ -119,17 +126,19 @@ def measure(web: Web, url: str) -> list[Logged]:
                 for piece in pieces:
                     out.write(piece)
             with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
-                found.update(list_messages(data))
+                messages.update(list_messages(data))
 
         for member in members:
             if OBJECTS.search(member.name):
                 extract(web, url, [member], total, look)
-    return sorted(found)
+    return sorted(messages)
 
 
 def spoken(text: str) -> str:
-    """What is certainly in the message of which the code has this text: its longest part without a value in it;
-    empty where that tells too little."""
+    """Return the longest part of a text in the code that certainly stands in the logged message.
+
+    It has no placeholder for a value. Empty if it is too short to identify the message.
+    """
     if CODE.search(text):
         return ""
     longest = max(re.split(r"%[-.\d]*[a-z]+|[\n\t]", text), key=len)[:24]
@@ -137,59 +146,64 @@ def spoken(text: str) -> str:
 
 
 def rows(measured: dict[str, list[Logged]]) -> dict[str, dict[str, Any]]:
-    """Of each source file its lines and texts, as compat/source_lines.json has them. `measured`: oldest first.
+    """Return the lines and texts of each source file, as compat/source_lines.json has them.
 
-    Texts tell releases apart that log other things from the same line. What only stops a process (`Check failed: …`)
-    is left out.
+    measured: ordered from the oldest release to the newest. Texts distinguish releases that log different messages
+    from the same line. Messages that stop the process (`Check failed: …`) are left out.
     """
-    found: dict[str, dict[int, dict[int, str]]] = {}
+    texts_by_file: dict[str, dict[int, dict[int, str]]] = {}
     measured = {
-        version: [one for one in messages if not one.text.startswith("Check failed")]
+        version: [message for message in messages if not message.text.startswith("Check failed")]
         for version, messages in measured.items()
     }
-    chosen = _choose_sources(measured)
-    for place, messages in enumerate(measured.values()):
-        for one in messages:
-            if one.file in chosen:
-                of_line = found.setdefault(one.file, {}).setdefault(one.line, {})
-                # two texts: the compiler shared their code
-                of_line[place] = spoken(one.text) if place not in of_line else ""
-    return {file: _row(lines) for file, lines in sorted(found.items())}
+    sources = _choose_sources(measured)
+    for number, messages in enumerate(measured.values()):
+        for message in messages:
+            if message.file in sources:
+                texts = texts_by_file.setdefault(message.file, {}).setdefault(message.line, {})
+                # the compiler merged the code of two messages
+                texts[number] = spoken(message.text) if number not in texts else ""
+    return {file: _row(lines) for file, lines in sorted(texts_by_file.items())}
 
 
 def _choose_sources(measured: dict[str, list[Logged]]) -> set[str]:
-    """The sources that speak; of releases with Abseil's logger, which prints no folders, those of their names."""
+    """Return the sources that log at the default verbosity.
+
+    Abseil's logger prints no folders. For releases that use it, include all sources with the same file names.
+    """
     files: set[str] = set()
-    of_absl: set[str] = set()
+    abseil_files: set[str] = set()
     for version, messages in measured.items():
-        ours = {one.file for one in messages if OURS.match(one.file)}
-        files |= {file for file in ours if SPEAKING.match(file)}
+        own_files = {message.file for message in messages if OURS.match(message.file)}
+        files |= {file for file in own_files if SPEAKING.match(file)}
         if Version(version) >= Version(WITHOUT_FOLDERS):
-            of_absl |= ours
+            abseil_files |= own_files
     names = {file.rpartition("/")[2] for file in files}
-    return files | {file for file in of_absl if file.rpartition("/")[2] in names}
+    return files | {file for file in abseil_files if file.rpartition("/")[2] in names}
 
 
 def _row(lines: dict[int, dict[int, str]]) -> dict[str, Any]:
-    texts = sorted({text for found in lines.values() for text in found.values() if text})
-    number = {text: place for place, text in enumerate(texts)}
-    words = []
-    for line, found in sorted(lines.items()):
+    texts = sorted({text for texts_of in lines.values() for text in texts_of.values() if text})
+    text_numbers = {text: release_number for release_number, text in enumerate(texts)}
+    entries = []
+    for line, texts_of in sorted(lines.items()):
         groups: dict[str, list[int]] = {}
-        for place, text in found.items():
-            groups.setdefault(text, []).append(place)
+        for release_number, text in texts_of.items():
+            groups.setdefault(text, []).append(release_number)
         parts = [
-            f"{span}={number[text]}" if text else span
-            for text, places in sorted(groups.items(), key=lambda item: item[1])
-            for span in by_release.spans(places).split(",")
+            f"{span}={text_numbers[text]}" if text else span
+            for text, releases_of in sorted(groups.items(), key=lambda item: item[1])
+            for span in by_release.spans(releases_of).split(",")
         ]
-        words.append(f"{line}:{','.join(parts)}")
-    return {"lines": " ".join(words), **({"texts": texts} if texts else {})}
+        entries.append(f"{line}:{','.join(parts)}")
+    return {"lines": " ".join(entries), **({"texts": texts} if texts else {})}
 
 
 def render(measured: dict[str, list[Logged]], builds: list[dict[str, str]], as_of: str) -> str:
-    """The table's text; the same bytes of the same measurements. `measured`: oldest first; `builds`: which of them are
-    no releases."""
+    """Return the text of the table; equal measurements give equal bytes.
+
+    measured: ordered from the oldest release to the newest. builds: which of them are not releases.
+    """
     head = {
         "as_of": as_of,
         "sources": [
@@ -203,29 +217,29 @@ def render(measured: dict[str, list[Logged]], builds: list[dict[str, str]], as_o
 
 
 def load_known(table: dict[str, Any]) -> dict[str, list[Logged]]:
-    """What the table says of each release: the messages of which `rows` makes it, with the texts that it kept."""
-    found: dict[str, list[Logged]] = {version: [] for version in table["releases"]}
+    """Return the messages of each release in the table, with the texts that it kept."""
+    messages: dict[str, list[Logged]] = {version: [] for version in table["releases"]}
     for file, row in table["files"].items():
-        for word in row["lines"].split():
-            line, _, groups = word.partition(":")
+        for entry in row["lines"].split():
+            line, _, groups = entry.partition(":")
             for group in groups.split(","):
-                places, _, text = group.partition("=")
-                said = row["texts"][int(text)] if text else ""
-                for version in by_release.expand_spans(table["releases"], places):
-                    found[version].append(Logged(file, int(line), "", said))
-    return found
+                spans, _, text = group.partition("=")
+                message_text = row["texts"][int(text)] if text else ""
+                for version in by_release.expand_spans(table["releases"], spans):
+                    messages[version].append(Logged(file, int(line), "", message_text))
+    return messages
 
 
 def stale(table: dict[str, Any]) -> list[str]:
-    """What is wrong with the table as it is, offline."""
-    found = by_release.find_unmeasured(table, MINIMUM_RELEASES)
+    """Return the problems of the table that can be found offline."""
+    problems = by_release.find_unmeasured(table, MINIMUM_RELEASES)
     count = sum(len(row["lines"].split()) for row in table["files"].values())
-    return found if count >= MINIMUM_LINES else [*found, f"only {count} lines"]
+    return problems if count >= MINIMUM_LINES else [*problems, f"only {count} lines"]
 
 
 def main() -> int:
-    """Returns the exit status."""
-    given = by_release.options(
+    """Update or check the table and return the exit status."""
+    options = by_release.options(
         __doc__,
         ("--cached", {"action": "store_true", "help": "make the table of what is in the cache, offline"}),
         ("--builds", {"action": "store_true", "help": "measure what is no release, too"}),
@@ -240,19 +254,19 @@ def main() -> int:
         ),
     )
     table = json.loads(TABLE.read_text(encoding="utf-8"))
-    if given.check:
+    if options.check:
         return by_release.finish_check(stale(table))
-    if not (given.cached or given.builds or given.only) and not stale(table):
+    if not (options.cached or options.builds or options.only) and not stale(table):
         print("every release is there")
         return 0
-    given.cache.mkdir(parents=True, exist_ok=True)
-    if not given.cached:
-        there = set() if given.only else {*table["releases"]}
-        wanted = [*sort_patches(releases()), *(builds() if given.builds else ())]
-        fetch(given.cache, wanted, SpecifierSet(given.only or "", prereleases=True), there)
-    text = render(*merge_sources(table, given.cache), given.as_of)
-    if lines := [line for line in stale(json.loads(text)) if line.startswith("only")]:
-        print("\n".join(lines), file=sys.stderr)
+    options.cache.mkdir(parents=True, exist_ok=True)
+    if not options.cached:
+        present = set() if options.only else {*table["releases"]}
+        requested = [*sort_patches(releases()), *(builds() if options.builds else ())]
+        fetch(options.cache, requested, SpecifierSet(options.only or "", prereleases=True), present)
+    text = render(*merge_sources(table, options.cache), options.as_of)
+    if problems := [problem for problem in stale(json.loads(text)) if problem.startswith("only")]:
+        print("\n".join(problems), file=sys.stderr)
         return 1
     TABLE.write_text(text, encoding="utf-8")
     by_release.format_count(len(json.loads(text)["releases"]))
@@ -260,26 +274,26 @@ def main() -> int:
 
 
 def merge_sources(table: dict[str, Any], cache: Path) -> tuple[dict[str, list[Logged]], list[dict[str, str]]]:
-    """What is in the cache, and of the rest what the table says; and which of them are no releases."""
+    """Return the messages of each version from the cache, else from the table, and the builds among them."""
     measured = load_known(table)
-    others = {row["version"]: row for row in table.get("builds", ())}
+    builds_by_version = {row["version"]: row for row in table.get("builds", ())}
     for path in cache.glob("*.json"):
-        read = json.loads(path.read_text(encoding="utf-8"))
-        measured[read["version"]] = [Logged(*one) for one in read["logged"]]
-        if "package" in read:
-            others[read["version"]] = {
-                **{key: read[key] for key in ("version", "package", "released")},
-                "source": f"the Linux x86-64 wheel of {read['package']} on the package index",
+        cached = json.loads(path.read_text(encoding="utf-8"))
+        measured[cached["version"]] = [Logged(*fields) for fields in cached["logged"]]
+        if "package" in cached:
+            builds_by_version[cached["version"]] = {
+                **{key: cached[key] for key in ("version", "package", "released")},
+                "source": f"the Linux x86-64 wheel of {cached['package']} on the package index",
             }
     order = sorted(measured, key=Version)
-    return {version: measured[version] for version in order}, [*others.values()]
+    return {version: measured[version] for version in order}, [*builds_by_version.values()]
 
 
 def builds() -> list[dict[str, Any]]:
-    """What the index has beside releases: rows as those of `releases`."""
-    from pypi_simple import PyPISimple  # here, so that the pure parts can be tested without it
+    """Return the builds on the index that are not releases, as rows like those of `releases`."""
+    from pypi_simple import PyPISimple  # imported here so that tests of the pure parts do not need it
 
-    found: dict[str, dict[str, Any]] = {}
+    rows_by_version: dict[str, dict[str, Any]] = {}
     with PyPISimple() as client:
         for project, suffix in BUILDS.items():
             for package in client.get_project_page(project).packages:
@@ -287,7 +301,7 @@ def builds() -> list[dict[str, Any]]:
                 if not package.filename.endswith("x86_64.whl") or "-macosx" in package.filename:
                     continue
                 if suffix or version.is_prerelease or version < Version("1.0"):
-                    found[f"{version}{suffix}"] = {
+                    rows_by_version[f"{version}{suffix}"] = {
                         "version": f"{version}{suffix}",
                         "package": project,
                         "released": str(package.upload_time)[:10],
@@ -295,27 +309,27 @@ def builds() -> list[dict[str, Any]]:
                         "url": package.url,
                         "sha256": package.digests["sha256"],
                     }
-    return sorted(found.values(), key=lambda row: Version(row["version"]))
+    return sorted(rows_by_version.values(), key=lambda row: Version(row["version"]))
 
 
-def fetch(cache: Path, rows: list[dict[str, Any]], wanted: SpecifierSet, there: set[str]) -> None:
-    """Measure what is wanted, not in the cache, and not `there` already."""
+def fetch(cache: Path, rows: list[dict[str, Any]], specifier: SpecifierSet, present: set[str]) -> None:
+    """Measure the rows that `specifier` contains, unless they are in the cache or in `present`."""
     from update_support.remote_zip import Web
 
     urls = by_release.urls()
     web = Web()
     for row in rows:
         path = cache / f"{row['sha256']}.json"
-        if path.exists() or row["version"] in there or not wanted.contains(row["version"]):
+        if path.exists() or row["version"] in present or not specifier.contains(row["version"]):
             continue
         start = time.monotonic()
-        found = measure(web, row.get("url") or urls[row["wheel"]])
+        messages = measure(web, row.get("url") or urls[row["wheel"]])
         part = path.with_suffix(".part")
-        more = {key: row[key] for key in ("package", "released")} if "url" in row else {}
-        text = json.dumps({"version": row["version"], **more, "logged": found})
+        build_fields = {key: row[key] for key in ("package", "released")} if "url" in row else {}
+        text = json.dumps({"version": row["version"], **build_fields, "logged": messages})
         part.write_text(text, encoding="utf-8")
         part.replace(path)
-        print(f"{row['version']}: {len(found)} messages, {time.monotonic() - start:.0f} s", flush=True)
+        print(f"{row['version']}: {len(messages)} messages, {time.monotonic() - start:.0f} s", flush=True)
 
 
 if __name__ == "__main__":

@@ -17,16 +17,16 @@
     uv run scripts/update_tensorflow.py --authored      # apply compat/registration.toml alone, offline
 
 A wheel is a zip file and the index serves byte ranges, so METADATA, build_info.py and cuda_config.h of a
-600 MB wheel cost a few kilobytes. The shared objects have to be streamed once (the architectures are spread
-over all of them); what was read is kept in the cache, one JSON file a wheel, named by the wheel's SHA-256,
-so that an interrupted run goes on where it stopped. One connection, one wheel after the other.
+600 MB wheel cost a few kilobytes. The shared objects must be streamed once, because the architectures are
+spread over all of them. The results are cached, one JSON file per wheel, named by the wheel's SHA-256, so
+that an interrupted run can continue. There is one connection, and wheels are read one after the other.
 
-Where two wheels have shared objects of equal CRC-32 (tensorflow and tensorflow-gpu from 2.1 on) one is read
-for both.
+If the shared objects of two wheels have equal CRC-32 (tensorflow and tensorflow-gpu from 2.1 on), only one is
+read.
 
-What a wheel cannot say is authored: compat/registration.toml (which libraries TF opens, and with which cuDNN
-it was compiled, seen in runs; what tensorflow.org documents). The table is written with the same bytes from
-the same measurements.
+Facts that a wheel does not contain are authored in compat/registration.toml: the libraries that TensorFlow
+opens, the cuDNN it was compiled with (both observed in runs), and the documentation of tensorflow.org. Equal
+measurements give a table of equal bytes.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
 TABLE = ROOT / "compat" / "tensorflow.json"
 AUTHORED = ROOT / "compat" / "registration.toml"
 MINIMUM_ROWS = 181
-"""Fewer than were counted in November 2026: the index was not read whole."""
+"""Minimum number of releases, as counted in November 2026; fewer mean an incomplete index."""
 
 CUDA_SONAME = re.compile(
     r"lib(?:cu(?:da|dart|blas|blasLt|fft|rand|solver|sparse|dnn)|nccl|nvinfer)\.so(?:\.[0-9.]+)?$"
@@ -85,14 +85,17 @@ NVIDIA_FOLDER = re.compile(r"nvidia/([a-z_]+)/lib$")
 MAIN = re.compile(
     r"/(?:libtensorflow_framework|libtensorflow_cc|_pywrap_tensorflow(?:_internal)?)\.so(?:\.[0-9]+)?$"
 )
-"""TF's own objects. Others may have more architectures: the wheels of 1.7 carry TensorRT itself."""
+"""TensorFlow's own objects.
+
+Others may have more architectures: the wheels of 1.7 contain TensorRT.
+"""
 
 
-# --- a row --------------------------------------------------------------------------------------------------
+# --- rows -------------------------------------------------------------------------------------------------
 
 
 def is_cuda_build(facts: WheelFacts, project: str) -> bool:
-    """By cuda_config.h, else build_info.py, else (before 1.4) the linkage or the project's name."""
+    """Return whether it is a CUDA build, by cuda_config.h, else build_info.py, else the project's name."""
     if "TF_CUDA_VERSION" in facts.cuda_config:  # on Windows the value is of the form 64_100
         return re.search(r'#define TF_CUDA_VERSION "[^"]', facts.cuda_config) is not None
     match = re.search(r"is_cuda_build['\"]?\s*[=:]\s*(True|False)", facts.build_info)
@@ -101,36 +104,39 @@ def is_cuda_build(facts: WheelFacts, project: str) -> bool:
     return project == "tensorflow-gpu"
 
 
-def list_linked_libraries(inside: dict[str, ObjectFacts]) -> list[str]:
-    """CUDA sonames that `import tensorflow` links, in the loader's order: breadth first from the binding."""
-    by_name = {Path(name).name: facts for name, facts in inside.items()}
+def list_linked_libraries(objects: dict[str, ObjectFacts]) -> list[str]:
+    """Return the CUDA sonames that `import tensorflow` links.
+
+    They are in the loader's order: breadth first from the binding.
+    """
+    by_name = {Path(name).name: facts for name, facts in objects.items()}
     root = next(
         (name for name in ("_pywrap_tensorflow_internal.so", "_pywrap_tensorflow.so") if name in by_name),
         None,
     )
     queue: list[str] = [root] if root else []
-    seen: list[str] = []
+    sonames: list[str] = []
     for name in queue:
         for needed in by_name[name].needed:
-            if CUDA_SONAME.match(needed) and needed not in seen:
-                seen.append(needed)
+            if CUDA_SONAME.match(needed) and needed not in sonames:
+                sonames.append(needed)
             if needed in by_name and needed not in queue:
                 queue.append(needed)
-    return seen
+    return sonames
 
 
-def opener(inside: dict[str, ObjectFacts], version: Version) -> str | None:
-    """The shared object that opens the CUDA libraries."""
+def opener(objects: dict[str, ObjectFacts], version: Version) -> str | None:
+    """Return the path of the shared object that opens the CUDA libraries, or None."""
     name = (
         r"libtensorflow_framework\.so"
         if version >= Version("2.12") or version < Version("2.3")
         else "_pywrap_tensorflow_internal"
     )
-    return next((path for path in inside if re.search(name, Path(path).name)), None)
+    return next((path for path in objects if re.search(name, Path(path).name)), None)
 
 
 def date_of(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:
-    """The upload date: the index's, else the table's, else unknown (then the build's)."""
+    """Return the upload date from the index, else from the table, else the build date."""
     if package.upload_time is not None:
         return str(package.upload_time.date())
     if old is not None:
@@ -145,16 +151,18 @@ def make_row(
     authored: Authored,
     old: dict[str, Any] | None,
 ) -> dict[str, Any]:
-    """One row, its lists not yet shared. Rows whose objects were not read lack what they say (see
-    `inherit`)."""
+    """Return one row, with its lists not yet shared.
+
+    old: the present row, or None. If the objects were not read, their columns are empty (see `inherit`).
+    """
     version = Version(files.version)
     minor = f"{version.major}.{version.minor}"
     gpu = is_cuda_build(facts, files.project)
     defines = header_defines(facts.cuda_config) if gpu else {}
-    plain, extras = requirements(facts.metadata)
+    requires, extras = requirements(facts.metadata)
     pins = extras.get("and-cuda", [])
     documented = authored.documented.get(minor, {})
-    cudnn, of_cudnn, said = authored.cudnn_for(files.version, pins)
+    cudnn, cudnn_evidence, cudnn_sources = authored.cudnn_for(files.version, pins)
     sources = ["METADATA, build_info.py and cuda_config.h of the wheel"]
     row: dict[str, Any] = {
         "package": files.project,
@@ -173,7 +181,7 @@ def make_row(
         "sha256": files.chosen.digests["sha256"],
         "cuda": (defines.get("CUDA") or documented.get("cuda")) if gpu else None,
         "cudnn": cudnn if gpu else None,
-        "cudnn_evidence": of_cudnn if gpu else None,
+        "cudnn_evidence": cudnn_evidence if gpu else None,
         "defines": defines,
         "required_libraries": [],
         "optional_libraries": [],
@@ -192,7 +200,7 @@ def make_row(
         "cpu_instructions": authored.instructions_for(files.version),
         "pip_extra": "and-cuda" if pins else None,
         "extra_pins": pins,
-        "requires": plain,
+        "requires": requires,
         "evidence": "measured",
         "inferred_from": None,
         "sources": sources,
@@ -213,16 +221,16 @@ def make_row(
         sources.append(f"run against a stand-in driver: TensorFlow {run['version']}")
         if pins:
             row["runpath_misses"] = misses(row, facts.inside, version, authored.folders)
-    sources.extend(said)
+    sources.extend(cudnn_sources)
     row.update(floor_columns(version, authored, row["cubin"] or header_capabilities(facts.cuda_config)))
     return row
 
 
 def floor_columns(version: Version, authored: Authored, capabilities: list[str]) -> dict[str, Any]:
-    """The capability below which a GPU is ignored: run, or by what the code of that time compares with.
+    """Return the compute capability below which a GPU is ignored, measured or inferred.
 
-    Up to 2.2 that is the lowest one built for (every run agrees); since 2.3 every run found 3.5. None: not
-    known.
+    Up to 2.2 it is inferred as the lowest one built for, as in every run; since 2.3 every run found 3.5. None if it
+    is not known.
     """
     floor, evidence = authored.floors.get(str(version)), "measured"
     if floor is None:
@@ -234,13 +242,13 @@ def floor_columns(version: Version, authored: Authored, capabilities: list[str])
     return {"registration_floor": floor, "registration_floor_evidence": evidence if floor else None}
 
 
-def objects_columns(inside: dict[str, ObjectFacts], version: Version, *, gpu: bool) -> dict[str, Any]:
-    """The columns that the shared objects fill."""
+def objects_columns(objects: dict[str, ObjectFacts], version: Version, *, gpu: bool) -> dict[str, Any]:
+    """Return the columns that the shared objects fill."""
     symbols: dict[str, str] = {}
     cubin: set[str] = set()
     targets: set[str] = set()
     runpath = {}
-    for name, facts in inside.items():
+    for name, facts in objects.items():
         for family, number in facts.symbols.items():
             symbols[family] = max(symbols.get(family, "0"), number, key=Version)
         if MAIN.search(f"/{name}"):
@@ -265,7 +273,7 @@ def objects_columns(inside: dict[str, ObjectFacts], version: Version, *, gpu: bo
         "runpath": runpath,
     }
     if version < Version("1.14"):
-        linked = list_linked_libraries(inside)
+        linked = list_linked_libraries(objects)
         columns["required_libraries"] = [name for name in linked if not name.startswith("libcuda.")]
         # 1.0 opens the driver instead of linking it; without it there is no GPU either way.
         columns["driver_libraries"] = ["libcuda.so.1"]
@@ -273,19 +281,24 @@ def objects_columns(inside: dict[str, ObjectFacts], version: Version, *, gpu: bo
 
 
 def misses(
-    row: dict[str, Any], inside: dict[str, ObjectFacts], version: Version, folders: dict[str, str]
+    row: dict[str, Any], objects: dict[str, ObjectFacts], version: Version, folders: dict[str, str]
 ) -> list[str]:
-    """Required sonames whose folder among NVIDIA's wheels is not on the path of the object that opens
-    them."""
-    name = opener(inside, version)
+    """Return the required sonames whose NVIDIA folder is not on the path of the object that opens them."""
+    name = opener(objects, version)
     if name is None:
         return []
-    have = {match[1] for part in inside[name].path.split(":") if (match := NVIDIA_FOLDER.search(part))}
-    return [soname for soname in row["required_libraries"] if folders[soname[3:].split(".")[0]] not in have]
+    path_folders = {
+        match[1] for part in objects[name].path.split(":") if (match := NVIDIA_FOLDER.search(part))
+    }
+    return [
+        soname
+        for soname in row["required_libraries"]
+        if folders[soname[3:].split(".")[0]] not in path_folders
+    ]
 
 
 def pythons(wheels: dict[str, DistributionPackage]) -> list[str]:
-    """Tags as versions, oldest first."""
+    """Return the tags of the wheels as Python versions, oldest first."""
     return [f"{tag[2]}.{tag[3:]}" for tag in sorted(wheels, key=python_number)]
 
 
@@ -293,39 +306,41 @@ INHERITED = ("cubin", "ptx", "ptx_arch_specific", "glibc", "glibcxx", "cxxabi", 
 
 
 def inherit(rows: list[dict[str, Any]], unread: set[tuple[str, str]]) -> None:
-    """Rows whose shared objects were not read take those columns from the nearest patch with the same
-    header."""
+    """Fill the columns of rows whose shared objects were not read.
+
+    The values come from the nearest patch with the same header.
+    """
     for row in rows:
         if (row["package"], row["version"]) not in unread:
             continue
-        near = [
+        candidates = [
             other
             for other in rows
             if (other["package"], other["version"]) not in unread
             and Version(other["version"]).release[:2] == Version(row["version"]).release[:2]
             and (other["gpu"], other["defines"]) == (row["gpu"], row["defines"])
         ]
-        if not near:
+        if not candidates:
             continue
-        best = min(
-            near, key=lambda other: abs(Version(other["version"]).micro - Version(row["version"]).micro)
+        nearest = min(
+            candidates, key=lambda other: abs(Version(other["version"]).micro - Version(row["version"]).micro)
         )
         for key in INHERITED:
-            row[key] = best[key]
+            row[key] = nearest[key]
         if row["linkage"] == "needed":
             row["required_libraries"], row["driver_libraries"] = (
-                best["required_libraries"],
-                best["driver_libraries"],
+                nearest["required_libraries"],
+                nearest["driver_libraries"],
             )
-            row["libraries_from"] = best["version"]
-        row["evidence"], row["inferred_from"] = "inferred", best["version"]
+            row["libraries_from"] = nearest["version"]
+        row["evidence"], row["inferred_from"] = "inferred", nearest["version"]
 
 
 # --- the table ----------------------------------------------------------------------------------------------
 
 
 def render(rows: list[dict[str, Any]], as_of: str) -> str:
-    """The file's text: one row a line, repeated values once in `shared`, in order of first use."""
+    """Return the text of the file: one row per line, repeated values once in `shared`, in order of first use."""
     shared: list[Any] = []
     index: dict[str, int] = {}
 
@@ -338,12 +353,13 @@ def render(rows: list[dict[str, Any]], as_of: str) -> str:
 
     columns = SHARED
     lines = [
-        _line({key: share(value) if key in columns else value for key, value in row.items()}) for row in rows
+        _dump_line({key: share(value) if key in columns else value for key, value in row.items()})
+        for row in rows
     ]
     parts = [
         f'{{"schema_version":1,"as_of":"{as_of}",',
         '"shared":[',
-        ",\n".join(_line(value) for value in shared),
+        ",\n".join(_dump_line(value) for value in shared),
         '],\n"releases":[',
         ",\n".join(lines),
         "]}\n",
@@ -352,7 +368,7 @@ def render(rows: list[dict[str, Any]], as_of: str) -> str:
 
 
 def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
-    """A row of the table with what is authored put in anew, in the order of columns that `make_row` has."""
+    """Return a row with the authored data replaced, in the column order of `make_row`."""
     version = Version(row["version"])
     new: dict[str, Any] = {}
     for key, value in row.items():
@@ -363,9 +379,11 @@ def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
         if key == "cudnn":
             new["cudnn_evidence"] = None
     if row["gpu"]:
-        new["cudnn"], new["cudnn_evidence"], said = authored.cudnn_for(row["version"], row["extra_pins"])
-        kept = [text for text in row["sources"] if not text.startswith(SAID)]
-        new["sources"] = [*kept, *said]
+        new["cudnn"], new["cudnn_evidence"], cudnn_sources = authored.cudnn_for(
+            row["version"], row["extra_pins"]
+        )
+        sources = [text for text in row["sources"] if not text.startswith(SAID)]
+        new["sources"] = [*sources, *cudnn_sources]
         new.update(floor_columns(version, authored, row["cubin"]))
         run = authored.run_for(row["version"])
         if row["linkage"] == "dlopen" and run is not None:
@@ -373,17 +391,21 @@ def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
             new["optional_libraries"] = run.get("optional", [])
             new["driver_libraries"] = run["driver"]
             new["libraries_from"] = run["version"]
-            kept = [text for text in kept if not text.startswith("run against")]
-            new["sources"] = [*kept, f"run against a stand-in driver: TensorFlow {run['version']}", *said]
+            sources = [text for text in sources if not text.startswith("run against")]
+            new["sources"] = [
+                *sources,
+                f"run against a stand-in driver: TensorFlow {run['version']}",
+                *cudnn_sources,
+            ]
     return new
 
 
-def _line(value: Any) -> str:
+def _dump_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
 def read_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
-    """The table as rows with their lists in place."""
+    """Return the date and the rows of the table, with shared lists put back in place."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -396,11 +418,11 @@ def read_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
     return raw["as_of"], rows
 
 
-# --- running ------------------------------------------------------------------------------------------------
+# --- updating -----------------------------------------------------------------------------------------------
 
 
 class Updater:
-    """Measures wheels, through the cache."""
+    """Measures wheels through the cache."""
 
     def __init__(self, cache: Path, *, binaries: bool, fresh: bool = False) -> None:
         self.cache = cache
@@ -411,7 +433,7 @@ class Updater:
         cache.mkdir(parents=True, exist_ok=True)
 
     def wheel(self, package: DistributionPackage, *, objects: bool) -> WheelFacts:
-        """What a wheel says; `objects`: with its shared objects."""
+        """Return the facts of a wheel; with `objects`, also those of its shared objects."""
         path = cache_file(self.cache, package)
         facts = None if self.fresh else load_cached(path)
         members: list[Member] = []
@@ -419,9 +441,9 @@ class Updater:
         if facts is None:
             facts, members, total = measure_small(self.web, package)
         if objects and not facts.inside:
-            twin = self.by_objects.get(self.key(facts))
-            if twin is not None and facts.objects:
-                facts.inside, facts.read_instead = twin.inside, twin.filename
+            same_objects = self.by_objects.get(self.key(facts))
+            if same_objects is not None and facts.objects:
+                facts.inside, facts.read_instead = same_objects.inside, same_objects.filename
             else:
                 if not members:
                     members, total = central_directory(self.web, package.url)
@@ -443,7 +465,7 @@ def measure(
     authored: Authored,
     old: dict[tuple[str, str], dict[str, Any]],
 ) -> list[dict[str, Any]]:
-    """A row for each release, in order."""
+    """Return a row for each release, in order."""
     rows = []
     unread = set()
     for number, files in enumerate(releases, 1):
@@ -469,7 +491,7 @@ def measure(
 
 
 def differences(old: dict[str, Any], new: dict[str, Any], ignore: Iterable[str] = ()) -> list[str]:
-    """Columns in which two rows of one release differ, as lines; how it was read is none of them."""
+    """Return one line for each column in which two rows of a release differ, except for the sources."""
     return [
         f"{old['package']} {old['version']}: {key}: {old.get(key)!r} in the table, {new.get(key)!r} measured"
         for key in new
@@ -485,10 +507,11 @@ FROM_OBJECTS = (
     "evidence",
     "inferred_from",
 )
-"""Columns that cannot be compared without the shared objects."""
+"""Columns that can be compared only if the shared objects were read."""
 
 
 def main() -> int:
+    """Run the command line and return the exit status."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--only", metavar="SPEC", help="measure these releases alone; other rows stay")
     parser.add_argument("--no-binaries", action="store_true", help="do not stream the shared objects")
@@ -525,9 +548,9 @@ def main() -> int:
         print(f"only {len(releases)} releases found, {MINIMUM_ROWS} were: not written", file=sys.stderr)
         return 1
     if options.check is not None:
-        known = [files for files in releases if (files.project, files.version) in old]
-        sample = random.Random(options.seed).sample(known, min(options.check, len(known)))  # noqa: S311
-        missing = [f"{f.project} {f.version}: not in the table" for f in releases if f not in known]
+        existing = [files for files in releases if (files.project, files.version) in old]
+        sample = random.Random(options.seed).sample(existing, min(options.check, len(existing)))  # noqa: S311
+        missing = [f"{f.project} {f.version}: not in the table" for f in releases if f not in existing]
         updater = Updater(options.cache, binaries=not options.no_binaries, fresh=True)
         lines = missing
         for row in measure(sample, updater, authored, old):
@@ -535,12 +558,12 @@ def main() -> int:
             lines += differences(old[row["package"], row["version"]], row, ignore)
         print("\n".join(lines) or f"{len(sample)} releases agree with the table")
         return 1 if lines else 0
-    wanted = releases
+    chosen = releases
     if options.only:
-        test = make_filter(options.only)
-        wanted = [files for files in releases if test(files.version)]
+        matches = make_filter(options.only)
+        chosen = [files for files in releases if matches(files.version)]
     updater = Updater(options.cache, binaries=not options.no_binaries)
-    rows = {(row["package"], row["version"]): row for row in measure(wanted, updater, authored, old)}
+    rows = {(row["package"], row["version"]): row for row in measure(chosen, updater, authored, old)}
     merged = {**old, **rows} if options.only else rows
     order = sorted(merged, key=lambda key: (Version(key[1]), key[0]))
     text = render([merged[key] for key in order], options.as_of)

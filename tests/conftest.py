@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-import tfdoctor.system.live  # noqa: F401 - learns what this process was started with, before tests change os.environ
+import tfdoctor.system.live  # noqa: F401 - records the initial environment before tests change os.environ
 from lab import engine, environments
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the options that choose tests and refresh expected outputs."""
     parser.addoption(
         "--refresh", action="store_true", help="write the expected outputs anew; read them in review"
     )
@@ -39,9 +40,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A shell's job in the background ignores signals, and what tests start would inherit that and hear none.
+    """Handle signals that this process ignores.
 
-    What is handled here, be it by doing nothing, is not ignored by a child.
+    The background job of a shell ignores signals, and the processes that tests start would inherit that. A signal
+    with a handler is not ignored in a child process, even if the handler does nothing.
     """
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -55,72 +57,78 @@ SLOW, LAB = (
     "with real TensorFlow or an engine (TFDOCTOR_LAB=1)",
 )
 LEFT_OUT = pytest.StashKey["collections.Counter[str]"]()
-"""Why → how many cases were not run."""
+"""The number of cases that were left out, by reason."""
 
 
 def choose_some(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
-    """`most` cases, at least one: the first, the last, and some evenly apart, for neighbours are often alike."""
+    """Return at most `most` cases, but at least one.
+
+    These are the first, the last, and some at equal distances, because neighbours are often similar.
+    """
     count = max(1, min(most, len(cases)))
     return [cases[number * (len(cases) - 1) // max(1, count - 1)] for number in range(count)]
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what the options leave out; without the lab a test keeps at least a case."""
-    most, quick, slow = (config.getoption(f"--{name}") for name in ("cases", "quick", "slow-cases"))
+    """Deselect the tests that the options exclude, and count them."""
+    limit, quick, slow_factor = (config.getoption(f"--{name}") for name in ("cases", "quick", "slow-cases"))
     tests: dict[str, list[pytest.Item]] = {}
     for item in items:
         tests.setdefault(item.nodeid.partition("[")[0], []).append(item)
-    kept: set[pytest.Item] = set()
+    selected: set[pytest.Item] = set()
     left_out: collections.Counter[str] = collections.Counter()
     for cases in tests.values():
         marks = {name: cases[0].get_closest_marker(name) for name in ("tensorflow", "engine", "few")}
         if (quick or config.getoption("--without-lab")) and (marks["tensorflow"] or marks["engine"]):
             left_out[LAB] += len(cases)
             continue
-        some = choose_some(cases, len(cases) if most is None else most)
+        chosen = choose_some(cases, len(cases) if limit is None else limit)
         if quick and marks["few"] is not None:
-            left_out[SLOW] += len(some)
-            few = marks["few"].args[0]
-            some = choose_some(some, few) if few else []
-            left_out[SLOW] -= len(some)
-        elif slow is not None and marks["few"] is not None and marks["few"].args[0]:
-            some = choose_some(some, slow * marks["few"].args[0])
-        kept.update(some)
+            left_out[SLOW] += len(chosen)
+            quick_limit = marks["few"].args[0]
+            chosen = choose_some(chosen, quick_limit) if quick_limit else []
+            left_out[SLOW] -= len(chosen)
+        elif slow_factor is not None and marks["few"] is not None and marks["few"].args[0]:
+            chosen = choose_some(chosen, slow_factor * marks["few"].args[0])
+        selected.update(chosen)
     config.stash[LEFT_OUT] = left_out
     if hasattr(config, "workeroutput"):
         config.workeroutput["left_out"] = dict(left_out)
-    config.hook.pytest_deselected(items=[item for item in items if item not in kept])
-    items[:] = [item for item in items if item in kept]
+    config.hook.pytest_deselected(items=[item for item in items if item not in selected])
+    items[:] = [item for item in items if item in selected]
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_testnodedown(node: Any) -> None:
-    """What a worker of pytest-xdist left out: all collect the same, and the one that prints collects nothing."""
+    """Take over the counts of a worker of pytest-xdist.
+
+    All workers collect the same tests, and the process that prints collects none.
+    """
     node.config.stash[LEFT_OUT] = collections.Counter(getattr(node, "workeroutput", {}).get("left_out", {}))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
-    """The last line of a run that is not all of it."""
+    """Print as the last line what the run left out."""
     if hasattr(config, "workeroutput") or not (
         config.getoption("--quick") or config.getoption("--without-lab")
     ):
         return
     left_out = config.stash.get(LEFT_OUT, collections.Counter())
-    counted = [f"{count} {why}" for why, count in sorted(left_out.items()) if count]
+    parts = [f"{count} {reason}" for reason, count in sorted(left_out.items()) if count]
     config.get_terminal_writer().line(
-        "left out: " + "; ".join([*counted, "the wheel, other Pythons, fuzzing (.ci/run)"])
+        "left out: " + "; ".join([*parts, "the wheel, other Pythons, fuzzing (.ci/run)"])
     )
 
 
 @pytest.fixture
 def refresh(request: pytest.FixtureRequest) -> bool:
-    """Whether expected outputs are written rather than compared."""
+    """Whether expected outputs are written instead of compared."""
     return bool(request.config.getoption("--refresh"))
 
 
 @pytest.fixture(scope="session")
 def standin_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Where stand-ins are compiled, each once."""
+    """The folder in which each stand-in is compiled once."""
     return tmp_path_factory.mktemp("standins")
 
 
@@ -128,7 +136,10 @@ def standin_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tensorflow_python(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """The interpreter of an environment with real TensorFlow: all tests of one run before the next is made."""
+    """The interpreter of an environment with real TensorFlow.
+
+    All tests that use an environment run before the next environment is created.
+    """
     folder = tmp_path_factory.mktemp("tf") / "env"
     with environments.environment(request.param, folder) as interpreter:
         if isinstance(interpreter, str):
@@ -138,18 +149,18 @@ def tensorflow_python(
 
 @pytest.fixture(scope="session")
 def lab_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.LabEngine]:
-    """A Docker Engine of the tests' own with stand-in GPUs (lab/engine.py); opt-in as the wheels are.
+    """A separate Docker Engine for the tests, with stand-in GPUs (lab/engine.py); opt-in like the wheels.
 
-    TFDOCTOR_LAB_ENGINE=FOLDER takes the one that `python -m lab.engine` runs there.
+    TFDOCTOR_LAB_ENGINE=FOLDER reuses the engine that `python -m lab.engine` runs in FOLDER.
     """
     if not environments.parse_wanted():
         pytest.skip("set TFDOCTOR_LAB=1 to start an engine")
-    ready = os.environ.get("TFDOCTOR_LAB_ENGINE")
-    if ready:
-        yield engine.LabEngine(Path(ready), engine.cache_folder())
+    folder = os.environ.get("TFDOCTOR_LAB_ENGINE")
+    if folder:
+        yield engine.LabEngine(Path(folder), engine.cache_folder())
         return
     try:
-        with engine.engine(cache=engine.cache_folder()) as one:
-            yield one
-    except engine.Unavailable as why:
-        pytest.skip(str(why))
+        with engine.engine(cache=engine.cache_folder()) as started:
+            yield started
+    except engine.Unavailable as error:
+        pytest.skip(str(error))

@@ -1,4 +1,4 @@
-"""What runs on this machine, without procps: a bare Debian has none."""
+"""The processes on this machine, found without procps, which a minimal Debian lacks."""
 
 from __future__ import annotations
 
@@ -12,32 +12,38 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 
-def processes_with(word: str) -> Sequence[int]:
-    """The processes that have a word on their command line."""
-    found = []
+def processes_with(text: str) -> Sequence[int]:
+    """Return the ids of the processes with a text on their command line."""
+    ids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                if word.encode() in (entry / "cmdline").read_bytes():
-                    found.append(int(entry.name))
-    return found
+                if text.encode() in (entry / "cmdline").read_bytes():
+                    ids.append(int(entry.name))
+    return ids
 
 
 def processes_of(folder: Path) -> Sequence[int]:
-    """The processes, beside this one, that name a folder on their command line or in their environment."""
-    found = []
+    """Return the ids of other processes that name a folder.
+
+    The folder may be on their command line or in their environment.
+    """
+    ids = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and entry.name != str(os.getpid()):
             with contextlib.suppress(OSError):
-                told = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
-                if str(folder).encode() in told:
-                    found.append(int(entry.name))
-    return found
+                content = (entry / "cmdline").read_bytes() + (entry / "environ").read_bytes()
+                if str(folder).encode() in content:
+                    ids.append(int(entry.name))
+    return ids
 
 
 def processes_stay(folder: Path, *, beside: Collection[int] = (), seconds: float = 10.0) -> set[int]:
-    """Those that are still there, beside these: what was killed may take a moment."""
-    until = time.monotonic() + seconds
-    while (found := set(processes_of(folder)).difference(beside)) and time.monotonic() < until:
+    """Wait until no process names a folder, and return the ids that are left after `seconds`.
+
+    beside: processes to ignore. A killed process may take a moment to end.
+    """
+    deadline = time.monotonic() + seconds
+    while (ids := set(processes_of(folder)).difference(beside)) and time.monotonic() < deadline:
         time.sleep(0.1)
-    return found
+    return ids

@@ -1,4 +1,4 @@
-"""The recorded machines of tests/hosts: each is looked at once in a process, whichever tests ask."""
+"""The recorded machines of tests/hosts; each is examined once per process, whichever tests use it."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))
 
 @cache
 def list_events(folder: Path) -> Facts:
-    """What there is on a machine."""
+    """Return the facts of a recorded machine."""
     return survey(RecordedSystem(folder), Compat.load())
 
 
 @cache
 def report(folder: Path) -> Report:
-    """What is wrong with it."""
+    """Return the report about a recorded machine."""
     return diagnose(list_events(folder), Compat.load())

@@ -1,4 +1,4 @@
-"""Files that Python runs as it starts."""
+"""Skip marks for tests of files that Python runs as it starts."""
 
 from __future__ import annotations
 
@@ -10,5 +10,8 @@ import pytest
 HAS_ITS_OWN = (
     importlib.machinery.PathFinder.find_spec("sitecustomize", [sysconfig.get_path("stdlib")]) is not None
 )
-"""Debian's and Ubuntu's Python has a sitecustomize beside the standard library: one of site-packages never runs."""
+"""Whether this Python has a sitecustomize beside its standard library.
+
+Debian's and Ubuntu's Python has one. The sitecustomize of site-packages then never runs.
+"""
 needs_sitecustomize = pytest.mark.skipif(HAS_ITS_OWN, reason="this Python has a sitecustomize of its own")

@@ -1,9 +1,9 @@
-"""`check` against real TensorFlow: prediction and truth in every situation of the lab.
+"""Compare the prediction of `check` with real TensorFlow in every situation of the lab.
 
-Needs wheels and some minutes, so it is opt-in: TFDOCTOR_LAB=1 (CI sets it) makes the environments of
-tests/lab/environments.py with the Pythons that are to be had; TFDOCTOR_LAB_PYTHONS="ENV/bin/python …" takes ready
-environments instead, and with TFDOCTOR_LAB_FULL=1 every situation is tried rather than every second of the core ones,
-each with the whole import.
+The test needs wheels and some minutes, so it is opt-in: TFDOCTOR_LAB=1 (CI sets it) creates the environments of
+tests/lab/environments.py for the available Pythons. TFDOCTOR_LAB_PYTHONS="ENV/bin/python …" uses existing
+environments instead. TFDOCTOR_LAB_FULL=1 tries every situation, each with the whole import, instead of half of the
+core ones.
 """
 
 from __future__ import annotations
@@ -31,18 +31,23 @@ pytestmark = [
 ]
 
 WHOLE = {"all-present", "all-missing"}
-"""Where TensorFlow's Python is imported too, not its native code alone."""
+"""Situations in which TensorFlow's Python code is imported too, not its native code alone."""
 
 
-def drop_every_second(found: list[Situation], *, offset: int) -> list[Situation]:
-    """A release of an even minor version tries those that one of an odd one does not; `WHOLE` each does."""
-    kept = [one for one in found if one.name in WHOLE]
-    return kept + [one for one in found if one not in kept][offset::2]
+def drop_every_second(candidates: list[Situation], *, offset: int) -> list[Situation]:
+    """Return the situations of WHOLE and every second of the others, starting at `offset`.
+
+    Releases of even and of odd minor versions use different offsets and so try different situations.
+    """
+    whole = [situation for situation in candidates if situation.name in WHOLE]
+    return whole + [situation for situation in candidates if situation not in whole][offset::2]
 
 
-def test_prediction_is_what_tensorflow_does(tensorflow_python: Path, standin_cache: Path) -> None:
+def test_prediction_agrees_with_tensorflow(tensorflow_python: Path, standin_cache: Path) -> None:
     target = inspect_target(tensorflow_python, standin_cache)
-    chosen = [one for one in situations(target) if one.core or environments.list_everything()]
+    chosen = [
+        candidate for candidate in situations(target) if candidate.core or environments.list_everything()
+    ]
     assert len(chosen) >= 25
     if not environments.list_everything():
         chosen = drop_every_second(chosen, offset=target.version[1] % 2)
@@ -56,6 +61,6 @@ def test_prediction_is_what_tensorflow_does(tensorflow_python: Path, standin_cac
         return problem and f"{situation.name}: {problem}"
 
     with ThreadPoolExecutor(2) as pool:
-        wrong = [problem for problem in pool.map(compare, chosen) if problem]
+        problems = [problem for problem in pool.map(compare, chosen) if problem]
     assert len(chosen) >= 12
-    assert not wrong, "\n".join(wrong)
+    assert not problems, "\n".join(problems)

@@ -1,4 +1,4 @@
-"""The rows of causes: each is whole, and what one says of others is true."""
+"""The data of causes: each is complete, and its references to others are right."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from tfdoctor.logs.events import Log
 from tfdoctor.logs.log_context import Case
 
 NOBODY = Case(Log(), Compat.load())
-"""A log that names no release and no card."""
+"""A log that names no release and no GPU."""
 
 
-def test_a_cause_is_its_word_and_found_by_it() -> None:
+def test_cause_can_be_looked_up_by_its_word() -> None:
     assert Cause("no-driver") is Cause.NO_DRIVER
     assert [cause.value for cause in Cause] == [str.__str__(cause) for cause in Cause]
     assert [cause.row.word for cause in Cause] == [cause.value for cause in Cause]
@@ -27,33 +27,35 @@ def test_a_cause_is_its_word_and_found_by_it() -> None:
 
 
 @pytest.mark.parametrize("cause", Cause)
-def test_a_row_is_whole(cause: Cause) -> None:
-    row = cause.row
-    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", row.word)
-    assert cause.name == row.word.replace("-", "_").upper()
-    assert re.fullmatch(r"TFD[1-9]\d\d", row.code)
-    assert row.title
-    assert not row.title.endswith(".")
-    assert cause not in cause.brings  # and its words are of the vocabulary
+def test_cause_data_is_complete(cause: Cause) -> None:
+    data = cause.row
+    assert re.fullmatch(r"[a-z0-9]+(-[a-z0-9]+)*", data.word)
+    assert cause.name == data.word.replace("-", "_").upper()
+    assert re.fullmatch(r"TFD[1-9]\d\d", data.code)
+    assert data.title
+    assert not data.title.endswith(".")
+    assert cause not in cause.brings  # comparing also parses the words, which must be in the vocabulary
     for remedy in remedies(NOBODY, cause):
         assert isinstance(remedy, Remedy)
         assert isinstance(remedy.commands, tuple)
 
 
 @pytest.mark.parametrize("cause", [cause for cause in Cause if cause is not Cause.HEALTHY])
-def test_something_can_be_typed_for_each(cause: Cause) -> None:
+def test_each_cause_has_a_remedy_with_commands(cause: Cause) -> None:
     assert any(remedy.commands for remedy in remedies(NOBODY, cause))
 
 
-def test_codes_and_titles_are_of_one_cause_each() -> None:
+def test_codes_titles_and_refusal_ranks_are_unique() -> None:
     codes = [cause.row.code for cause in Cause] + [HARMLESS, MISREAD]
     assert len(set(codes)) == len(codes)
     titles = [cause.row.title for cause in Cause]
     assert len(set(titles)) == len(titles)
-    places = [cause.row.refusal for cause in Cause if cause.row.refusal is not None]
-    assert sorted(places) == list(range(1, len(places) + 1))
+    ranks = [cause.row.refusal for cause in Cause if cause.row.refusal is not None]
+    assert sorted(ranks) == list(range(1, len(ranks) + 1))
 
 
-def test_what_is_shared_is_used_and_written() -> None:
-    named = {one for c in Cause if isinstance(c.row.remedies, tuple) for one in c.row.remedies}
-    assert {one for one in named if isinstance(one, Do)} == set(Do)
+def test_common_remedies_are_all_used() -> None:
+    remedies = {
+        remedy for cause in Cause if isinstance(cause.row.remedies, tuple) for remedy in cause.row.remedies
+    }
+    assert {remedy for remedy in remedies if isinstance(remedy, Do)} == set(Do)

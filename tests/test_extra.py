@@ -1,4 +1,4 @@
-"""`pip install 'tfdoctor[tensorflow]'`: what it brings is what `check` finds healthy."""
+"""The extra of `pip install 'tfdoctor[tensorflow]'`: `check` finds what it installs healthy."""
 
 from __future__ import annotations
 
@@ -28,16 +28,16 @@ def project() -> dict[str, Any]:
 
 
 def requirement() -> Requirement:
-    (one,) = project()["optional-dependencies"]["tensorflow"]
-    return Requirement(one)
+    (text,) = project()["optional-dependencies"]["tensorflow"]
+    return Requirement(text)
 
 
 def release() -> Release:
-    """The newest that it allows."""
+    """Return the newest release that the requirement allows."""
     allowed = [
-        one
-        for one in COMPAT.releases
-        if one.package == "tensorflow" and one.version in requirement().specifier
+        candidate
+        for candidate in COMPAT.releases
+        if candidate.package == "tensorflow" and candidate.version in requirement().specifier
     ]
     return allowed[-1]
 
@@ -48,42 +48,51 @@ def parse_wanted(python: str, system: str = "linux", machine: str = "x86_64") ->
     return marker.evaluate({"python_version": python, "sys_platform": system, "platform_machine": machine})
 
 
-def healthy_as_it_comes(one: Release) -> bool:
-    """Whether pip alone makes it see a GPU."""
-    return one.pip_extra is not None and not one.runpath_misses and not companion_pins(COMPAT, one)
+def healthy_as_it_comes(candidate: Release) -> bool:
+    """Return whether this release uses a GPU if only pip installs it."""
+    return (
+        candidate.pip_extra is not None
+        and not candidate.runpath_misses
+        and not companion_pins(COMPAT, candidate)
+    )
 
 
-def test_it_is_for_the_pythons_that_have_a_wheel() -> None:
-    one = release()
-    assert requirement().extras == {one.pip_extra}
-    assert {python for python in PYTHONS if parse_wanted(python)} == {*one.linux_pythons} & {*PYTHONS}
+def test_extra_applies_to_pythons_with_a_wheel() -> None:
+    allowed = release()
+    assert requirement().extras == {allowed.pip_extra}
+    assert {python for python in PYTHONS if parse_wanted(python)} == {*allowed.linux_pythons} & {*PYTHONS}
     assert not parse_wanted("3.12", system="darwin")
     assert not parse_wanted("3.12", system="win32")
     assert not parse_wanted("3.12", machine="aarch64")
 
 
-def test_it_is_the_newest_that_needs_nothing_else() -> None:
-    """Fails where a release was added that could take its place."""
-    fit = [
-        one
-        for one in COMPAT.releases
-        if one.package == "tensorflow" and one.version.replace(".", "").isdigit() and healthy_as_it_comes(one)
+def test_extra_allows_newest_release_that_pip_alone_completes() -> None:
+    """Fails if a newer release was added that could replace it."""
+    suitable = [
+        candidate
+        for candidate in COMPAT.releases
+        if candidate.package == "tensorflow"
+        and candidate.version.replace(".", "").isdigit()
+        and healthy_as_it_comes(candidate)
     ]
-    assert fit[-1] == release()
+    assert suitable[-1] == release()
 
 
 def find_in(python: str, distributions: dict[str, str]) -> list[str]:
-    """The codes of the errors and warnings of an environment with these, on a machine with a card."""
-    one = release()
+    """Return the codes of the errors and warnings on a machine with a GPU.
+
+    distributions: the versions of the distributions in the environment, by name.
+    """
+    allowed = release()
     site = SITE.format(python)
-    places = {name: COMPAT.wheel_for(name, 12) for name in one.required_libraries}
+    wheels = {name: COMPAT.wheel_for(name, 12) for name in allowed.required_libraries}
     sketch = Sketch(
-        one.version,
-        one.package,
+        allowed.version,
+        allowed.package,
         python,
         tuple(distributions.items()),
         gpu=True,
-        paths={name: f"{site}/{wheel.folder}/{name}" for name, wheel in places.items() if wheel is not None},
+        paths={name: f"{site}/{wheel.folder}/{name}" for name, wheel in wheels.items() if wheel is not None},
         container=False,
     )
     report = diagnose(make_sketched_facts(COMPAT, sketch), COMPAT)
@@ -91,29 +100,37 @@ def find_in(python: str, distributions: dict[str, str]) -> list[str]:
     return [finding.code for finding in report.findings if finding.severity is not Severity.INFO]
 
 
-def uv(*words: str, text: str) -> str | None:
-    """What uv prints; None where it fails."""
+def uv(*arguments: str, text: str) -> str | None:
+    """Run uv and return its output, or None if it fails."""
     program = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if program is None:
         pytest.skip("no uv")
-    done = subprocess.run([program, *words], input=text, capture_output=True, text=True, check=False)
+    done = subprocess.run([program, *arguments], input=text, capture_output=True, text=True, check=False)
     return done.stdout if done.returncode == 0 else None
 
 
 @pytest.mark.few(0)
 @pytest.mark.parametrize("python", [python for python in PYTHONS if parse_wanted(python)])
-def test_what_is_resolved_today_is_healthy(python: str) -> None:
-    """A dry resolution; where there is no index the tests above say what they can."""
-    words = ["pip", "compile", "-", "--python-version", python, "--python-platform", "x86_64-manylinux_2_28"]
-    words += ["--no-header", "--no-annotate", "--quiet"]
-    if uv(*words, text="packaging") is None:
+def test_resolved_environment_has_no_findings(python: str) -> None:
+    """Resolves the extra with today's index; skipped if there is no index."""
+    arguments = [
+        "pip",
+        "compile",
+        "-",
+        "--python-version",
+        python,
+        "--python-platform",
+        "x86_64-manylinux_2_28",
+    ]
+    arguments += ["--no-header", "--no-annotate", "--quiet"]
+    if uv(*arguments, text="packaging") is None:
         pytest.skip("no package index")
-    said = uv(*words, text="\n".join([*project()["dependencies"], str(requirement())]))
-    assert said is not None
-    found = dict(line.split("==") for line in said.splitlines() if "==" in line)
-    assert found["tensorflow"] == release().version
-    assert find_in(python, found) == []
+    output = uv(*arguments, text="\n".join([*project()["dependencies"], str(requirement())]))
+    assert output is not None
+    versions = dict(line.split("==") for line in output.splitlines() if "==" in line)
+    assert versions["tensorflow"] == release().version
+    assert find_in(python, versions) == []
 
 
-def test_without_the_extra_no_tensorflow_comes() -> None:
-    assert not [one for one in project()["dependencies"] if Requirement(one).name.startswith("tensorflow")]
+def test_tensorflow_is_not_a_plain_dependency() -> None:
+    assert not [text for text in project()["dependencies"] if Requirement(text).name.startswith("tensorflow")]

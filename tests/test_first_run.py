@@ -1,4 +1,4 @@
-"""The first run of scripts/tfdoctor: what it says of the network while pip is at work, and where it makes its place."""
+"""The first run of scripts/tfdoctor: its messages about network problems during pip, and its environment folder."""
 
 from __future__ import annotations
 
@@ -27,12 +27,15 @@ ROOT = Path(__file__).resolve().parents[1]
 BASH = shutil.which("bash") or ""
 pytestmark = pytest.mark.skipif(not BASH or sys.platform == "win32", reason="no bash")
 SECONDS = 40
-"""Until the trouble has its name, on a machine that is busy: minutes are what pip's own patience takes."""
+"""Seconds within which a network problem must be named, on a busy machine.
+
+pip's own retries take minutes.
+"""
 NOBODY = 65534
 
 
 def pip_script(folder: Path, body: str) -> Path:
-    """An environment whose Python is a shell script."""
+    """Create an environment whose Python is a shell script, and return its folder."""
     python = folder / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
@@ -42,11 +45,14 @@ def pip_script(folder: Path, body: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def no_thread_is_left() -> Iterator[None]:
-    """A command that a later test runs in this process would end it at once, for fear of a thread still at work."""
+    """Wait for the threads of a test to end.
+
+    A command that a later test runs in this process would exit at once because of a running thread.
+    """
     before = set(threading.enumerate())
     yield
-    until = time.monotonic() + 10
-    while set(threading.enumerate()) - before and time.monotonic() < until:
+    deadline = time.monotonic() + 10
+    while set(threading.enumerate()) - before and time.monotonic() < deadline:
         time.sleep(0.05)
     assert not set(threading.enumerate()) - before
 
@@ -60,7 +66,7 @@ def real_pip(tmp_path: Path) -> Path:
 
 
 def environment(**more: str) -> dict[str, str]:
-    """None of the settings of whoever runs the tests."""
+    """Return environment variables without the settings of the caller."""
     return {
         "PATH": "/usr/bin:/bin",
         "HOME": "/nowhere",
@@ -77,12 +83,15 @@ def knows_localhost() -> None:
         pytest.skip("this machine does not know localhost")
 
 
-def pip_of(env: Path, *words: str, **variables: str) -> tuple[int, list[tuple[float, str]], str]:
-    """(exit status, what it says and after how many seconds, standard output) of pip_of in environment.bash."""
+def pip_of(env: Path, *arguments: str, **variables: str) -> tuple[int, list[tuple[float, str]], str]:
+    """Run pip_of of environment.bash.
+
+    Return the exit status, the lines of standard error with their seconds, and standard output.
+    """
     command = [BASH, "-c", 'source "$1"; shift; pip_of "$@"', "./scripts/tfdoctor"]
     started = time.monotonic()
     with subprocess.Popen(
-        [*command, str(ROOT / "scripts" / "environment.bash"), str(env), *words],
+        [*command, str(ROOT / "scripts" / "environment.bash"), str(env), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         env=environment(**variables),
@@ -90,46 +99,46 @@ def pip_of(env: Path, *words: str, **variables: str) -> tuple[int, list[tuple[fl
     ) as process:
         assert process.stderr is not None
         assert process.stdout is not None
-        said = [(time.monotonic() - started, line.rstrip("\n")) for line in process.stderr]
+        messages = [(time.monotonic() - started, line.rstrip("\n")) for line in process.stderr]
         out = process.stdout.read()
-    return process.returncode, said, out
+    return process.returncode, messages, out
 
 
 @contextlib.contextmanager
 def silent() -> Iterator[int]:
-    """A port that accepts and never answers."""
+    """Listen on a port that accepts connections and never answers, and yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
-        kept: list[socket.socket] = []
+        connections: list[socket.socket] = []
 
         def accept() -> None:
             with contextlib.suppress(OSError):
                 while True:
-                    kept.append(server.accept()[0])
+                    connections.append(server.accept()[0])
 
         thread = threading.Thread(target=accept, daemon=True)
         thread.start()
         try:
             yield server.getsockname()[1]
         finally:
-            server.shutdown(socket.SHUT_RDWR)  # wakes who waits in accept
+            server.shutdown(socket.SHUT_RDWR)  # wakes the thread that waits in accept
             thread.join(10)
-            for one in kept:
-                one.close()
+            for connection in connections:
+                connection.close()
 
 
 @contextlib.contextmanager
 def refuse() -> Iterator[int]:
-    """A port at which nobody listens."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        yield taken.getsockname()[1]
+    """Yield a port at which no server listens."""
+    with socket.socket() as bound:
+        bound.bind(("127.0.0.1", 0))
+        yield bound.getsockname()[1]
 
 
 @contextlib.contextmanager
 def make_answering(
     handler: type[http.server.BaseHTTPRequestHandler], context: ssl.SSLContext | None = None
 ) -> Iterator[int]:
-    """A server of HTTP, or with a context of HTTPS."""
+    """Serve HTTP, or with a context HTTPS, and yield the port."""
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         if context is not None:
             server.socket = context.wrap_socket(server.socket, server_side=True)
@@ -151,20 +160,20 @@ def refuses_with(status: int, reason: str) -> type[http.server.BaseHTTPRequestHa
             self.end_headers()
 
         def log_message(self, *_: object) -> None:
-            """Say nothing."""
+            """Log nothing."""
 
     return type("Proxy", (Handler,), {"do_CONNECT": Handler.do_GET})
 
 
-def list_named(said: list[tuple[float, str]], text: str, hint: str) -> None:
-    """One sentence, its hint, and nothing raw; in time."""
-    lines = [line for _, line in said]
+def list_named(messages: list[tuple[float, str]], text: str, hint: str) -> None:
+    """Assert that the messages name one problem with its hint in time, and show nothing raw."""
+    lines = [line for _, line in messages]
     assert lines[0].startswith("tfdoctor: "), lines
-    found = [number for number, line in enumerate(lines) if text in line]
-    assert len(found) == 1, lines
-    assert hint in lines[found[0] + 1]
-    assert lines[found[0] + 1].startswith("hint: ")
-    assert said[found[0]][0] < SECONDS
+    matches = [number for number, line in enumerate(lines) if text in line]
+    assert len(matches) == 1, lines
+    assert hint in lines[matches[0] + 1]
+    assert lines[matches[0] + 1].startswith("hint: ")
+    assert messages[matches[0]][0] < SECONDS
     assert not [line for line in lines if "Retrying" in line or "urllib3" in line]
     assert lines[-1].startswith("tfdoctor: pip gave up; what it said stands in ")
     assert Path(lines[-1].rpartition(" ")[2]).read_text(encoding="utf-8")
@@ -217,7 +226,7 @@ Servers = "Callable[[], contextlib.AbstractContextManager[int]]"
         "refusing index",
     ],
 )
-def test_the_trouble_has_its_name_at_once(
+def test_network_problem_is_named_early(
     server: Callable[[], contextlib.AbstractContextManager[int]],
     variable: str,
     scheme: str,
@@ -228,124 +237,129 @@ def test_the_trouble_has_its_name_at_once(
     host = "127.0.0.1"
     if scheme == "https://":
         knows_localhost()
-        host = "localhost"  # some pips fail on an address by themselves
+        host = "localhost"  # some versions of pip fail on an IP address
     with server() as port:
-        # How long pip tries without these: test_patience_of_ones_own_holds.
-        hasty = {variable: f"{scheme}{host}:{port}", "PIP_TIMEOUT": "3", "PIP_RETRIES": "1"}
-        status, said, out = pip_of(real_pip, "download", "--no-deps", "x", **hasty)
+        # test_pip_timeout_of_the_user_is_kept covers how long pip tries by default.
+        variables = {variable: f"{scheme}{host}:{port}", "PIP_TIMEOUT": "3", "PIP_RETRIES": "1"}
+        status, messages, out = pip_of(real_pip, "download", "--no-deps", "x", **variables)
     assert (status, out) == (3, "")
-    list_named(said, says.format(port), hint)
-    assert "secret" not in "".join(line for _, line in said)
+    list_named(messages, says.format(port), hint)
+    assert "secret" not in "".join(line for _, line in messages)
 
 
-def test_an_authority_of_the_networks_own(real_pip: Path, tmp_path: Path) -> None:
+def test_unknown_certificate_authority_is_named(real_pip: Path, tmp_path: Path) -> None:
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl")
     knows_localhost()
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
-    words = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2"]
-    words += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
-    subprocess.run([openssl, *map(str, words)], capture_output=True, check=True)
+    arguments = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2"]
+    arguments += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
+    subprocess.run([openssl, *map(str, arguments)], capture_output=True, check=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
     with make_answering(refuses_with(404, "Not Found"), context) as port:
-        index = f"https://localhost:{port}/simple"  # some pips fail on an address by themselves
-        status, said, _ = pip_of(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index)
+        index = f"https://localhost:{port}/simple"  # some versions of pip fail on an IP address
+        status, messages, _ = pip_of(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index)
         assert status == 3
-        list_named(said, "a certificate that nobody vouches for here", "PIP_CERT=/")
-        # With the hint taken the certificate is no matter any more.
-        _, said, _ = pip_of(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index, PIP_CERT=str(cert))
-    lines = " ".join(line for _, line in said)
+        list_named(messages, "a certificate that nobody vouches for here", "PIP_CERT=/")
+        # If the user follows the hint, the certificate is accepted.
+        _, messages, _ = pip_of(
+            real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index, PIP_CERT=str(cert)
+        )
+    lines = " ".join(line for _, line in messages)
     assert "certificate" not in lines
-    assert "No matching distribution found for x" in lines  # its own trouble is shown as pip says it
+    assert "No matching distribution found for x" in lines  # other errors are shown as pip prints them
 
 
-def test_what_is_no_trouble_of_the_network_is_shown_whole(tmp_path: Path) -> None:
+def test_other_pip_errors_are_shown_unchanged(tmp_path: Path) -> None:
     env = pip_script(tmp_path, 'case "$*" in *config*) exit;; esac; echo one; echo "ERROR: two" >&2; exit 1')
-    status, said, out = pip_of(env, "install", "x")
-    assert (status, [line for _, line in said], out) == (3, ["one", "ERROR: two"], "")
+    status, messages, out = pip_of(env, "install", "x")
+    assert (status, [line for _, line in messages], out) == (3, ["one", "ERROR: two"], "")
 
 
-def test_nothing_is_said_where_all_goes_well(tmp_path: Path) -> None:
+def test_successful_pip_prints_nothing(tmp_path: Path) -> None:
     env = pip_script(tmp_path, "echo Collecting x; echo Downloading x-1.whl")
     assert pip_of(env, "install", "x") == (0, [], "")
 
 
 @pytest.mark.few(0)
-def test_silence_is_told(tmp_path: Path) -> None:
+def test_silence_of_pip_is_reported(tmp_path: Path) -> None:
     env = pip_script(tmp_path, 'case "$*" in *config*) exit;; esac; sleep 12; echo done')
-    status, said, _ = pip_of(env, "install", "x", HTTPS_PROXY="//u:hunt/er@2@proxy.example:3128")
+    status, messages, _ = pip_of(env, "install", "x", HTTPS_PROXY="//u:hunt/er@2@proxy.example:3128")
     assert status == 0
-    ((seconds, line),) = said
+    ((seconds, line),) = messages
     assert line == (
         "tfdoctor: pip has been silent for 10 seconds (it goes through the proxy of HTTPS_PROXY); waiting …"
     )
     assert seconds < 12 + SECONDS
 
 
-def test_patience_of_ones_own_holds(tmp_path: Path) -> None:
-    """Whoever has set how long pip tries keeps it."""
+def test_pip_timeout_of_the_user_is_kept(tmp_path: Path) -> None:
+    """Keep a timeout or retry count that the user has set."""
     body = 'case "$*" in *config*) echo "$CONFIG";; *) echo "$@" > "$ASKED";; esac'
-    env, asked = pip_script(tmp_path, body), tmp_path / "asked"
-    for config, kept in (
+    env, record = pip_script(tmp_path, body), tmp_path / "asked"
+    for config, added in (
         ("", "--timeout 8 --retries 2"),
         ("global.timeout='60'", "--retries 2"),
         (":env:.default-timeout='9'\nglobal.retries='1'", ""),
     ):
-        pip_of(env, "install", "x", CONFIG=config, ASKED=str(asked))
-        words = asked.read_text(encoding="utf-8").split()
-        assert " ".join(words[words.index("x") + 1 : words.index("--progress-bar")]) == kept
+        pip_of(env, "install", "x", CONFIG=config, ASKED=str(record))
+        arguments = record.read_text(encoding="utf-8").split()
+        assert " ".join(arguments[arguments.index("x") + 1 : arguments.index("--progress-bar")]) == added
 
 
-def test_somebody_who_looks_on_sees_it_move(tmp_path: Path) -> None:
+def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     env = pip_script(
         tmp_path, "echo Collecting docker; echo '  Downloading docker-7.1.0.whl (147 kB)'; sleep 1"
     )
-    terminal, theirs = pty.openpty()
+    terminal, child_terminal = pty.openpty()
     command = [BASH, "-c", 'source "$1"; pip_of "$2" install x', "x"]
     subprocess.run(
         [*command, str(ROOT / "scripts" / "environment.bash"), str(env)],
-        stderr=theirs,
+        stderr=child_terminal,
         env=environment(),
         check=True,
     )
-    os.close(theirs)
-    parts = []
-    with contextlib.suppress(OSError):  # all was read, and nobody writes any more
-        while parts[-1:] != [b""]:
-            parts.append(os.read(terminal, 4096))
+    os.close(child_terminal)
+    chunks = []
+    with contextlib.suppress(OSError):  # everything was read and the other end is closed
+        while chunks[-1:] != [b""]:
+            chunks.append(os.read(terminal, 4096))
     os.close(terminal)
-    seen = b"".join(parts).decode()
-    assert "\r\x1b[K  Collecting docker" in seen
-    assert "\r\x1b[K  Downloading docker-7.1.0.whl" in seen
-    assert seen.endswith("\r\x1b[K")
+    output = b"".join(chunks).decode()
+    assert "\r\x1b[K  Collecting docker" in output
+    assert "\r\x1b[K  Downloading docker-7.1.0.whl" in output
+    assert output.endswith("\r\x1b[K")
 
 
-def test_what_builds_it_is_what_the_project_says() -> None:
-    """pip is given it by name, so that its downloads are seen."""
-    wanted = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
+def test_build_requirements_match_pyproject() -> None:
+    """pip gets the build requirements by name, so that their downloads are shown."""
+    requires = loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["build-system"]["requires"]
     text = (ROOT / "scripts" / "environment.bash").read_text(encoding="utf-8")
-    for one in wanted:
-        assert f"install '{one}' editables" in text
+    for requirement in requires:
+        assert f"install '{requirement}' editables" in text
 
 
-# ---------------------------------------------------------------- whose checkout it is
+# ---------------------------------------------------------------- checkout of another user
 
 
-def as_nobody(command: list[str], **how: object) -> subprocess.CompletedProcess[str]:
-    """Root may write everywhere: then as somebody else."""
+def as_nobody(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+    """Run a command as a user other than root, because root may write everywhere."""
     if os.geteuid() == 0:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             pytest.skip("no setpriv")
         command = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
-    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **how)
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
 
 
 @pytest.fixture
 def foreign(tmp_path: Path) -> Iterator[Path]:
-    """A checkout that may be read and not written, and beside it `home`, which may be written."""
+    """A checkout that is read-only for the user.
+
+    The folder `home` beside it is writable.
+    """
     checkout = tmp_path / "checkout"
     (checkout / "scripts").mkdir(parents=True)
     for name in ("tfdoctor", "environment.bash"):
@@ -355,7 +369,7 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
     for path in (tmp_path, *tmp_path.parents):
         if path.stat().st_uid == os.geteuid() and path != Path(
             "/tmp"
-        ):  # pytest's folders are their owner's alone
+        ):  # pytest's folders are private to their owner
             path.chmod(path.stat().st_mode | 0o755)
     (tmp_path / "home").chmod(0o777)
     checkout.chmod(0o555)
@@ -364,7 +378,7 @@ def foreign(tmp_path: Path) -> Iterator[Path]:
 
 
 def make_sample(folder: Path, checkout: Path) -> None:
-    """An environment that is whole; its Python prints its own path."""
+    """Create a complete environment whose Python prints its own path."""
     (folder / "bin").mkdir(parents=True, exist_ok=True)
     (folder / "bin" / "python").write_text('#!/bin/sh\necho "$0"\n', encoding="utf-8")
     (folder / "bin" / "python").chmod(0o755)
@@ -372,8 +386,8 @@ def make_sample(folder: Path, checkout: Path) -> None:
     (folder / "complete").write_text(state, encoding="utf-8")
 
 
-def test_a_checkout_of_somebody_elses(foreign: Path) -> None:
-    """The environment is made in the user's cache, where its Python is asked for first."""
+def test_foreign_checkout_uses_the_users_cache(foreign: Path) -> None:
+    """Create the environment in the user's cache, and reuse it from there."""
     home = foreign.parent / "home"
     python = foreign.parent / "bin" / "python3.14"
     python.parent.mkdir()
@@ -391,7 +405,7 @@ def test_a_checkout_of_somebody_elses(foreign: Path) -> None:
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{folder}/bin/python\n", "")
 
 
-def test_one_that_its_owner_has_made_is_everybodys(foreign: Path) -> None:
+def test_environment_of_the_owner_is_used(foreign: Path) -> None:
     foreign.chmod(0o755)
     make_sample(foreign / ".venv-run", foreign)
     foreign.chmod(0o555)
@@ -401,7 +415,7 @@ def test_one_that_its_owner_has_made_is_everybodys(foreign: Path) -> None:
     assert not (foreign.parent / "home" / ".cache").exists()
 
 
-def test_no_place_at_all(foreign: Path) -> None:
+def test_no_writable_folder_is_reported(foreign: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
     done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout) == (3, "")

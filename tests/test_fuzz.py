@@ -1,6 +1,6 @@
-"""What scripts/fuzz throws inputs at: every promise holds on what lies at hand, and it can break.
+"""The targets of scripts/fuzz: they keep every promise on the available inputs, and a broken promise is noticed.
 
-The same targets as in scripts/fuzz, without atheris: hypothesis changes real texts here.
+Here hypothesis changes the real texts, without atheris.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ targets = load("fuzz_targets", SCRIPTS / "fuzz_targets.py")
 fuzz = load("fuzz_script", SCRIPTS / "fuzz")
 TARGETS: dict[str, Any] = targets.TARGETS
 WHOLE_MACHINES = {"machine", "recording"}
-"""Some 20 ms an input: too slow for many."""
+"""Targets that need about 20 ms per input, which is too slow for many inputs."""
 
 
 def seeds(name: str, most: int = 40) -> list[bytes]:
-    """Inputs of a target, from its first to its last, `most` of them at most."""
-    found = list(TARGETS[name].seeds())
-    return [seed[: TARGETS[name].largest] for seed in found[:: len(found) // most + 1]]
+    """Return at most `most` inputs of a target, spread over all of them."""
+    inputs = list(TARGETS[name].seeds())
+    return [seed[: TARGETS[name].largest] for seed in inputs[:: len(inputs) // most + 1]]
 
 
 def test_every_parser_is_a_target() -> None:
@@ -59,10 +59,10 @@ def test_every_parser_is_a_target() -> None:
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize("name", TARGETS)
-def test_what_lies_at_hand_breaks_no_promise(name: str) -> None:
-    found = seeds(name)
-    assert found
-    for seed in found:
+def test_seeds_break_no_promise(name: str) -> None:
+    inputs = seeds(name)
+    assert inputs
+    for seed in inputs:
         TARGETS[name].run(seed)
 
 
@@ -77,35 +77,57 @@ NESTED = (
 
 @pytest.mark.few(10)
 @pytest.mark.parametrize("name", TARGETS)
-def test_deep_nesting_is_an_input_like_any_other(name: str) -> None:
+def test_deep_nesting_breaks_no_promise(name: str) -> None:
     for text in NESTED:
         TARGETS[name].run(text.encode()[: 1 << 14 if name == "capture" else None])
 
 
 def change_facts(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
-    """Seeds with lines taken away, repeated, moved, cut and mixed, and with a byte or a word changed."""
+    """Return a strategy that edits the seeds.
+
+    Lines are removed, repeated, moved, cut and mixed, and a byte or a word is changed.
+    """
     lines = sorted({line for seed in source for line in seed.splitlines(keepends=True)})
-    odd = (b"N/A", b"-1", b"9" * 30, b"\xed\xa0\x80", b"\xd9\xa3", b"\0", b"\r", b"\x1b[", b"", b"\\n", b"]>")
+    odd_values = (
+        b"N/A",
+        b"-1",
+        b"9" * 30,
+        b"\xed\xa0\x80",
+        b"\xd9\xa3",
+        b"\0",
+        b"\r",
+        b"\x1b[",
+        b"",
+        b"\\n",
+        b"]>",
+    )
     edit = st.tuples(
-        st.integers(0, 4), st.integers(0, 1 << 16), st.sampled_from(lines or [b"\n"]), st.sampled_from(odd)
+        st.integers(0, 4),
+        st.integers(0, 1 << 16),
+        st.sampled_from(lines or [b"\n"]),
+        st.sampled_from(odd_values),
     )
 
-    def apply(made: tuple[bytes, list[tuple[int, int, bytes, bytes]]]) -> bytes:
-        data, edits = made
-        for kind, number, line, word in edits:
-            rows = data.splitlines(keepends=True) or [b""]
-            at = number % len(rows)
+    def apply(drawn: tuple[bytes, list[tuple[int, int, bytes, bytes]]]) -> bytes:
+        data, edits = drawn
+        for kind, number, line, value in edits:
+            data_lines = data.splitlines(keepends=True) or [b""]
+            index = number % len(data_lines)
             if kind == 0:
-                del rows[at]
+                del data_lines[index]
             elif kind == 1:
-                rows.insert(at, line)
+                data_lines.insert(index, line)
             elif kind == 2:
-                rows[at] = rows[at][: number % (len(rows[at]) + 1)] + word + line[number % (len(line) + 1) :]
+                data_lines[index] = (
+                    data_lines[index][: number % (len(data_lines[index]) + 1)]
+                    + value
+                    + line[number % (len(line) + 1) :]
+                )
             elif kind == 3:
-                rows = rows[:at]
+                data_lines = data_lines[:index]
             else:
-                rows[at] *= 2 + number % 20
-            data = b"".join(rows)
+                data_lines[index] *= 2 + number % 20
+            data = b"".join(data_lines)
         return data[: 1 << 16]
 
     return st.tuples(st.sampled_from(source), st.lists(edit, max_size=8)).map(apply)
@@ -122,18 +144,18 @@ def test_changed_real_texts_break_no_promise(name: str, data: st.DataObject) -> 
 STRATEGIES = {name: st.deferred(lambda name=name: change_facts(seeds(name))) for name in TARGETS}
 
 
-# ---------------------------------------------------------------- the checks themselves
+# ---------------------------------------------------------------- detection of broken promises
 
 
 @pytest.mark.parametrize(
     ("value", "data"), [({"a": "x" * 20_000}, b"a"), ({1: 2}, b"a"), ({"a": (1, 2)}, b"a")]
 )
-def test_a_promise_can_break(value: Any, data: bytes) -> None:
+def test_broken_promise_is_raised(value: Any, data: bytes) -> None:
     with pytest.raises(targets.BrokenPromiseError):
         targets.check_json(value, data)
 
 
-def test_a_crash_of_a_probe_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_crash_of_a_probe_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     def crash(*_: object, **__: object) -> None:
         raise KeyError("x")
 
@@ -155,7 +177,7 @@ class Raising:
             raise KeyError(data)
 
 
-def test_a_defect_is_kept_once_with_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_defect_is_recorded_once_with_its_input(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "ROOT", tmp_path)
     monkeypatch.setattr(fuzz, "BUILD", tmp_path / "build")
     session = fuzz.Session(Raising, 60.0, tmp_path / "state.json")
@@ -164,18 +186,18 @@ def test_a_defect_is_kept_once_with_its_input(tmp_path: Path, monkeypatch: pytes
     session.write(session.ends + 1)
     figures = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     assert (figures["executions"], figures["findings"], len(figures["new"])) == (5, 4, 2)
-    kept = sorted(path for path in (tmp_path / "build" / "findings").iterdir() if path.suffix != ".txt")
-    assert sorted(path.read_bytes() for path in kept) == [b"a1", b"b1"]
-    assert "ValueError: one" in kept[0].with_suffix(".txt").read_text(encoding="utf-8") + kept[1].with_suffix(
-        ".txt"
-    ).read_text(encoding="utf-8")
+    saved = sorted(path for path in (tmp_path / "build" / "findings").iterdir() if path.suffix != ".txt")
+    assert sorted(path.read_bytes() for path in saved) == [b"a1", b"b1"]
+    assert "ValueError: one" in saved[0].with_suffix(".txt").read_text(encoding="utf-8") + saved[
+        1
+    ].with_suffix(".txt").read_text(encoding="utf-8")
 
 
-def test_what_takes_too_long_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_slow_input_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "ROOT", tmp_path)
     monkeypatch.setattr(fuzz, "BUILD", tmp_path / "build")
     monkeypatch.setattr(fuzz, "DEADLINE", 0.01)
-    slow = SimpleNamespace(name="slow", run=lambda _: sum(range(2_000_000)))
+    slow = SimpleNamespace(name="slow", run=lambda _: sum(range(20_000_000)))
     session = fuzz.Session(slow, 60.0, tmp_path / "state.json")
     session(b"x")
     assert session.new
@@ -183,7 +205,7 @@ def test_what_takes_too_long_is_found(tmp_path: Path, monkeypatch: pytest.Monkey
 
 
 @pytest.mark.parametrize("form", ["text", "bytes", "json", "headed"])
-def test_changes_stay_within_bounds(form: str) -> None:
+def test_mutations_keep_the_size_limit(form: str) -> None:
     source = [
         b'{"a": {"b": ["/usr", 1, "12.4"]}, "c": "x"}\n',
         b"host\tfiles\t/x\ntext 1.2\nmore\n",
@@ -192,10 +214,10 @@ def test_changes_stay_within_bounds(form: str) -> None:
     ]
     atheris = SimpleNamespace(Mutate=lambda data, largest: (data + data)[:largest])
     mutate = fuzz.Mutator(atheris, SimpleNamespace(form=form), source)
-    made = {mutate(source[n % len(source)], 300, n) for n in range(600)}
-    assert max(map(len, made)) <= 300
-    assert len(made) > 30
+    mutated = {mutate(source[n % len(source)], 300, n) for n in range(600)}
+    assert max(map(len, mutated)) <= 300
+    assert len(mutated) > 30
     if form == "headed":
-        assert sum(one.startswith(b"host\tfiles\t/x\n") for one in made) > 20
+        assert sum(output.startswith(b"host\tfiles\t/x\n") for output in mutated) > 20
     if form == "json":
-        assert sum(one.startswith((b"{", b"[")) for one in made) > 20
+        assert sum(output.startswith((b"{", b"[")) for output in mutated) > 20

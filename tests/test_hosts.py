@@ -1,4 +1,4 @@
-"""Recorded machines: each folder of tests/hosts must give exactly the codes, cause and prediction it says."""
+"""The recorded machines: each folder of tests/hosts gives exactly its expected codes, cause and prediction."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 
 HEALTHY = ("healthy-one-gpu", "healthy-two-gpus", "healthy-tf221", "wsl2-healthy", "mig-instance")
 NEED_A_HOST = ("TFD1", "TFD4", "TFD6", "TFD7")
-"""Rules whose code begins so are tried on machines; the others have tests of their own."""
+"""Prefixes of rules that are tried on the recorded machines; the others have their own tests."""
 NEED_TENSORFLOW_TO_RUN = ("TFD115",)
-"""Of these, the rules about what `--deep` saw: no recording has it."""
+"""The rules among these that use results of `--deep`, which no recording has."""
 FACTS = ("pci", "kernel_module", "modules", "nodes", "smi", "cuda", "cuda_unhidden", "nvml")
 COMMANDS_THERE_ARE = {
     "build",
@@ -43,39 +43,41 @@ COMMANDS_THERE_ARE = {
 }
 
 
-def codes(found: Report) -> list[str]:
-    return sorted({finding.code for finding in found.findings})
+def codes(result: Report) -> list[str]:
+    return sorted({finding.code for finding in result.findings})
 
 
-def crashes(found: Report) -> list[str]:
-    return [f"{o.code}: {o.why}" for o in found.outcomes if o.kind is OutcomeKind.CRASHED]
+def crashes(result: Report) -> list[str]:
+    return [
+        f"{outcome.code}: {outcome.why}" for outcome in result.outcomes if outcome.kind is OutcomeKind.CRASHED
+    ]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_host_gives_what_it_says(folder: Path) -> None:
+def test_host_gives_the_expected_result(folder: Path) -> None:
     expected: dict[str, Any] = json.loads((folder / "expect.json").read_text(encoding="utf-8"))
-    found = report(folder)
-    cause = found.verdict.cause
-    assert not crashes(found)
+    result = report(folder)
+    cause = result.verdict.cause
+    assert not crashes(result)
     assert {
-        "codes": codes(found),
+        "codes": codes(result),
         "cause": cause.value if cause is not None else None,
-        "gpu_registered": found.prediction.gpu_registered,
+        "gpu_registered": result.prediction.gpu_registered,
     } == {key: expected[key] for key in ("codes", "cause", "gpu_registered")}
 
 
-def test_generated_hosts_are_as_make_makes_them() -> None:
+def test_generated_hosts_are_fresh() -> None:
     spec = importlib.util.spec_from_file_location("make_hosts", HOSTS / "make.py")
     assert spec is not None
     assert spec.loader is not None
     make = importlib.util.module_from_spec(spec)
-    sys.modules["make_hosts"] = make  # dataclasses look their module up
+    sys.modules["make_hosts"] = make  # dataclasses look up their module
     spec.loader.exec_module(make)
-    rendered: dict[str, str] = make.rendered()
-    assert len(rendered) >= 100
+    contents: dict[str, str] = make.rendered()
+    assert len(contents) >= 100
     stale = [
         name
-        for name, text in rendered.items()
+        for name, text in contents.items()
         if not (HOSTS / name).is_file() or (HOSTS / name).read_text(encoding="utf-8") != text
     ]
     assert not stale, "run: python tests/hosts/make.py"
@@ -86,15 +88,19 @@ def test_generated_hosts_are_as_make_makes_them() -> None:
     [r for r in ALL_RULES if r.code.startswith(NEED_A_HOST) and r.code not in NEED_TENSORFLOW_TO_RUN],
     ids=lambda r: r.code,
 )
-def test_rule_fires_somewhere_and_is_quiet_on_healthy_machines(rule: Any) -> None:
+def test_rule_fires_and_is_quiet_on_healthy_machines(rule: Any) -> None:
     assert any(rule.code in codes(report(folder)) for folder in FOLDERS)
     for name in HEALTHY:
-        loud = [f for f in report(HOSTS / name).findings if f.code == rule.code and f.severity > 0]
-        assert not loud, name
+        unexpected = [
+            finding
+            for finding in report(HOSTS / name).findings
+            if finding.code == rule.code and finding.severity > 0
+        ]
+        assert not unexpected, name
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_finding_is_of_a_cause_of_its_rule(folder: Path) -> None:
+def test_finding_has_a_cause_of_its_rule(folder: Path) -> None:
     causes = {rule.code: rule.causes for rule in ALL_RULES}
     for finding in report(folder).findings:
         assert finding.cause in causes[finding.code], finding.code
@@ -105,38 +111,38 @@ def test_finding_is_of_a_cause_of_its_rule(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_remedies_name_only_commands_there_are(folder: Path) -> None:
+def test_remedies_name_existing_commands(folder: Path) -> None:
     for finding in report(folder).findings:
         for remedy in finding.remedies:
             assert remedy.text.endswith((".", ":", ")")), remedy.text
             for command in remedy.commands:
-                named = re.findall(r"\btfdoctor (\w+)", command)
-                assert set(named) <= COMMANDS_THERE_ARE, command
+                commands_named = re.findall(r"\btfdoctor (\w+)", command)
+                assert set(commands_named) <= COMMANDS_THERE_ARE, command
 
 
 @pytest.mark.few(25)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_no_rule_crashes_where_facts_are_missing(folder: Path) -> None:
+def test_no_rule_crashes_on_missing_facts(folder: Path) -> None:
     facts = list_events(folder)
-    for nothing in (Unknown("not looked at"), Absent("somewhere")):
+    for missing in (Unknown("not looked at"), Absent("somewhere")):
         for name in FACTS:
-            driver = dataclasses.replace(facts.driver, **{name: nothing})
+            driver = dataclasses.replace(facts.driver, **{name: missing})
             assert not crashes(diagnose(dataclasses.replace(facts, driver=driver), Compat.load())), name
         for name in ("python", "tensorflow", "loader"):
-            assert not crashes(diagnose(dataclasses.replace(facts, **{name: nothing}), Compat.load())), name
-        blank = dataclasses.replace(facts.driver, **dict.fromkeys(FACTS, nothing))
-        assert not crashes(diagnose(dataclasses.replace(facts, driver=blank, loader=nothing), Compat.load()))
+            assert not crashes(diagnose(dataclasses.replace(facts, **{name: missing}), Compat.load())), name
+        blank = dataclasses.replace(facts.driver, **dict.fromkeys(FACTS, missing))
+        assert not crashes(diagnose(dataclasses.replace(facts, driver=blank, loader=missing), Compat.load()))
 
 
 LOG_NOT_FOR_THIS_USER = {"TFD116": "sudo dmesg"}
-"""What a healthy machine may leave unknown → what its reason must say to do."""
+"""Rules that a healthy machine may be unable to check, and what the reason must then mention."""
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
-def test_a_healthy_machine_leaves_nothing_unknown_without_a_way_to_know_it(folder: Path) -> None:
-    found = report(folder)
-    if not found.verdict.gpu_usable:
+def test_unknown_on_a_healthy_machine_names_a_remedy(folder: Path) -> None:
+    result = report(folder)
+    if not result.verdict.gpu_usable:
         return
-    for outcome in found.outcomes:
+    for outcome in result.outcomes:
         if outcome.kind is OutcomeKind.COULD_NOT_CHECK:
             assert LOG_NOT_FOR_THIS_USER.get(outcome.code, "\0") in outcome.why, outcome

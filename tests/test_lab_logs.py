@@ -1,7 +1,7 @@
-"""`diagnose` against real TensorFlow: what it says of the log that a release prints in a situation, and what was true.
+"""Compare `diagnose` with real TensorFlow: its result for the log that a release prints in a known situation.
 
-Opt-in as tests/test_agreement.py is; TFDOCTOR_LAB_FULL=1 imports all of TensorFlow each time, as users do, rather than
-its native code alone. tests/logs/test_lab_logs.py does the same with logs that were kept, and needs no TensorFlow.
+Opt-in like tests/test_agreement.py. TFDOCTOR_LAB_FULL=1 imports all of TensorFlow each time, as users do, instead of
+its native code alone. tests/logs/test_lab_logs.py does the same with stored logs and needs no TensorFlow.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ pytestmark = [
 
 
 def run_examination(python: Path, standin_cache: Path) -> Target:
-    """What is tried here; skips what need not be."""
+    """Return the target for the tests; skip the test if trying it is useless or slow."""
     target = inspect_target(python, standin_cache)
     if target.own_wheels:
         pytest.skip("its own CUDA libraries are found whatever is left out")
@@ -40,26 +40,26 @@ def run_examination(python: Path, standin_cache: Path) -> Target:
     return target
 
 
-def test_diagnose_says_what_was_true(tensorflow_python: Path, standin_cache: Path) -> None:
+def test_diagnose_agrees_with_the_situation(tensorflow_python: Path, standin_cache: Path) -> None:
     target = run_examination(tensorflow_python, standin_cache)
     printed = print_all(target, standin_cache, quick=not environments.list_everything())
-    wrong = [
-        f"{one.situation}{' (named)' if one.named else ''}: {'; '.join(found)}"
-        for one in printed
-        if (found := disagreements(one))
+    problems = [
+        f"{log.situation}{' (named)' if log.named else ''}: {'; '.join(differences)}"
+        for log in printed
+        if (differences := disagreements(log))
     ]
     assert len(printed) >= 25
-    assert not wrong, "\n".join(wrong)
+    assert not problems, "\n".join(problems)
 
 
-def test_run_names_the_library_that_is_missing(tensorflow_python: Path, standin_cache: Path) -> None:
-    """From 2.12 on TensorFlow names none by itself; up to 1.13 the ImportError names it."""
+def test_run_names_the_missing_library(tensorflow_python: Path, standin_cache: Path) -> None:
+    """From 2.12 on TensorFlow names no library; up to 1.13 the ImportError names it."""
     target = run_examination(tensorflow_python, standin_cache)
-    without = [one for one in log_situations(target) if one.name.startswith("without-")]
+    situations = [candidate for candidate in log_situations(target) if candidate.name.startswith("without-")]
     with ThreadPoolExecutor(2) as pool:
-        said = list(pool.map(lambda one: run_says(target, one, standin_cache), without))
-    assert len(without) == len(target.required) >= 4
-    for situation, answer in zip(without, said, strict=True):
+        answers = list(pool.map(lambda candidate: run_says(target, candidate, standin_cache), situations))
+    assert len(situations) == len(target.required) >= 4
+    for situation, answer in zip(situations, answers, strict=True):
         soname = target.soname(situation.name.removeprefix("without-"))
         verdict = " ".join(answer.split()).partition(". [TFD")[0]
         assert verdict.endswith(f": {soname}"), answer

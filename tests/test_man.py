@@ -1,4 +1,4 @@
-"""The manual page: made of the same as `--help`, and what the programs that show it think of it."""
+"""The manual page: it has the same content as `--help`, and the programs that display it accept it."""
 
 from __future__ import annotations
 
@@ -31,16 +31,16 @@ def script() -> ModuleType:
     return module
 
 
-def test_it_is_fresh() -> None:
+def test_page_is_fresh() -> None:
     assert script().page() == PAGE.read_text(encoding="utf-8"), "stale: run python scripts/generate_man.py"
 
 
-def test_its_statuses_are_those_of_the_program() -> None:
+def test_page_lists_all_exit_statuses() -> None:
     assert list(EXIT_STATUS) == [int(code) for code in ExitCode]
 
 
 def show_answer(*command: str) -> str:
-    """The page as text of 200 columns, without overstrikes and escapes."""
+    """Return the page as text of 200 columns, without overstrikes and escapes."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
     assert done.stderr == ""
     return " ".join(re.sub(r"\x1b\[[0-9;]*m|.\x08", "", done.stdout).split())
@@ -51,19 +51,19 @@ def show_answer(*command: str) -> str:
     [("groff", "-man", "-ww", "-Tascii", "-rLL=200n"), ("mandoc", "-T", "ascii", "-O", "width=200")],
     ids=lambda command: command[0],
 )
-def test_it_says_what_help_says(command: tuple[str, ...]) -> None:
+def test_page_has_the_texts_of_help(command: tuple[str, ...]) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"no {command[0]}")
     text = show_answer(*command, str(PAGE)).replace("-", "").replace(" ", "")
     assert f"tfdoctor{__version__}" in text
     for name, line in COMMANDS.items():
         assert f"tfdoctor{name}[OPTIONS]" in text
-        wanted = [line]
+        texts = [line]
         for param in command_line().commands[name].params:
-            wanted += [*param.opts, param.help] if param.param_type_name == "option" else [param.help]
-        for one in wanted:
-            plain = one.replace("`", "").replace("…", "...").replace("-", "").replace(" ", "")
-            assert plain in text, one
+            texts += [*param.opts, param.help] if param.param_type_name == "option" else [param.help]
+        for phrase in texts:
+            plain = phrase.replace("`", "").replace("…", "...").replace("-", "").replace(" ", "")
+            assert plain in text, phrase
 
 
 @pytest.mark.skipif(shutil.which("mandoc") is None, reason="no mandoc")
@@ -77,8 +77,8 @@ def test_mandoc_finds_no_error() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_nothing_is_a_request_by_chance() -> None:
-    """A line that begins with a dot or a quote is roff's: ours begin with those of a page."""
+def test_page_uses_known_requests_only() -> None:
+    """A line that begins with a dot or a quote is a roff request; only known requests occur."""
     requests = re.findall(r"^[.'](\S*)", PAGE.read_text(encoding="utf-8"), re.MULTILINE)
     assert set(requests) <= {"TH", "SH", "SS", "TP", "PP", "B", "BR"}
     assert PAGE.read_text(encoding="utf-8").isascii()

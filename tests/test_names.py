@@ -1,4 +1,4 @@
-"""Names and docstrings follow CONTRIBUTING.md's rules."""
+"""Names and docstrings follow the rules in CONTRIBUTING.md."""
 
 from __future__ import annotations
 
@@ -16,9 +16,12 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 PACKAGE = ROOT / "doctor" / "tfdoctor"
 MAX_ODD_NAMES, MAX_ODD_DOCSTRINGS = 19, 205
-"""How many are left: lower these as they get fewer."""
+"""The number of violations that remain; lower it as violations are removed."""
 CLASSES_TWICE = {"Card", "Check", "Installer", "Recommendation"}
-"""Check and Recommendation are the API's, beside the models that they are made from."""
+"""Class names that occur twice.
+
+Check and Recommendation are classes of the API, beside the models that they are made from.
+"""
 NO_FIRST_WORD = frozenset(
     """
     of without beside before after above below between within around apart along among at in out over under up
@@ -38,10 +41,11 @@ NO_VERB = frozenset(
     all each every both no none not nothing nobody also only then there more most seconds bytes characters
     """.split()  # noqa: SIM905 - a list of words reads best as one
 )
-"""First words of docstrings that are no verb in the imperative."""
+"""First words of docstrings that are no imperative verb."""
 
 
 def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
+    """Yield the place and the node of every function of the package that is not a property."""
     for path in PACKAGE.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and not is_property(node):
@@ -50,7 +54,7 @@ def functions() -> Iterator[tuple[str, ast.FunctionDef | ast.AsyncFunctionDef]]:
 
 def is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Return whether it is a property, whose name is a noun or an adjective."""
-    names = {getattr(one, "id", getattr(one, "attr", "")) for one in node.decorator_list}
+    names = {getattr(decorator, "id", getattr(decorator, "attr", "")) for decorator in node.decorator_list}
     return bool(names & {"property", "cached_property"})
 
 
@@ -58,8 +62,10 @@ def breaks_rule(name: str) -> bool:
     """Return whether a function's name begins with a participle, preposition, pronoun or adverb."""
     if re.fullmatch(r"__\w+__", name):
         return False
-    word = next((part for part in name.split("_") if part), "")
-    return word not in ALLOWED and (word in NO_FIRST_WORD or PARTICIPLE.fullmatch(word) is not None)
+    first_word = next((part for part in name.split("_") if part), "")
+    return first_word not in ALLOWED and (
+        first_word in NO_FIRST_WORD or PARTICIPLE.fullmatch(first_word) is not None
+    )
 
 
 @pytest.mark.parametrize(
@@ -69,25 +75,25 @@ def breaks_rule(name: str) -> bool:
         *((name, False) for name in ("read_answer", "find_library", "from_json", "_needs_root")),
     ],
 )
-def test_the_rule(name: str, breaks: bool) -> None:
+def test_breaks_rule(name: str, breaks: bool) -> None:
     assert breaks_rule(name) is breaks
 
 
-def test_a_function_is_a_verb_and_its_object() -> None:
-    odd = [place for place, node in functions() if breaks_rule(node.name)]
-    assert len(odd) <= MAX_ODD_NAMES, odd
+def test_function_names_begin_with_a_verb() -> None:
+    violations = [location for location, node in functions() if breaks_rule(node.name)]
+    assert len(violations) <= MAX_ODD_NAMES, violations
 
 
-def test_a_docstring_begins_with_a_verb() -> None:
-    wrong = []
-    for place, node in functions():
+def test_docstrings_begin_with_a_verb() -> None:
+    violations = []
+    for location, node in functions():
         first = re.match(r"\W*(\w+)", ast.get_docstring(node) or "")
         if first is not None and first[1].lower() in NO_VERB:
-            wrong.append(place)
-    assert len(wrong) <= MAX_ODD_DOCSTRINGS, wrong
+            violations.append(location)
+    assert len(violations) <= MAX_ODD_DOCSTRINGS, violations
 
 
-def test_a_class_name_exists_once() -> None:
+def test_class_names_are_unique() -> None:
     names = Counter(
         node.name
         for path in PACKAGE.rglob("*.py")

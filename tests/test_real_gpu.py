@@ -1,4 +1,4 @@
-"""scripts/real_gpu without a GPU and without TensorFlow, and the packing of what travels to a machine that has one."""
+"""scripts/real_gpu on a machine without a GPU and without TensorFlow, and the packing for a machine with one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def read_summary(archive: Path) -> dict[str, object]:
 
 
 @pytest.mark.parametrize(("budget", "steps"), [("9", True), ("0", False)])
-def test_the_archive_is_written_whatever_there_is(tmp_path: Path, budget: str, steps: bool) -> None:
+def test_archive_is_always_written(tmp_path: Path, budget: str, steps: bool) -> None:
     out = tmp_path / "out.tar.gz"
     done = subprocess.run(
         [sys.executable, SCRIPT, "--budget", budget, "-o", out],
@@ -58,25 +58,25 @@ def fat_binary(*entries: tuple[int, int, bytes]) -> bytes:
         ([(CUBIN, 90), (PTX, 90)], [True, True]),
     ],
 )
-def test_code_of_other_cards_is_overwritten(
-    tmp_path: Path, entries: list[tuple[int, int]], kept: list[bool]
+def test_code_for_other_gpus_is_overwritten(
+    tmp_path: Path, entries: list[tuple[int, int]], is_kept: list[bool]
 ) -> None:
     codes = [bytes([65 + number]) * 40 for number in range(len(entries))]
     data = (
         b"\x7fELF" * 20_000
-        + fat_binary(*((*one, code) for one, code in zip(entries, codes, strict=True)))
+        + fat_binary(*((*entry, code) for entry, code in zip(entries, codes, strict=True)))
         + b"end"
     )
     path = tmp_path / "lib.so"
     path.write_bytes(data)
-    assert thin_file(path, 90) == 40 * kept.count(False)
+    assert thin_file(path, 90) == 40 * is_kept.count(False)
     after = path.read_bytes()
     assert len(after) == len(data)
-    assert [code in after for code in codes] == kept
+    assert [code in after for code in codes] == is_kept
     assert after.endswith(b"end")
 
 
-def test_records_have_the_new_hashes(tmp_path: Path) -> None:
+def test_records_get_the_new_hashes(tmp_path: Path) -> None:
     (tmp_path / "x.dist-info").mkdir()
     (tmp_path / "x.so").write_bytes(b"new")
     (tmp_path / "x.dist-info/RECORD").write_text("x.so,sha256=old,3\ny.py,sha256=kept,1\n")
@@ -86,11 +86,11 @@ def test_records_have_the_new_hashes(tmp_path: Path) -> None:
     )
 
 
-def test_a_damaged_piece_is_named(tmp_path: Path) -> None:
+def test_damaged_piece_is_named(tmp_path: Path) -> None:
     (tmp_path / "piece-000").write_bytes(b"x")
     (tmp_path / "SHA256SUMS").write_text("0" * 64 + "  piece-000\n")
-    words = [sys.executable, SCRIPT, "unpack", tmp_path, tmp_path / "env"]
-    done = subprocess.run(words, capture_output=True, text=True, timeout=60, check=False)
+    command = [sys.executable, SCRIPT, "unpack", tmp_path, tmp_path / "env"]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1
     assert "piece-000 is damaged" in done.stderr
     assert not (tmp_path / "env").exists()

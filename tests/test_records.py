@@ -1,4 +1,4 @@
-"""records.dataclass against the standard library's."""
+"""Compare records.dataclass with the standard library's dataclass."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tfdoctor import records
 
 @records.dataclass(frozen=True, slots=True)
 class Point:
-    """A class with every kind of field that is used."""
+    """A record with every kind of field that the package uses."""
 
     x: int
     name: str
@@ -23,7 +23,7 @@ class Point:
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Standard:
-    """The same."""
+    """The same fields with the dataclass of the standard library."""
 
     x: int
     name: str
@@ -51,7 +51,7 @@ class Empty:
         ((1, "a", (), {}, "secret"), {}),
     ],
 )
-def test_what_is_made_is_the_same(args, kwargs):
+def test_instances_are_the_same(args, kwargs):
     ours, theirs = Point(*args, **kwargs), Standard(*args, **kwargs)
     assert repr(ours) == repr(theirs).replace("Standard", "Point")
     assert dataclasses.asdict(ours) == dataclasses.asdict(theirs)
@@ -70,49 +70,49 @@ def test_what_is_made_is_the_same(args, kwargs):
         ((1, "a", (), {}, "h", 6), {}),
     ],
 )
-def test_what_is_refused_is_the_same(args, kwargs):
+def test_same_arguments_are_refused(args, kwargs):
     for kind in (Point, Standard):
         with pytest.raises(TypeError):
             kind(*args, **kwargs)
 
 
-def test_equal_hash_and_replace():
-    one = Point(1, "a", (1, 2))
-    assert one == Point(1, "a", (1, 2))
-    assert one != Point(1, "b", (1, 2))
-    assert one != Standard(1, "a", (1, 2))
-    assert one != Farther(1, "a", (1, 2))
-    assert dataclasses.replace(one, name="b") == Point(1, "b", (1, 2))
-    assert one.more is not Point(1, "a").more
+def test_equality_hash_and_replace():
+    point = Point(1, "a", (1, 2))
+    assert point == Point(1, "a", (1, 2))
+    assert point != Point(1, "b", (1, 2))
+    assert point != Standard(1, "a", (1, 2))
+    assert point != Farther(1, "a", (1, 2))
+    assert dataclasses.replace(point, name="b") == Point(1, "b", (1, 2))
+    assert point.more is not Point(1, "a").more
     assert {Empty(): 1}[Empty()] == 1
     with pytest.raises(TypeError):
-        hash(one)  # it has a dict in it
+        hash(point)  # it contains a dict
 
 
-def test_frozen():
-    one = Point(1, "a")
+def test_frozen_fields():
+    point = Point(1, "a")
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot assign to field 'x'"):
-        one.x = 2
+        point.x = 2
     with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
-        del one.x
+        del point.x
     with pytest.raises(TypeError, match="frozen"):
         records.dataclass(frozen=True, slots=False)
 
 
-def test_inherited_and_copied():
-    one = Farther(1, "a", far=True)
-    assert repr(one) == "Farther(x=1, name='a', z=(), more={}, far=True)"
-    assert [field.name for field in dataclasses.fields(one)] == ["x", "name", "z", "more", "hidden", "far"]
-    for again in (copy.copy(one), copy.deepcopy(one)):
-        assert again == one
-    match one:
+def test_inheritance_copy_and_match():
+    point = Farther(1, "a", far=True)
+    assert repr(point) == "Farther(x=1, name='a', z=(), more={}, far=True)"
+    assert [field.name for field in dataclasses.fields(point)] == ["x", "name", "z", "more", "hidden", "far"]
+    for duplicate in (copy.copy(point), copy.deepcopy(point)):
+        assert duplicate == point
+    match point:
         case Point(x, name):
             assert (x, name) == (1, "a")
         case _:
             raise AssertionError
 
 
-def test_fields_in_any_order_and_what_is_checked_after_them() -> None:
+def test_keyword_only_fields_and_post_init() -> None:
     @records.dataclass(frozen=True, slots=True, kw_only=True)
     class Checked:
         least: int = 0

@@ -1,4 +1,4 @@
-"""The scripts that need nothing but a shell: what they say where something is missing."""
+"""The scripts that need only a shell: their messages if something is missing."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.skipif(not BASH or sys.platform == "win32", reason="no 
 
 
 @pytest.mark.parametrize("name", ["scripts/tfdoctor", "scripts/test", "scripts/environment.bash", ".ci/run"])
-def test_the_shell_can_read_it(name: str) -> None:
+def test_shell_accepts_the_syntax(name: str) -> None:
     done = subprocess.run([BASH, "-n", ROOT / name], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
 
@@ -30,7 +30,7 @@ def test_the_shell_can_read_it(name: str) -> None:
 @pytest.mark.parametrize(
     "name", ["scripts/tfdoctor", "scripts/test", "scripts/bench/check", "scripts/bench/logs", ".ci/run"]
 )
-def test_it_can_be_run(name: str) -> None:
+def test_script_is_executable(name: str) -> None:
     path = ROOT / name
     assert path.stat().st_mode & 0o111
     assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env ")
@@ -45,12 +45,12 @@ def checkout_of_scripts(folder: Path) -> Path:
 
 
 def path_with(folder: Path, python: str | None) -> str:
-    """A PATH with the few tools that the scripts use and, as python3, a shell script."""
+    """Return a PATH with the few tools that the scripts use and, as python3, a shell script."""
     folder.mkdir()
     for tool in ("bash", "env", "dirname", "readlink", "cat", "rm", "mv"):
-        found = shutil.which(tool)
-        assert found is not None
-        (folder / tool).symlink_to(found)
+        program = shutil.which(tool)
+        assert program is not None
+        (folder / tool).symlink_to(program)
     (folder / "apt-get").write_text("#!/bin/sh\n", encoding="ascii")
     (folder / "apt-get").chmod(0o755)
     if python is not None:
@@ -69,7 +69,7 @@ def path_with(folder: Path, python: str | None) -> str:
     ],
     ids=["no Python", "too old a Python", "no ensurepip"],
 )
-def test_what_is_missing_is_said(tmp_path: Path, script: str, python: str | None, message: str) -> None:
+def test_missing_python_is_reported(tmp_path: Path, script: str, python: str | None, message: str) -> None:
     checkout = checkout_of_scripts(tmp_path)
     done = subprocess.run(
         [checkout / "scripts" / script, "check"],
@@ -85,21 +85,26 @@ def test_what_is_missing_is_said(tmp_path: Path, script: str, python: str | None
     assert not (checkout / ".venv-run").exists()
 
 
-def test_the_tool_sees_the_environment_of_the_caller(tmp_path: Path) -> None:
-    """The private environment is stood in for: its Python prints what it was given."""
+def test_tool_keeps_the_callers_environment(tmp_path: Path) -> None:
+    """Start scripts/tfdoctor with a fake Python that prints its arguments and environment."""
     checkout = checkout_of_scripts(tmp_path)
-    made = checkout / ".venv-run" / "bin"
-    made.mkdir(parents=True)
-    (made / "python").write_text('#!/bin/sh\npwd -P\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
-    (made / "python").chmod(0o755)
+    bin_folder = checkout / ".venv-run" / "bin"
+    bin_folder.mkdir(parents=True)
+    (bin_folder / "python").write_text('#!/bin/sh\npwd -P\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
+    (bin_folder / "python").chmod(0o755)
     state = f"{checkout}\n{(ROOT / 'pyproject.toml').read_text(encoding='utf-8')}"
-    (made.parent / "complete").write_text(state, encoding="utf-8")
+    (bin_folder.parent / "complete").write_text(state, encoding="utf-8")
     work = tmp_path / "work"
     work.mkdir()
-    given = {"PATH": "/usr/bin:/bin", "LD_LIBRARY_PATH": "/a:/b", "VIRTUAL_ENV": "/v", "PYTHONPATH": "/p"}
+    caller_environment = {
+        "PATH": "/usr/bin:/bin",
+        "LD_LIBRARY_PATH": "/a:/b",
+        "VIRTUAL_ENV": "/v",
+        "PYTHONPATH": "/p",
+    }
     done = subprocess.run(
         [checkout / "scripts" / "tfdoctor", "check", "--python", "a b"],
-        env=given,
+        env=caller_environment,
         cwd=work,
         capture_output=True,
         text=True,
@@ -107,14 +112,14 @@ def test_the_tool_sees_the_environment_of_the_caller(tmp_path: Path) -> None:
         check=True,
     )
     lines = done.stdout.splitlines()
-    called = f"TFDOCTOR_CALLED={checkout}/scripts/tfdoctor"  # tfdoctor takes it out as it starts
+    called = f"TFDOCTOR_CALLED={checkout}/scripts/tfdoctor"  # tfdoctor removes it at start
     lines.remove(called)
     assert lines[0] == str(work.resolve())
     arguments = [line for line in lines if line.startswith("arg=")]
-    assert arguments == ["arg=-I", f"arg={made}/tfdoctor", "arg=check", "arg=--python", "arg=a b"]
-    seen = dict(line.split("=", 1) for line in lines[1:] if not line.startswith("arg="))
-    assert {name: seen.get(name) for name in given} == given
-    assert set(seen) - set(given) <= {"PWD", "OLDPWD", "SHLVL", "_"}
+    assert arguments == ["arg=-I", f"arg={bin_folder}/tfdoctor", "arg=check", "arg=--python", "arg=a b"]
+    environment = dict(line.split("=", 1) for line in lines[1:] if not line.startswith("arg="))
+    assert {name: environment.get(name) for name in caller_environment} == caller_environment
+    assert set(environment) - set(caller_environment) <= {"PWD", "OLDPWD", "SHLVL", "_"}
     assert done.stderr == ""
 
 
@@ -127,18 +132,21 @@ def test_the_tool_sees_the_environment_of_the_caller(tmp_path: Path) -> None:
         (("--only", "tests/cli"), {"TFDOCTOR_ALL": "1"}, ["tests/cli"]),
     ],
 )
-def test_which_tests_are_run(
+def test_arguments_choose_the_tests(
     tmp_path: Path, words: tuple[str, ...], variables: dict[str, str], given: list[str]
 ) -> None:
-    """A whole run is the quick one or every case, side by side; whoever names tests gets those."""
+    """Run scripts/test with and without arguments.
+
+    A plain run is the quick one or has every case, in parallel. Named tests are run as they are.
+    """
     checkout = checkout_of_scripts(tmp_path)
-    made = checkout / ".venv-test" / "bin"
-    made.mkdir(parents=True)
+    bin_folder = checkout / ".venv-test" / "bin"
+    bin_folder.mkdir(parents=True)
     for name in ("python", "ruff", "mypy", "lint-imports"):
-        (made / name).write_text('#!/bin/sh\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
-        (made / name).chmod(0o755)
+        (bin_folder / name).write_text('#!/bin/sh\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
+        (bin_folder / name).chmod(0o755)
     state = f"{checkout}\n{(ROOT / 'pyproject.toml').read_text(encoding='utf-8')}"
-    (made.parent / "complete").write_text(state, encoding="utf-8")
+    (bin_folder.parent / "complete").write_text(state, encoding="utf-8")
     done = subprocess.run(
         [checkout / "scripts" / "test", *words],
         env={
@@ -171,7 +179,7 @@ def script(name: str) -> ModuleType:
     return module
 
 
-def test_a_group_includes_its_groups() -> None:
+def test_dependency_group_includes_groups() -> None:
     groups = {"a": ["x>=1", "y"], "b": [{"include-group": "a"}, "y", "z"]}
     assert script("dependency_group").requirements(groups, "b") == ["x>=1", "y", "z"]
     with pytest.raises(KeyError):
@@ -179,13 +187,13 @@ def test_a_group_includes_its_groups() -> None:
 
 
 def environment() -> dict[str, str]:
-    """What this process has, but for the options of the caller's own pytest."""
+    """Return the environment of this process without the pytest options of the caller."""
     return {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
 
 
-def collect_lines(*words: str) -> tuple[list[str], str]:
-    """The cases that pytest would run, and its last line."""
-    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *words]
+def collect_lines(*arguments: str) -> tuple[list[str], str]:
+    """Return the cases that pytest would run, and its last line."""
+    command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment())
     lines = done.stdout.splitlines()
     return [line for line in lines if "::" in line], lines[-1]
@@ -195,39 +203,39 @@ def counts(cases: list[str]) -> dict[str, int]:
     return dict(collections.Counter(case.partition("[")[0] for case in cases))
 
 
-def test_some_cases_of_each_test() -> None:
-    """--cases, with which CI runs the tests on the other Pythons."""
+def test_cases_option_limits_each_test() -> None:
+    """CI uses --cases to run the tests on the other Pythons."""
     file = "tests/environment/test_requirements.py"
-    (everything, _), (some, _) = collect_lines(file), collect_lines("--cases", "2", file)
-    assert max(counts(everything).values()) > 2
-    assert {name: min(2, count) for name, count in counts(everything).items()} == counts(some)
-    assert set(some) < set(everything)
+    (all_cases, _), (selected, _) = collect_lines(file), collect_lines("--cases", "2", file)
+    assert max(counts(all_cases).values()) > 2
+    assert {name: min(2, count) for name, count in counts(all_cases).items()} == counts(selected)
+    assert set(selected) < set(all_cases)
 
 
 @pytest.mark.few(0)
-def test_the_quick_run_has_some_cases_of_each_test_and_says_what_it_lacks() -> None:
-    """--quick, which `scripts/test` takes."""
+def test_quick_run_reports_what_it_leaves_out() -> None:
+    """`scripts/test` uses --quick."""
     files = ("tests/cli/test_explain.py", "tests/test_agreement.py")
-    (everything, _), (quick, last) = collect_lines(*files), collect_lines("--quick", *files)
-    lab = [case for case in everything if case.startswith("tests/test_agreement.py")]
-    assert counts(quick).keys() == counts(everything).keys() - counts(lab).keys()
-    slow = len(everything) - len(lab) - len(quick)
-    assert slow > 0
+    (all_cases, _), (quick, last) = collect_lines(*files), collect_lines("--quick", *files)
+    in_lab = [case for case in all_cases if case.startswith("tests/test_agreement.py")]
+    assert counts(quick).keys() == counts(all_cases).keys() - counts(in_lab).keys()
+    slow_count = len(all_cases) - len(in_lab) - len(quick)
+    assert slow_count > 0
     assert last == (
-        f"left out: {slow} further cases of slow tests (TFDOCTOR_ALL=1); "
-        f"{len(lab)} with real TensorFlow or an engine (TFDOCTOR_LAB=1); the wheel, other Pythons, fuzzing (.ci/run)"
+        f"left out: {slow_count} further cases of slow tests (TFDOCTOR_ALL=1); "
+        f"{len(in_lab)} with real TensorFlow or an engine (TFDOCTOR_LAB=1); the wheel, other Pythons, fuzzing (.ci/run)"
     )
-    without, told = collect_lines("--without-lab", *files)
-    assert without == [case for case in everything if case not in lab]
-    assert told == last.replace(f"{slow} further cases of slow tests (TFDOCTOR_ALL=1); ", "")
+    without, last_line = collect_lines("--without-lab", *files)
+    assert without == [case for case in all_cases if case not in in_lab]
+    assert last_line == last.replace(f"{slow_count} further cases of slow tests (TFDOCTOR_ALL=1); ", "")
 
 
 @pytest.mark.few(0)
-def test_what_is_left_out_is_the_same_beside_each_other() -> None:
-    """Workers choose, another process prints."""
-    words = ("--quick", "-k", "wider", "tests/cli/test_explain.py")
+def test_parallel_run_reports_the_same_counts() -> None:
+    """The workers choose the cases and another process prints the counts."""
+    arguments = ("--quick", "-k", "wider", "tests/cli/test_explain.py")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2", *words],
+        [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2", *arguments],
         cwd=ROOT,
         env=environment(),
         capture_output=True,
@@ -237,4 +245,4 @@ def test_what_is_left_out_is_the_same_beside_each_other() -> None:
     assert done.returncode == 0, done.stdout
     last = done.stdout.splitlines()[-1]
     assert "further cases of slow tests" in last
-    assert last == collect_lines(*words)[1]
+    assert last == collect_lines(*arguments)[1]

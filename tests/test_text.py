@@ -1,4 +1,4 @@
-"""Regular expressions that are compiled when they are first used."""
+"""Lazily compiled regular expressions, lists of paths, and the removal of credentials."""
 
 from __future__ import annotations
 
@@ -16,48 +16,52 @@ from tfdoctor.text import clean_line, entries_of, lazy_pattern, strip_credential
 
 
 def compile_source(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is compiled from now on, in order."""
-    found: list[str] = []
+    """Return a list to which every pattern compiled from now on is appended."""
+    patterns: list[str] = []
     real = re.compile
 
     def noted(pattern: str, flags: int = 0) -> re.Pattern[str]:
-        found.append(pattern)
+        patterns.append(pattern)
         return real(pattern, flags)
 
     monkeypatch.setattr(text.re, "compile", noted)
-    return found
+    return patterns
 
 
-def test_nothing_is_compiled_before_it_is_used(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = compile_source(monkeypatch)
-    word = lazy_pattern("(?P<one>a)B", re.IGNORECASE)
-    assert not done
-    match = word.fullmatch("Ab")
+def test_pattern_is_compiled_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled = compile_source(monkeypatch)
+    pattern = lazy_pattern("(?P<one>a)B", re.IGNORECASE)
+    assert not compiled
+    match = pattern.fullmatch("Ab")
     assert match is not None
-    assert (match["one"], word.sub("x", "ab ab"), word.flags & re.IGNORECASE) == ("A", "x x", re.IGNORECASE)
-    assert set(done) == {"(?P<one>a)B"}
+    assert (match["one"], pattern.sub("x", "ab ab"), pattern.flags & re.IGNORECASE) == (
+        "A",
+        "x x",
+        re.IGNORECASE,
+    )
+    assert set(compiled) == {"(?P<one>a)B"}
 
 
-def test_a_wrong_one_says_so_when_it_is_used() -> None:
-    wrong = lazy_pattern("(")
+def test_invalid_pattern_raises_at_first_use() -> None:
+    invalid = lazy_pattern("(")
     with pytest.raises(re.error):
-        wrong.match("")
+        invalid.match("")
 
 
-def test_every_one_here_can_be_compiled() -> None:
+def test_all_lazy_patterns_are_valid() -> None:
     names = [
         module.name
         for module in pkgutil.walk_packages(tfdoctor.__path__, "tfdoctor.")
         if ".payload." not in module.name and not module.name.endswith("__main__")
     ]
-    found = [
+    patterns = [
         value
         for name in names
         for value in vars(importlib.import_module(name)).values()
         if isinstance(value, text._LazyPattern)
     ]
-    assert len(found) > 20
-    assert all(isinstance(one.pattern, str) for one in found)
+    assert len(patterns) > 20
+    assert all(isinstance(pattern.pattern, str) for pattern in patterns)
 
 
 @pytest.mark.parametrize(
@@ -69,7 +73,7 @@ def test_every_one_here_can_be_compiled() -> None:
         ("PYTHONPATH", "", []),
     ],
 )
-def test_the_entries_of_a_list_of_paths(name: str, value: str, entries: list[str]) -> None:
+def test_entries_of_a_path_list(name: str, value: str, entries: list[str]) -> None:
     assert entries_of(name, value) == entries
     assert remove_entries(Drop(name, tuple(entries[:1])), value) == tuple(entries[1:])
 
@@ -88,20 +92,20 @@ def test_the_entries_of_a_list_of_paths(name: str, value: str, entries: list[str
         ("x:22.04@sha256:abc and a@b.example, numpy @ https://h/x.whl", "x:22.04@sha256:abc and a@b.example, numpy @ https://h/x.whl"),
     ],
 )  # fmt: skip
-def test_credentials_are_cut(text: str, stripped: str) -> None:
+def test_credentials_are_removed(text: str, stripped: str) -> None:
     assert strip_credentials(text) == stripped
 
 
 @pytest.mark.parametrize("sign", [" ", "'", '"', "@", "/", "`", "\t"])
-def test_a_quoted_value_has_no_password(sign: str) -> None:
+def test_password_with_special_characters_is_removed(sign: str) -> None:
     value = f"http://u:Zq7{sign}Wx9@h:1"
     for shown in (value, repr(value), clean_line(value), f"`{clean_line(value)}` is no address"):
         stripped = strip_credentials(shown, [value])
-        assert not any(word in stripped for word in ("Zq7", "Wx9"))
+        assert not any(part in stripped for part in ("Zq7", "Wx9"))
         assert "h:1" in stripped
 
 
-def test_cutting_takes_little_time() -> None:
+def test_removal_of_credentials_is_fast() -> None:
     began = time.process_time()
     strip_credentials("//:" * 1300)
     assert time.process_time() - began < 2

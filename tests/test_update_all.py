@@ -1,4 +1,4 @@
-"""scripts/update_all.py: what it runs, and that everything it makes is fresh."""
+"""The steps of scripts/update_all.py, and that the table they produce is fresh."""
 
 from __future__ import annotations
 
@@ -21,32 +21,32 @@ def script() -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
+    sys.modules[spec.name] = module  # dataclasses look up their module
     spec.loader.exec_module(module)
     return module
 
 
-def test_its_steps_are_scripts_that_exist() -> None:
+def test_steps_name_existing_scripts() -> None:
     for step in script().steps(None):
         for command in (step.write, step.check):
             assert Path(command[1]).is_file()
         assert step.write != step.check
 
 
-def test_the_docstring_names_every_script_that_makes_data_or_pages() -> None:
+def test_docstring_names_every_script() -> None:
     text = script().__doc__
     for path in (*(ROOT / "scripts").glob("update_*.py"), *(ROOT / "scripts").glob("generate_*.py")):
         assert path.name == "update_all.py" or f"scripts/{path.name} " in text
 
 
-def test_the_table_follows_from_what_is_authored(capfd: pytest.CaptureFixture[str]) -> None:
+def test_table_matches_the_authored_data(capfd: pytest.CaptureFixture[str]) -> None:
     module = script()
     step = next(step for step in module.steps(None) if "registration.toml" in step.name)
     done = module.subprocess.run(step.check, cwd=ROOT, check=False)
     assert done.returncode == 0, capfd.readouterr().err
 
 
-def test_old_tables_are_named() -> None:
+def test_old_tables_are_reported() -> None:
     module = script()
     assert not module.old_tables(dt.date(2026, 1, 1))
     assert set(module.old_tables(dt.date(2036, 1, 1))) == set(module.dates())

@@ -1,4 +1,4 @@
-"""tfdoctor.versions: every comparison that tfdoctor makes."""
+"""The comparisons and parsers of tfdoctor.versions."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ def test_dotted_versions_compare_as_numbers(left: str, right: str, expected: int
 )
 def test_compare_agrees_with_packaging(left: list[int], right: list[int]) -> None:
     a, b = ".".join(map(str, left)), ".".join(map(str, right))
-    want = (Version(a) > Version(b)) - (Version(a) < Version(b))
-    assert versions.compare(a, b) == want
+    expected = (Version(a) > Version(b)) - (Version(a) < Version(b))
+    assert versions.compare(a, b) == expected
 
 
 @pytest.mark.parametrize(
     ("value", "text"), [(12080, "12.8"), (11020, "11.2"), (10010, "10.1"), (13000, "13.0")]
 )
-def test_cuda_integers(value: int, text: str) -> None:
+def test_cuda_integer_is_formatted(value: int, text: str) -> None:
     assert versions.cuda_from_int(value) == text
 
 
 @pytest.mark.parametrize("value", [0, 12, 999, -1])
-def test_not_a_cuda_integer(value: int) -> None:
+def test_invalid_cuda_integer_is_refused(value: int) -> None:
     with pytest.raises(versions.VersionSyntaxError):
         versions.cuda_from_int(value)
 
@@ -65,18 +65,18 @@ def test_not_a_cuda_integer(value: int) -> None:
         ("12.1", (12, 1)),
     ],
 )
-def test_compute_capabilities(text: str, expected: tuple[int, int]) -> None:
+def test_compute_capability_is_parsed(text: str, expected: tuple[int, int]) -> None:
     assert versions.parse_capability(text) == expected
 
 
 @pytest.mark.parametrize("text", ["", "x", "8.", "sm_", "8.6.1", "-8.6"])
-def test_not_a_compute_capability(text: str) -> None:
+def test_invalid_compute_capability_is_refused(text: str) -> None:
     with pytest.raises(versions.VersionSyntaxError, match="compute capability"):
         versions.parse_capability(text)
 
 
 @given(st.integers(1, 30), st.integers(0, 9))
-def test_capabilities_round_trip(major: int, minor: int) -> None:
+def test_compute_capability_round_trip(major: int, minor: int) -> None:
     text = versions.format_capability((major, minor))
     assert versions.parse_capability(text) == (major, minor)
     assert versions.parse_capability(f"sm_{major}{minor}") == (major, minor)
@@ -120,13 +120,13 @@ KNOWN = [
         ("2.40", []),
     ],
 )
-def test_specifications(spec: str, expected: list[str]) -> None:
+def test_specification_selects_releases(spec: str, expected: list[str]) -> None:
     assert versions.Spec(spec).select(KNOWN) == expected
     assert versions.Spec(spec).newest(KNOWN) == (expected[0] if expected else None)
 
 
 @pytest.mark.parametrize("text", ["banana", "", ">=", "2.x", "==two", ">=2.10 <2.13,"])
-def test_not_a_specification(text: str) -> None:
+def test_invalid_specification_is_refused(text: str) -> None:
     with pytest.raises(versions.VersionSyntaxError):
         versions.Spec(text)
 
@@ -166,7 +166,7 @@ def test_satisfies_agrees_with_packaging(version: str, clauses: list[str]) -> No
 
 
 @given(st.text())
-def test_nothing_but_the_own_error_escapes(text: str) -> None:
+def test_only_version_syntax_errors_are_raised(text: str) -> None:
     for read in (versions.parse, versions.numbers, versions.parse_capability, versions.Spec):
         with contextlib.suppress(versions.VersionSyntaxError):
             read(text)
@@ -186,6 +186,6 @@ def test_nothing_but_the_own_error_escapes(text: str) -> None:
         ("", "", None),
     ],
 )
-def test_a_requirement_is_taken_apart(text: str, project: str, limit: str | None) -> None:
+def test_requirement_is_split(text: str, project: str, limit: str | None) -> None:
     assert versions.project_of(text) == project
     assert versions.upper_limit(text) == limit

@@ -1,4 +1,4 @@
-"""Plain English: what is printed and written uses the words of the field; tests/words.toml lists which not to use."""
+"""Printed and written text avoids the words that tests/words.toml lists."""
 
 from __future__ import annotations
 
@@ -22,26 +22,32 @@ ROOT = Path(__file__).resolve().parents[1]
 WORDS: dict[str, str] = tomllib.loads((ROOT / "tests" / "words.toml").read_text(encoding="utf-8"))
 PAGES = ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "mkdocs.yml")
 SHOWN_KEYS = ("says", "text", "title", "remedy", "why", "note", "reason")
-"""The keys of compat's tables whose texts are printed."""
+"""Keys of compat's tables whose texts are printed."""
 SHOWN_MODULES = ("rules/", "dockerfile/checks/")
-"""Where a module's docstring is shown, by `explain` and in docs/rules.md."""
+"""Folders whose module docstrings are shown by `explain` and in docs/rules.md."""
 
 
 def hidden(tree: ast.Module, name: str) -> set[int]:
-    """The docstrings that nobody sees: all but those of rules, and of functions of cli (`--help`)."""
-    shown = (
+    """Return the ids of the docstrings that users never see.
+
+    Users see those of the rules and those of the functions of cli (`--help`).
+    """
+    visible = (
         {id(tree.body[0].value)}
         if name.startswith(SHOWN_MODULES) and isinstance(tree.body[0], ast.Expr)
         else set()
     )
     if name.startswith("cli/"):
         functions = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.decorator_list]
-        shown |= {id(node.body[0].value) for node in functions if isinstance(node.body[0], ast.Expr)}
-    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)} - shown
+        visible |= {id(node.body[0].value) for node in functions if isinstance(node.body[0], ast.Expr)}
+    return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)} - visible
 
 
 def strings() -> Iterator[tuple[str, str]]:
-    """(place, text) of all that is printed: the package's strings of several words, and docstrings that are shown."""
+    """Yield (place, text) for all printed texts of the package.
+
+    These are the strings of several words and the visible docstrings.
+    """
     package = ROOT / "doctor" / "tfdoctor"
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
@@ -58,7 +64,7 @@ def strings() -> Iterator[tuple[str, str]]:
 
 
 def make_tables(value: object, key: str = "") -> Iterator[str]:
-    """The texts of a table of compat that are printed."""
+    """Yield the printed texts of a table of compat."""
     if isinstance(value, dict):
         for name, inner in value.items():
             yield from make_tables(inner, name)
@@ -70,45 +76,47 @@ def make_tables(value: object, key: str = "") -> Iterator[str]:
 
 
 def data() -> Iterator[tuple[str, str]]:
-    """(file, text) of all that is printed from compat."""
+    """Yield (file, text) for all printed texts of compat."""
     for path in sorted((ROOT / "compat").rglob("*.toml")):
         for text in make_tables(tomllib.loads(path.read_text(encoding="utf-8"))):
             yield path.relative_to(ROOT).as_posix(), text
 
 
 def assets() -> Iterator[tuple[str, str]]:
-    """(place, text) of the templates and scripts of pages, by their lines."""
+    """Yield (place, text) for each line of the templates and scripts of HTML pages."""
     for path in sorted((ROOT / "doctor" / "tfdoctor").rglob("assets/*")):
         if path.suffix in {".j2", ".js"}:
             for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 yield f"{path.name}:{number}", " ".join(re.sub(r"<[^>]*>", " ", line).split())
 
 
-def bad(text: str, words: dict[str, str]) -> list[str]:
-    """What of a text is on the list, with what is around it and what is better."""
-    pattern = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in words) + r")\b", re.IGNORECASE)
+def bad(text: str, listed: dict[str, str]) -> list[str]:
+    """Return a message for each listed word in a text, with its context and the better word."""
+    pattern = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in listed) + r")\b", re.IGNORECASE)
     return [
-        f"{match[0]!r}, better {words[match[0].lower()]!r}: …{text[max(0, match.start() - 40) : match.end() + 30]}…"
+        f"{match[0]!r}, better {listed[match[0].lower()]!r}: …{text[max(0, match.start() - 40) : match.end() + 30]}…"
         for match in pattern.finditer(text)
     ]
 
 
-def test_what_is_printed_is_plain_english() -> None:
-    found = [
-        f"{place}: {one}" for place, text in (*strings(), *data(), *assets()) for one in bad(text, WORDS)
+def test_printed_text_uses_plain_words() -> None:
+    problems = [
+        f"{location}: {problem}"
+        for location, text in (*strings(), *data(), *assets())
+        for problem in bad(text, WORDS)
     ]
-    assert not found, "\n".join(found)
+    assert not problems, "\n".join(problems)
 
 
 @pytest.mark.parametrize(
     "name", [*PAGES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
 )
-def test_a_page_is_plain_english(name: str) -> None:
-    found = bad(" ".join((ROOT / name).read_text(encoding="utf-8").split()), WORDS)
-    assert not found, "\n".join(found)
+def test_page_uses_plain_words(name: str) -> None:
+    problems = bad(" ".join((ROOT / name).read_text(encoding="utf-8").split()), WORDS)
+    assert not problems, "\n".join(problems)
 
 
-def test_the_list_is_used() -> None:
+def test_word_list_is_sorted_and_used() -> None:
     assert list(WORDS) == sorted(WORDS)
     assert all(word == word.lower() and better for word, better in WORDS.items())
     assert bad("It was Mended.", WORDS)

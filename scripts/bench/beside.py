@@ -1,9 +1,10 @@
-"""Run by a Python with TensorFlow: what bench times and loops written by hand, turn and turn about in one process.
+"""Compare the times of `tfdoctor bench` with hand-written loops, in one process with TensorFlow.
 
     PYTHON scripts/bench/beside.py PAYLOAD_FOLDER [SECONDS]
 
-A line for each kind of work: both medians, the one divided by the other, and the same of the processors' time, which
-tells on a busy machine whether both do the same work. scripts/bench/times reads them.
+Both sides take turns. For each kind of work one line is printed: both medians, their ratio, and the ratio of
+the CPU times, which shows on a busy machine whether both sides do the same work. scripts/bench/times reads
+these lines.
 """
 
 import functools
@@ -21,26 +22,26 @@ import stages_bench as bench  # noqa: E402
 import stages_bench_work as work  # noqa: E402
 from stages_devices import Card  # noqa: E402
 
-bench.say = lambda **_: None  # the lines of the payload
+bench.say = lambda **_: None  # suppress the payload's own output
 TURNS = 160
 
 
 class Run:
-    """What the parts of stages.py ask of it."""
+    """The part of the payload's run object that its bench modules use."""
 
     tf, v1 = tf, v1
 
 
 def make_manual_work():
-    """Kind of work → (its size, a function that gives what is called)."""
+    """Return a dict from each kind of work to its size and the function that builds its tensor."""
 
     def number(tensor):
         return tf.reshape(tensor, [-1])[0]
 
-    # Numbers as bench has them: how long a ReLU or a pool takes depends on them.
-    def uniform(name, shape, most=1.0):
+    # The same value range as in bench: the time of a ReLU or a pooling depends on the values.
+    def uniform(name, shape, limit=1.0):
         return v1.get_variable(
-            name, shape, initializer=v1.random_uniform_initializer(-most, most), trainable=False
+            name, shape, initializer=v1.random_uniform_initializer(-limit, limit), trainable=False
         )
 
     def product():
@@ -65,10 +66,10 @@ def make_manual_work():
             x = tf.nn.relu(v1.nn.conv2d(x, kernel, strides=[1, 1, 1, 1], padding="SAME"))
             x = v1.nn.max_pool(x, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
         loss = tf.reduce_mean(tf.square(tf.matmul(tf.reshape(x, [32, 2048]), dense)))
-        kept = [first, second, dense]
-        slopes = v1.gradients(loss, kept)
-        changed = [v1.assign_sub(kept[at], 1e-4 * slope) for at, slope in enumerate(slopes)]
-        return tf.add_n([number(one) for one in changed])
+        weights = [first, second, dense]
+        gradients = v1.gradients(loss, weights)
+        updates = [v1.assign_sub(weights[index], 1e-4 * gradient) for index, gradient in enumerate(gradients)]
+        return tf.add_n([number(variable) for variable in updates])
 
     return {
         "matmul": (512, product),
@@ -82,33 +83,33 @@ def middle(times):
     return sorted(times)[len(times) // 2]
 
 
-def count_cpu_time(call, spent, who):
-    """The same, and what all its threads used of the processors is added up."""
+def count_cpu_time(call, spent, index):
+    """Return a function that runs `call` and adds the CPU seconds of the process to `spent[who]`."""
 
     def whole():
-        used = time.process_time()
+        start = time.process_time()
         call()
-        spent[who] += time.process_time() - used
+        spent[index] += time.process_time() - start
 
     return whole
 
 
 def main():
     card = Card(0, "CPU", "/device:CPU:0")
-    for kind, (size, make) in make_manual_work().items():
+    for kind, (size, build_work) in make_manual_work().items():
         with v1.Graph().as_default() as graph:
-            offered = work.build(Run, [card], {"workloads": [kind], "sizes": [size]}, bench.short_name)
-            offered = [one for one in offered if one[0]["model"] in (None, "cnn")][:1]
+            workloads = work.build(Run, [card], {"workloads": [kind], "sizes": [size]}, bench.short_name)
+            workloads = [workload for workload in workloads if workload[0]["model"] in (None, "cnn")][:1]
             session, pieces = v1.Session(graph=graph), []
-            bench.made(offered, session, pieces, v1)
+            bench.made(workloads, session, pieces, v1)
         with v1.Graph().as_default() as graph:
-            wanted, plain = make(), v1.Session(graph=graph)
-            plain.run(v1.global_variables_initializer())
+            tensor, manual_session = build_work(), v1.Session(graph=graph)
+            manual_session.run(v1.global_variables_initializer())
         bench.warm_up(pieces, bench.clock(), 60)  # seconds
-        plain.run(wanted), plain.run(wanted)
+        manual_session.run(tensor), manual_session.run(tensor)
         ours, theirs, spent = [], [], [0.0, 0.0]
         pieces[0].call = count_cpu_time(pieces[0].call, spent, 0)
-        by_itself = count_cpu_time(functools.partial(plain.run, wanted), spent, 1)
+        manual_call = count_cpu_time(functools.partial(manual_session.run, tensor), spent, 1)
         bench.ROUNDS = 1
         for _ in range(TURNS):
             pieces[0].seconds = []
@@ -117,11 +118,11 @@ def main():
             began = time.perf_counter()
             while time.perf_counter() - began < SECONDS / TURNS / 2:
                 start = time.perf_counter()
-                by_itself()
+                manual_call()
                 theirs.append(time.perf_counter() - start)
         a, b = middle(ours), middle(theirs)
-        share = spent[0] / len(ours) / (spent[1] / len(theirs))
-        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f} {share:.4f}", flush=True)
+        cpu_ratio = spent[0] / len(ours) / (spent[1] / len(theirs))
+        print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f} {cpu_ratio:.4f}", flush=True)
 
 
 main()

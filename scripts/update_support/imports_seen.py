@@ -1,9 +1,10 @@
-"""Run by an interpreter that has TensorFlow: what its modules take of other packages while it is imported.
-TensorFlow is imported, then the sources of its loaded modules are read: every import that stands where an import
-of the module executes it, and every attribute of such a module that is taken there. Prints one JSON line.
-With names of packages: imports it as if those were not there (`hollow:name`: were an empty folder), and says that this
-works. Python 3.5 and newer.
+"""Run by an interpreter with TensorFlow: find what its modules use from other packages while they are imported.
+TensorFlow is imported, then the sources of its loaded modules are read: every import that is executed by an import of
+the module, and every attribute of an imported module that is used there. Prints one JSON line. With names of packages
+as arguments: imports TensorFlow as if those were missing (`hollow:name`: as if it were an empty folder), and reports
+success. Python 3.5 and newer.
 """
+
 import sys
 
 BEFORE = set(sys.modules)
@@ -15,55 +16,61 @@ import os
 MARKER = "tfdoctor-imports:"
 OWN = ("tensorflow", "tensorflow_core")
 FAMILY = ("keras", "tf_keras", "tensorflow_estimator")
-# They import TensorFlow themselves: they can be looked for, and not be imported before it.
+# These packages import TensorFlow themselves, so they must not be imported before it.
 
 
 def iter_executed(body, guard, annotations):
-    """(statement or expression, guard) for all that an import executes: bodies of functions are left out.
+    """Yield (statement or expression, guard) for all that an import executes, without bodies of functions.
 
-    guard: "" where an error stops the import; "try" below a try with handlers; "if" where it may not be reached.
+    guard: "" if an error stops the import; "try" below a try with handlers; "if" if it may not be reached.
     """
     for node in body:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
             arguments = node.args
-            found = node.decorator_list + arguments.defaults + [d for d in arguments.kw_defaults if d]
+            expressions = (
+                node.decorator_list
+                + arguments.defaults
+                + [default for default in arguments.kw_defaults if default]
+            )
             if annotations:
-                every = arguments.args + arguments.kwonlyargs + [arguments.vararg, arguments.kwarg]
-                found += [one.annotation for one in every if one is not None and one.annotation]
-                found += [node.returns] if node.returns else []
-            for one in found:
-                yield one, guard
+                parameters = arguments.args + arguments.kwonlyargs + [arguments.vararg, arguments.kwarg]
+                expressions += [
+                    item.annotation for item in parameters if item is not None and item.annotation
+                ]
+                expressions += [node.returns] if node.returns else []
+            for item in expressions:
+                yield item, guard
         elif isinstance(node, ast.ClassDef):
-            for one in node.decorator_list + node.bases + [keyword.value for keyword in node.keywords]:
-                yield one, guard
-            for one in iter_executed(node.body, guard, annotations):
-                yield one
+            for item in node.decorator_list + node.bases + [keyword.value for keyword in node.keywords]:
+                yield item, guard
+            for item in iter_executed(node.body, guard, annotations):
+                yield item
         elif isinstance(node, ast.If):
             yield node.test, guard
             if "TYPE_CHECKING" not in ast.dump(node.test):
-                for one in iter_executed(node.body, guard or "if", annotations):
-                    yield one
-            for one in iter_executed(node.orelse, guard or "if", annotations):
-                yield one
+                for item in iter_executed(node.body, guard or "if", annotations):
+                    yield item
+            for item in iter_executed(node.orelse, guard or "if", annotations):
+                yield item
         elif isinstance(node, ast.Try):
-            for one in iter_executed(node.body, "try" if node.handlers else guard, annotations):
-                yield one
+            for item in iter_executed(node.body, "try" if node.handlers else guard, annotations):
+                yield item
             for handler in node.handlers:
-                for one in iter_executed(handler.body, guard or "if", annotations):
-                    yield one
-            for one in iter_executed(node.orelse, "try" if node.handlers else guard, annotations):
-                yield one
-            for one in iter_executed(node.finalbody, guard, annotations):
-                yield one
+                for item in iter_executed(handler.body, guard or "if", annotations):
+                    yield item
+            for item in iter_executed(node.orelse, "try" if node.handlers else guard, annotations):
+                yield item
+            for item in iter_executed(node.finalbody, guard, annotations):
+                yield item
         elif isinstance(node, (ast.With, ast.For, ast.While)):
-            for one in iter_executed(node.body, guard or "if", annotations):
-                yield one
+            for item in iter_executed(node.body, guard or "if", annotations):
+                yield item
         else:
             yield node, guard
 
 
 class Chains(ast.NodeVisitor):
-    """Attributes of plain names: `numpy.random.rand` is ("numpy", "random.rand")."""
+    """Collects attributes of plain names: `numpy.random.rand` is ("numpy", "random.rand")."""
 
     def __init__(self):
         self.found = []
@@ -72,27 +79,31 @@ class Chains(ast.NodeVisitor):
         pass
 
     def visit_Attribute(self, node):
-        chain, at = [], node
-        while isinstance(at, ast.Attribute):
-            chain.insert(0, at.attr)
-            at = at.value
-        if isinstance(at, ast.Name):
-            self.found.append((at.id, ".".join(chain)))
+        chain, inner = [], node
+        while isinstance(inner, ast.Attribute):
+            chain.insert(0, inner.attr)
+            inner = inner.value
+        if isinstance(inner, ast.Name):
+            self.found.append((inner.id, ".".join(chain)))
         else:
-            self.visit(at)
+            self.visit(inner)
 
 
 def folders_of(node):
-    """The names of modules whose folder TensorFlow asks for, to put it on its own path."""
-    for one in ast.walk(node):
-        if isinstance(one, ast.Call) and isinstance(one.func, ast.Attribute) and one.func.attr == "get_parent_dir":
-            for argument in one.args:
+    """Yield the names of modules whose folder TensorFlow looks up, to put it on its own path."""
+    for call in ast.walk(node):
+        if (
+            isinstance(call, ast.Call)
+            and isinstance(call.func, ast.Attribute)
+            and call.func.attr == "get_parent_dir"
+        ):
+            for argument in call.args:
                 if isinstance(argument, ast.Name):
                     yield argument.id
 
 
 class Needs:
-    """(module, attributes or ""), in the order in which they are met; for each the weakest guard."""
+    """The required (module, attribute or "") pairs in the order of occurrence, each with its strictest guard."""
 
     STRENGTH = {"": 0, "try": 1, "if": 2}
 
@@ -120,36 +131,39 @@ class Needs:
             and "annotations" in [a.name for a in node.names]
             for node in tree.body
         )
-        bound = {}
+        imported = {}
         for node, guard in iter_executed(tree.body, "", not postponed):
             if isinstance(node, ast.Import):
                 for alias in node.names:
                     self.add(alias.name, "", guard)
-                    top = alias.name.split(".")[0]
-                    bound[alias.asname or top] = (alias.name if alias.asname else top, "", guard)
+                    top_name = alias.name.split(".")[0]
+                    imported[alias.asname or top_name] = (alias.name if alias.asname else top_name, "", guard)
             elif isinstance(node, ast.ImportFrom):
                 if node.level or not node.module:
                     continue
                 for alias in node.names:
                     name = "" if alias.name == "*" else alias.name
                     self.add(node.module, name, guard)
-                    bound[alias.asname or alias.name] = (node.module, alias.name, guard)
+                    imported[alias.asname or alias.name] = (node.module, alias.name, guard)
             else:
-                seen = Chains()
-                seen.visit(node)
-                for name, chain in seen.found:
-                    if name in bound:
-                        module, first, how = bound[name]  # what may not be imported may not be used either
-                        weaker = max(guard, how, key=self.STRENGTH.__getitem__)
-                        self.add(module, first + "." + chain if first else chain, weaker)
+                chains = Chains()
+                chains.visit(node)
+                for name, chain in chains.found:
+                    if name in imported:
+                        # An optional module is also optional where it is used.
+                        module, imported_name, import_guard = imported[name]
+                        weaker_guard = max(guard, import_guard, key=self.STRENGTH.__getitem__)
+                        self.add(
+                            module, imported_name + "." + chain if imported_name else chain, weaker_guard
+                        )
                 for name in folders_of(node):
-                    module, first, how = bound.get(name, ("", "", ""))
-                    if module:  # a folder without an __init__ has no file, and this asks for it
-                        self.add(module + "." + first if first else module, "", how)
+                    module, imported_name, import_guard = imported.get(name, ("", "", ""))
+                    if module:  # TensorFlow needs the module's file, which a folder without an __init__ lacks
+                        self.add(module + "." + imported_name if imported_name else module, "", import_guard)
 
 
 def sources(tops):
-    """The files of the loaded modules below these packages, in the order of loading."""
+    """Yield the files of the loaded modules below these packages, in the order of loading."""
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
         if name.split(".")[0] in tops and path.endswith(".py") and os.path.isfile(path):
@@ -170,33 +184,36 @@ def versions():
         import pkg_resources
 
         return {d.project_name: d.version for d in pkg_resources.working_set}
-    found = {}
-    for one in distributions():
-        found.setdefault(one.metadata["Name"], one.version)
-    return found
+    version_by_name = {}
+    for distribution in distributions():
+        version_by_name.setdefault(distribution.metadata["Name"], distribution.version)
+    return version_by_name
 
 
 def list_mapped():
-    """The files that are mapped into this process: shared objects among them."""
+    """Return the files that are mapped into this process, including shared objects."""
     with open("/proc/self/maps") as stream:
         return set(line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6)
 
 
 def idle(tensorflow):
-    """TensorFlow's own sources and shared objects that its import does not load, below the folder of its package."""
+    """Return the sources and shared objects of TensorFlow that its import does not load.
+
+    The paths are relative to site-packages.
+    """
     root = os.path.dirname(os.path.dirname(tensorflow.__file__))
     loaded = set(os.path.realpath(path) for path in sources(OWN)) | set(map(os.path.realpath, list_mapped()))
-    found = []
+    unloaded = []
     for top in OWN:
         for folder, _, files in os.walk(os.path.join(root, top)):
             paths = [os.path.join(folder, name) for name in files if name.endswith(".py") or ".so" in name]
-            left = [path for path in paths if os.path.realpath(path) not in loaded]
-            found += [os.path.relpath(path, root).replace(os.sep, "/") for path in left]
-    return sorted(found)
+            remaining = [path for path in paths if os.path.realpath(path) not in loaded]
+            unloaded += [os.path.relpath(path, root).replace(os.sep, "/") for path in remaining]
+    return sorted(unloaded)
 
 
 class Without:
-    """An import hook as it was, but for some packages, which it does not find, or finds without their __init__."""
+    """An import hook that does not find some packages, or finds them without their __init__."""
 
     def __init__(self, hook, tops):
         self.hook = hook
@@ -223,11 +240,11 @@ def main():
 
         print(MARKER + json.dumps({"tensorflow": tensorflow.__version__}))
         return
-    there = versions()  # some packages add folders to the path
+    installed = versions()  # some packages add folders to the path
     import tensorflow
 
     after = set(sys.modules)
-    third = {
+    third_party = {
         name.split(".")[0]
         for name in after
         for module in [sys.modules[name]]
@@ -238,10 +255,10 @@ def main():
         "python": "%d.%d" % sys.version_info[:2],
         "needs": find_needs(OWN),
         "family": {name: find_needs((name,)) for name in FAMILY if name in after},
-        "standard": sorted({name for name in after - BEFORE if "." not in name} - third - set(OWN)),
-        "loaded": sorted(third - set(OWN)),
+        "standard": sorted({name for name in after - BEFORE if "." not in name} - third_party - set(OWN)),
+        "loaded": sorted(third_party - set(OWN)),
         "idle": idle(tensorflow),
-        "versions": there,
+        "versions": installed,
     }
     print(MARKER + json.dumps(answer))
 

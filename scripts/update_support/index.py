@@ -1,8 +1,8 @@
-"""What the package index has: files with upload times, and what each file requires.
+"""The package index: files with upload times, and the requirements of each file.
 
-The simple index names the files and their hashes, the index's JSON pages when they were uploaded and how
-large they are; requirements are read out of the wheels by byte ranges and out of source archives whole.
-All of it is kept in a cache, because a lock asks the same questions as its neighbours.
+The simple index has the files and their hashes; the JSON pages have upload times and sizes. Requirements are read
+from wheels by byte ranges and from complete source archives. All data is cached, because different locks need the
+same.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["File", "Index"]
 
 FORMAT = 2
-"""Of the cache."""
+"""Format version of the cache."""
 
 
 @dataclass(frozen=True)
@@ -44,14 +44,14 @@ class File:
     """One file of a project."""
 
     project: str
-    """Normalised."""
+    """The normalized name."""
     filename: str
     url: str
     sha256: str
     size: int
-    """Bytes; 0 where the index does not say."""
+    """Bytes; 0 if the index does not say."""
     uploaded: str
-    """ISO 8601, UTC; empty where the index does not say."""
+    """ISO 8601, UTC; empty if the index does not say."""
     requires_python: str
     yanked: bool
 
@@ -61,10 +61,10 @@ class File:
 
     @property
     def version(self) -> Version:
-        """Raises InvalidVersion where the name is neither that of a wheel nor of a source archive."""
+        """The version. Raises InvalidVersion for a name of neither a wheel nor a source archive."""
         if self.is_wheel:
             return parse_wheel_filename(self.filename)[1]
-        # By the project's name, not by the last hyphen: functools32-3.2.3-2.tar.gz
+        # Split after the project's name, because a version may have a hyphen: functools32-3.2.3-2.tar.gz
         stem = re.sub(r"\.(?:tar\.gz|zip)$", "", self.filename)
         length = len(self.project)
         if stem == self.filename or canonicalize_name(stem[:length]) != self.project:
@@ -73,12 +73,12 @@ class File:
 
     @property
     def tags(self) -> frozenset[Tag]:
-        """None for a source archive."""
+        """The tags of a wheel; empty for a source archive."""
         return parse_wheel_filename(self.filename)[3] if self.is_wheel else frozenset()
 
 
-def _readable(file: File) -> bool:
-    """Whether the name is that of a wheel or a source archive; old uploads have others."""
+def _has_valid_name(file: File) -> bool:
+    """Return whether the name is that of a wheel or a source archive; old uploads have others."""
     try:
         return bool(file.version)
     except (InvalidWheelFilename, InvalidVersion):
@@ -86,11 +86,11 @@ def _readable(file: File) -> bool:
 
 
 class Index:
-    """The index behind the default address of `pypi_simple`, through a cache."""
+    """The index at the default address of `pypi_simple`, with a cache."""
 
     def __init__(self, cache: Path, *, fresh: float = 86400) -> None:
-        """`fresh`: seconds for which a cached project page counts; files never change."""
-        from pypi_simple import PyPISimple  # here, so that the pure parts can be tested without it
+        """Create the cache; `fresh` is the maximum age of a cached project page in seconds. Files never change."""
+        from pypi_simple import PyPISimple  # imported here so that tests of the pure parts do not need it
 
         self.cache = cache
         self.fresh = fresh
@@ -101,15 +101,15 @@ class Index:
             (cache / folder).mkdir(parents=True, exist_ok=True)
 
     def files(self, project: str) -> list[File]:
-        """Every wheel and source archive of a project, in the index's order."""
+        """Return every wheel and source archive of a project, in the order of the index."""
         name = canonicalize_name(project)
         if name not in self._files:
             path = self.cache / "pages" / f"{name}.json"
-            found = self._get_page(path)
-            if found is None:
-                found = self._fetch(name)
-                _write(path, {"format": FORMAT, "files": [asdict(file) for file in found]})
-            self._files[name] = found
+            files = self._get_page(path)
+            if files is None:
+                files = self._fetch(name)
+                _write(path, {"format": FORMAT, "files": [asdict(file) for file in files]})
+            self._files[name] = files
         return self._files[name]
 
     def _get_page(self, path: Path) -> list[File] | None:
@@ -119,7 +119,7 @@ class Index:
         return [File(**row) for row in raw["files"]] if raw.get("format") == FORMAT else None
 
     def _fetch(self, name: str) -> list[File]:
-        times = self._times(name)
+        times = self._fetch_times(name)
         result = []
         for package in self.client.get_project_page(name).packages:
             uploaded, size = times.get(package.filename, ("", 0))
@@ -133,12 +133,15 @@ class Index:
                 requires_python=package.requires_python or "",
                 yanked=bool(package.is_yanked),
             )
-            if _readable(file):
+            if _has_valid_name(file):
                 result.append(file)
         return result
 
-    def _times(self, name: str) -> dict[str, tuple[str, int]]:
-        """File → (upload time, bytes): not every simple index says them, its JSON pages do."""
+    def _fetch_times(self, name: str) -> dict[str, tuple[str, int]]:
+        """Return the upload time and the bytes of each file.
+
+        They are in the JSON pages, because not every simple index has them.
+        """
         page = urljoin(self.client.endpoint, f"../pypi/{name}/json")
         response = self.client.s.get(page, timeout=120)
         response.raise_for_status()
@@ -149,63 +152,65 @@ class Index:
         }
 
     def requirements(self, file: File) -> list[str]:
-        """The requirements of a file, as written, in its order."""
+        """Return the requirements of a file, unchanged and in order."""
         path = self.cache / "requires" / f"{file.sha256}.json"
         if path.exists():
             raw = json.loads(path.read_text(encoding="utf-8"))
             if raw.get("format") == FORMAT:
                 return list(raw["requires"])
-        found = self._read_wheel(file) if file.is_wheel else self._read_sdist(file)
-        _write(path, {"format": FORMAT, "file": file.filename, "requires": found})
-        return found
+        requires = self._read_wheel(file) if file.is_wheel else self._read_sdist(file)
+        _write(path, {"format": FORMAT, "file": file.filename, "requires": requires})
+        return requires
 
     def _read_wheel(self, file: File) -> list[str]:
         members, total = central_directory(self.web, file.url)
-        wanted = [m for m in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", m.name)]
+        metadata_members = [
+            member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member.name)
+        ]
         text: list[bytes] = []
 
         def keep(_: object, pieces: Iterator[bytes]) -> None:
             text.append(b"".join(pieces))
 
-        extract(self.web, file.url, wanted[:1], total, keep)
-        return _headers(text[0].decode("utf-8", "replace"))
+        extract(self.web, file.url, metadata_members[:1], total, keep)
+        return _parse_requires_dist(text[0].decode("utf-8", "replace"))
 
     def _read_sdist(self, file: File) -> list[str]:
         response = self.client.s.get(file.url, timeout=120)
         response.raise_for_status()
-        members = dict(_texts(file.filename, response.content))
+        members = dict(_read_metadata_files(file.filename, response.content))
         for name, text in sorted(members.items(), key=lambda item: item[0].count("/")):
             if name.endswith("PKG-INFO") and "\nRequires-Dist:" in text:
-                return _headers(text)
+                return _parse_requires_dist(text)
         for name, text in sorted(members.items()):
             if name.endswith(".egg-info/requires.txt"):
                 return requires_txt(text)
         return []
 
 
-def _headers(metadata: str) -> list[str]:
+def _parse_requires_dist(metadata: str) -> list[str]:
     return [str(line) for line in email.message_from_string(metadata).get_all("Requires-Dist") or []]
 
 
-def _texts(filename: str, content: bytes) -> Iterator[tuple[str, str]]:
-    """The members of a source archive that say what it requires."""
-    wanted = re.compile(r"(?:^[^/]+/PKG-INFO|\.egg-info/(?:PKG-INFO|requires\.txt))$")
+def _read_metadata_files(filename: str, content: bytes) -> Iterator[tuple[str, str]]:
+    """Yield the name and the text of the members of a source archive that have requirements."""
+    pattern = re.compile(r"(?:^[^/]+/PKG-INFO|\.egg-info/(?:PKG-INFO|requires\.txt))$")
     if filename.endswith(".zip"):
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             for name in archive.namelist():
-                if wanted.search(name):
+                if pattern.search(name):
                     yield name, archive.read(name).decode("utf-8", "replace")
         return
     with tarfile.open(fileobj=io.BytesIO(content)) as archive:
         for member in archive:
-            file = archive.extractfile(member) if wanted.search(member.name) else None
+            file = archive.extractfile(member) if pattern.search(member.name) else None
             if file is not None:
                 yield member.name, file.read().decode("utf-8", "replace")
 
 
 def requires_txt(text: str) -> list[str]:
-    """setuptools' requires.txt as requirements: `[extra:marker]` headings become markers."""
-    found = []
+    """Return the requirements in setuptools' requires.txt; `[extra:marker]` headings become markers."""
+    requirements = []
     marker = ""
     for line in (line.strip() for line in text.splitlines()):
         if line.startswith("["):
@@ -214,8 +219,8 @@ def requires_txt(text: str) -> list[str]:
             parts += [f'extra == "{extra}"'] if extra else []
             marker = " and ".join(parts)
         elif line:
-            found.append(f"{line}; {marker}" if marker else line)
-    return found
+            requirements.append(f"{line}; {marker}" if marker else line)
+    return requirements
 
 
 def _write(path: Path, value: dict[str, Any]) -> None:

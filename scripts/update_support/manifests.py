@@ -1,7 +1,7 @@
-"""One image, as its registry describes it: the digest of the tag, layers, variables and labels for linux/amd64.
+"""One image as its registry describes it: digest of the tag, layers, variables and labels for linux/amd64.
 
-The registry's own protocol (OCI distribution) with an anonymous token. Nothing of the image is downloaded but its
-manifest and its configuration, both bounded.
+Uses the registry protocol (OCI distribution) with an anonymous token. Only the manifest and the configuration are
+downloaded, both up to a maximum size.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 LARGEST = 4_000_000
-"""Bytes of a manifest or a configuration."""
+"""Maximum bytes of a manifest or a configuration."""
 TIMEOUT = 30.0
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,100}")
 
 
 class ManifestError(Exception):
-    """The registry does not tell; `gone`: it says that there is no such image."""
+    """The registry gave no description; `gone`: it has no such image."""
 
     def __init__(self, text: str, *, gone: bool = False) -> None:
         super().__init__(text)
@@ -34,7 +34,7 @@ class ManifestError(Exception):
 
 
 class Registry:
-    """A registry that is asked about images; tokens are kept for a repository."""
+    """A client of registries; tokens are reused for each repository."""
 
     def __init__(self, mirror: str | None = None) -> None:
         self.mirror = mirror
@@ -42,46 +42,50 @@ class Registry:
         self.session = Session()
 
     def image(self, name: str) -> dict[str, Any]:
-        """`digest`, `download`, `layers`, `env` and `labels` of an image. Raises ManifestError."""
-        one = parse_reference(apply_mirror(name, self.mirror))
+        """Return `digest`, `download`, `layers`, `env` and `labels` of an image. Raise ManifestError."""
+        reference = parse_reference(apply_mirror(name, self.mirror))
         body = self._get(
-            f"{one.address}/manifests/{one.digest or one.tag}", one.repository, (*LISTS, *SINGLE)
+            f"{reference.address}/manifests/{reference.digest or reference.tag}",
+            reference.repository,
+            (*LISTS, *SINGLE),
         )
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
-        manifest = _table(body)
+        manifest = _parse_object(body)
         if "manifests" in manifest:
-            body = self._get(f"{one.address}/manifests/{_find_amd64(manifest)}", one.repository, SINGLE)
-            manifest = _table(body)
+            body = self._get(
+                f"{reference.address}/manifests/{_find_amd64(manifest)}", reference.repository, SINGLE
+            )
+            manifest = _parse_object(body)
         layers, config = manifest.get("layers"), manifest.get("config")
         if not isinstance(layers, list) or not isinstance(config, dict):
             raise ManifestError("its manifest has no layers, or no configuration")
         sizes = [layer.get("size") for layer in layers if isinstance(layer, dict)]
         if len(sizes) != len(layers) or not all(type(size) is int and size >= 0 for size in sizes):
             raise ManifestError("a layer has no size")
-        wanted = str(config.get("digest"))
-        if not _DIGEST.fullmatch(wanted):
+        config_digest = str(config.get("digest"))
+        if not _DIGEST.fullmatch(config_digest):
             raise ManifestError("its configuration has no digest")
-        text = self._get(f"{one.address}/blobs/{wanted}", one.repository, ())
-        if f"sha256:{hashlib.sha256(text).hexdigest()}" != wanted:
+        text = self._get(f"{reference.address}/blobs/{config_digest}", reference.repository, ())
+        if f"sha256:{hashlib.sha256(text).hexdigest()}" != config_digest:
             raise ManifestError("its configuration is not the one that the manifest names")
-        told = _table(text).get("config")
-        told = told if isinstance(told, dict) else {}
+        settings = _parse_object(text).get("config")
+        settings = settings if isinstance(settings, dict) else {}
         return {
             "digest": digest,
             "download": sum(sizes),
             "layers": len(sizes),
-            "env": _variables(told.get("Env")),
-            "labels": _words(told.get("Labels")),
+            "env": _parse_variables(settings.get("Env")),
+            "labels": _parse_labels(settings.get("Labels")),
         }
 
     def _get(self, url: str, repository: str, accept: tuple[str, ...]) -> bytes:
-        for again in (True, False):
+        for may_retry in (True, False):
             headers = {"Accept": ", ".join(accept)} if accept else {}
             if repository in self.tokens:
                 headers["Authorization"] = f"Bearer {self.tokens[repository]}"
-            status, told, body = _fetch(self.session, url, headers)
-            if status == 401 and again:
-                self.tokens[repository] = self._token(told.get("WWW-Authenticate", ""))
+            status, response_headers, body = _fetch(self.session, url, headers)
+            if status == 401 and may_retry:
+                self.tokens[repository] = self._token(response_headers.get("WWW-Authenticate", ""))
                 continue
             if status != 200:
                 msg = f"the registry answers {status}"
@@ -104,50 +108,50 @@ def _fetch(
     session: requests.Session, url: str, headers: Mapping[str, str]
 ) -> tuple[int, Mapping[str, str], bytes]:
     try:
-        with session.get(url, headers=dict(headers), timeout=TIMEOUT, stream=True) as answer:
+        with session.get(url, headers=dict(headers), timeout=TIMEOUT, stream=True) as response:
             body = b""
-            for piece in answer.iter_content(65_536):
+            for piece in response.iter_content(65_536):
                 body += piece
                 if len(body) > LARGEST:
                     raise ManifestError("it is larger than a manifest can be")
-            return answer.status_code, answer.headers, body
+            return response.status_code, response.headers, body
     except (requests.RequestException, OSError) as error:
         msg = f"the registry does not answer: {error}"
         raise ManifestError(msg) from error
 
 
-def _table(body: bytes) -> dict[str, Any]:
+def _parse_object(body: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(body)
+        parsed = json.loads(body)
     except (ValueError, RecursionError) as error:
         raise ManifestError("it is no JSON") from error
-    if not isinstance(found, dict):
+    if not isinstance(parsed, dict):
         raise ManifestError("it is no table")
-    return found
+    return parsed
 
 
 def _find_amd64(index: dict[str, Any]) -> str:
-    for row in index["manifests"] if isinstance(index["manifests"], list) else ():
-        platform = row.get("platform") if isinstance(row, dict) else None
+    for entry in index["manifests"] if isinstance(index["manifests"], list) else ():
+        platform = entry.get("platform") if isinstance(entry, dict) else None
         if not isinstance(platform, dict):
             continue
         if (platform.get("os"), platform.get("architecture")) == ("linux", "amd64"):
-            digest = str(row.get("digest"))
+            digest = str(entry.get("digest"))
             if _DIGEST.fullmatch(digest):
                 return digest
     raise ManifestError("it has no image for linux/amd64")
 
 
-def _variables(lines: object) -> dict[str, str]:
-    found = {}
+def _parse_variables(lines: object) -> dict[str, str]:
+    variables = {}
     for line in lines if isinstance(lines, list) else ():
         name, sign, value = str(line).partition("=")
         if sign and _NAME.fullmatch(name):
-            found[name] = value[:1000]
-    return dict(sorted(found.items()))
+            variables[name] = value[:1000]
+    return dict(sorted(variables.items()))
 
 
-def _words(table: object) -> dict[str, str]:
+def _parse_labels(table: object) -> dict[str, str]:
     if not isinstance(table, dict):
         return {}
     return {

@@ -1,7 +1,7 @@
-"""NVIDIA's wheels measured: hashes, sizes, and what the libraries in them are called and need.
+"""Measurements of NVIDIA's wheels: hashes, sizes, and the names and dependencies of their libraries.
 
-A library's name is the file's name (what the loader looks for), its soname and its DT_NEEDED come from the
-dynamic section, so each wheel is streamed once; what was read is kept in the cache under its hash.
+A library is found by its file name. Its soname and DT_NEEDED are in the dynamic section, so each wheel is streamed
+once. The results are cached by the wheel's hash.
 """
 
 from __future__ import annotations
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["write_cuda_locks"]
 
 FORMAT = 1
-"""Of the cache."""
+"""Format version of the cache."""
 OBJECT = re.compile(r"\.so(?:\.[0-9.]+)?$")
 OWN = re.compile(r"lib(?:c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp)\.so\.|ld-linux|linux-vdso")
-"""What glibc and the compiler bring."""
+"""Libraries of glibc and the compiler."""
 
 
 def wheel_of(index: Index, pin: str) -> File:
-    """The Linux x86-64 wheel of an exact version; of several builds the one with the lowest glibc."""
+    """Return the Linux x86-64 wheel of an exact version; of several builds the one with the lowest glibc."""
     name, _, version = pin.partition("==")
     order = {platform: -rank for rank, platform in enumerate(platforms(60))}
     fitting = [
@@ -51,14 +51,14 @@ def wheel_of(index: Index, pin: str) -> File:
 
 
 def measure(index: Index, file: File) -> dict[str, Any]:
-    """One wheel as wheels.json has it."""
+    """Return the entry of one wheel in wheels.json."""
     path = index.cache / "nvidia" / f"{file.sha256}.json"
     if path.is_file():
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw.get("format") == FORMAT:
             return dict(raw["wheel"])
     members, total = central_directory(index.web, file.url)
-    found = {
+    entry = {
         "file": file.filename,
         "sha256": file.sha256,
         "size": total,
@@ -66,17 +66,17 @@ def measure(index: Index, file: File) -> dict[str, Any]:
         "libraries": libraries(index, file.url, members, total),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps({"format": FORMAT, "wheel": found}), encoding="utf-8")
-    return found
+    path.write_text(json.dumps({"format": FORMAT, "wheel": entry}), encoding="utf-8")
+    return entry
 
 
 def libraries(index: Index, url: str, members: list[Member], total: int) -> dict[str, Any]:
-    """Every shared object: its soname and what it needs."""
+    """Return the soname and the dependencies of every shared object."""
     from elftools.elf.dynamic import DynamicSection
     from elftools.elf.elffile import ELFFile
 
-    found: dict[str, Any] = {}
-    wanted = [member for member in members if OBJECT.search(member.name)]
+    entries: dict[str, Any] = {}
+    object_members = [member for member in members if OBJECT.search(member.name)]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder) / "object"
 
@@ -84,24 +84,24 @@ def libraries(index: Index, url: str, members: list[Member], total: int) -> dict
             with path.open("wb") as file:
                 for piece in pieces:
                     file.write(piece)
-            row: dict[str, Any] = {"needed": []}
+            entry: dict[str, Any] = {"needed": []}
             with path.open("rb") as file:
                 for section in ELFFile(file).iter_sections():
                     if isinstance(section, DynamicSection):
                         for tag in section.iter_tags():
                             if tag.entry.d_tag == "DT_NEEDED" and not OWN.match(tag.needed):
-                                row["needed"].append(tag.needed)
+                                entry["needed"].append(tag.needed)
                             elif tag.entry.d_tag == "DT_SONAME":
-                                row = {"soname": tag.soname, **row}
-            found[member.name] = row
+                                entry = {"soname": tag.soname, **entry}
+            entries[member.name] = entry
 
-        for run in spans(wanted, 1 << 22):
+        for run in spans(object_members, 1 << 22):
             extract(index.web, url, run, total, look)
-    return dict(sorted(found.items()))
+    return dict(sorted(entries.items()))
 
 
 def write_cuda_locks(index: Index, compat: Path, folder: Path, as_of: str) -> None:
-    """Measure every wheel of compat/cuda_wheels.toml; write wheels.json and one lock a set."""
+    """Measure every wheel of compat/cuda_wheels.toml; write wheels.json and one lock per set."""
     sets = read_sets(compat).sets
     wheels: dict[str, dict[str, Any]] = {}
     for pin in sorted({pin for row in sets for pin in row.pins}):

@@ -1,6 +1,6 @@
-"""TensorFlow's registered kernels, asked of its own libraries through its C API, and what they say by operation.
+"""TensorFlow's registered kernels by operation, read from its own libraries through its C API.
 
-As a program, run by a Python (3.7 or newer) that can load the libraries; they need no GPU and no other package:
+As a program, for a Python (3.7 or newer) that can load the libraries; no GPU and no other package is needed:
 
     python registered_kernels.py FOLDER FILE    # FOLDER: the wheel's `tensorflow`; FILE gets a serialized KernelList
 
@@ -23,7 +23,10 @@ if TYPE_CHECKING:
 __all__ = ["group_by_operation", "read_kernel_list"]
 
 LIBRARIES = ("libtensorflow_framework.so*", "libtensorflow_cc.so*", "python/_pywrap_tensorflow_internal.so")
-"""In the order of loading. The last has the kernels that call Python (PyFunc), before libtensorflow_cc all of them."""
+"""Patterns of the libraries in the order of loading.
+
+The last one has the kernels that call Python (PyFunc) and, in releases without libtensorflow_cc, all kernels.
+"""
 TYPES = (
     *("float32", "float64", "int32", "uint8", "int16", "int8", "string", "complex64", "int64", "bool"),
     *(
@@ -41,9 +44,9 @@ TYPES = (
     *("variant", "uint32", "uint64", "float8_e5m2", "float8_e4m3fn", "float8_e4m3fnuz", "float8_e4m3b11fnuz"),
     *("float8_e5m2fnuz", "int4", "uint4", "int2", "uint2", "float4_e2m1fn"),
 )
-"""By number, from 1: tensorflow/core/framework/types.proto, with the names of tf.dtypes."""
+"""Names of tf.dtypes by number from 1, as in tensorflow/core/framework/types.proto."""
 REFERENCE = 100
-"""What the number of a reference to a type has more."""
+"""Offset of the number of a reference to a type."""
 
 
 class Buffer(ctypes.Structure):
@@ -53,76 +56,79 @@ class Buffer(ctypes.Structure):
 
 
 def read_kernel_list(folder: Path) -> bytes:
-    """The serialized KernelList of the libraries below `folder`. Raises OSError."""
-    paths = [one for pattern in LIBRARIES for one in sorted(folder.glob(pattern))]
-    loaded = [ctypes.CDLL(str(one), ctypes.RTLD_GLOBAL) for one in paths]
-    library = next(one for one in loaded if hasattr(one, "TF_GetAllRegisteredKernels"))
+    """Return the serialized KernelList of the libraries below `folder`. Raise OSError."""
+    paths = [item for pattern in LIBRARIES for item in sorted(folder.glob(pattern))]
+    loaded = [ctypes.CDLL(str(item), ctypes.RTLD_GLOBAL) for item in paths]
+    library = next(item for item in loaded if hasattr(item, "TF_GetAllRegisteredKernels"))
     library.TF_NewStatus.restype = ctypes.c_void_p
     library.TF_GetAllRegisteredKernels.restype = ctypes.POINTER(Buffer)
     library.TF_GetAllRegisteredKernels.argtypes = [ctypes.c_void_p]
-    answer = library.TF_GetAllRegisteredKernels(library.TF_NewStatus()).contents
-    return ctypes.string_at(answer.data, answer.length)
+    buffer = library.TF_GetAllRegisteredKernels(library.TF_NewStatus()).contents
+    return ctypes.string_at(buffer.data, buffer.length)
 
 
 def group_by_operation(data: bytes) -> dict[str, dict[str, dict[str, list[str]]]]:
-    """Operation → "cpu", "gpu" → attribute → the types that some kernel there takes, of a KernelList.
+    """Return the types that any kernel accepts, of a KernelList: by operation, "cpu" or "gpu", and attribute.
 
-    An attribute that not every kernel there limits is left out, and so is a device without kernels. Kernels of DEFAULT
-    are of both devices; those with a label are for who asks by that label, and count nowhere. Raises ValueError.
+    An attribute that some kernel does not constrain is left out, and so is a device without kernels. Kernels for
+    DEFAULT count for both devices. Kernels with a label are ignored, because only code that names the label uses
+    them. Raise ValueError.
     """
     kernels: dict[str, dict[str, list[Types]]] = {}
-    for number, value in _fields(data):
+    for number, value in _parse_fields(data):
         if number == 1 and isinstance(value, bytes):
-            operation, device, label, types = _kernel(value)
+            operation, device, label, types = _parse_kernel(value)
             for kind in ("cpu", "gpu"):
                 if not label and device in (kind.upper(), "DEFAULT"):
                     kernels.setdefault(operation, {}).setdefault(kind, []).append(types)
     return {
-        operation: {kind: _merge_constraints(every) for kind, every in sorted(kinds.items())}
+        operation: {kind: _merge_constraints(definitions) for kind, definitions in sorted(kinds.items())}
         for operation, kinds in sorted(kernels.items())
     }
 
 
-def _merge_constraints(every: list[Types]) -> dict[str, list[str]]:
-    limited = set(every[0]).intersection(*every)
-    return {name: sorted(set().union(*(one[name] for one in every))) for name in sorted(limited)}
+def _merge_constraints(definitions: list[Types]) -> dict[str, list[str]]:
+    constrained = set(definitions[0]).intersection(*definitions)
+    return {
+        name: sorted(set().union(*(types[name] for types in definitions))) for name in sorted(constrained)
+    }
 
 
-def _kernel(data: bytes) -> tuple[str, str, str, Types]:
-    """(operation, device, label, types by attribute) of a KernelDef."""
+def _parse_kernel(data: bytes) -> tuple[str, str, str, Types]:
+    """Return (operation, device, label, types by attribute) of a KernelDef."""
     texts = {1: "", 2: "", 5: ""}
     types: Types = {}
-    for number, value in _fields(data):
+    for number, value in _parse_fields(data):
         if isinstance(value, int):
             continue
         if number in texts:
             texts[number] = value.decode()
         elif number == 3:
-            parts = {number: inside for number, inside in _fields(value) if isinstance(inside, bytes)}
-            found = set(_types(parts.get(2, b"")))
-            if found:  # a limit to certain numbers or texts leaves all types
-                types[parts[1].decode()] = found
+            parts = {number: inside for number, inside in _parse_fields(value) if isinstance(inside, bytes)}
+            allowed = set(_parse_types(parts.get(2, b"")))
+            if allowed:  # a constraint on numbers or texts does not restrict types
+                types[parts[1].decode()] = allowed
     return texts[1], texts[2], texts[5], types
 
 
-def _types(data: bytes) -> Iterator[str]:
-    """The names of types in the list of an AttrValue."""
-    for number, value in _fields(data):
-        for part, inside in _fields(value) if number == 1 and isinstance(value, bytes) else ():
+def _parse_types(data: bytes) -> Iterator[str]:
+    """Yield the names of the types in the list of an AttrValue."""
+    for number, value in _parse_fields(data):
+        for part, inside in _parse_fields(value) if number == 1 and isinstance(value, bytes) else ():
             if part == 6:
-                for one in [inside] if isinstance(inside, int) else _numbers(inside):
-                    yield TYPES[one % REFERENCE - 1]
+                for type_number in [inside] if isinstance(inside, int) else _parse_numbers(inside):
+                    yield TYPES[type_number % REFERENCE - 1]
 
 
-def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
-    """(number, value) of each field of a serialized message. Raises ValueError."""
-    place = 0
-    while place < len(data):
-        key, place = _number(data, place)
-        value, place = _number(data, place)
+def _parse_fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
+    """Yield (number, value) of each field of a serialized message. Raise ValueError."""
+    position = 0
+    while position < len(data):
+        key, position = _parse_number(data, position)
+        value, position = _parse_number(data, position)
         if key & 7 == 2:
-            yield key >> 3, data[place : place + value]
-            place += value
+            yield key >> 3, data[position : position + value]
+            position += value
         elif key & 7 == 0:
             yield key >> 3, value
         else:
@@ -130,22 +136,22 @@ def _fields(data: bytes) -> Iterator[tuple[int, int | bytes]]:
             raise ValueError(msg)
 
 
-def _numbers(data: bytes) -> Iterator[int]:
-    place = 0
-    while place < len(data):
-        value, place = _number(data, place)
+def _parse_numbers(data: bytes) -> Iterator[int]:
+    position = 0
+    while position < len(data):
+        value, position = _parse_number(data, position)
         yield value
 
 
-def _number(data: bytes, place: int) -> tuple[int, int]:
-    """(number, where it ends)."""
+def _parse_number(data: bytes, position: int) -> tuple[int, int]:
+    """Return (number, end position)."""
     value = shift = 0
     while True:
-        byte = data[place]
+        byte = data[position]
         value |= (byte & 127) << shift
-        place, shift = place + 1, shift + 7
+        position, shift = position + 1, shift + 7
         if byte < 128:
-            return value, place
+            return value, position
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Single members of zip files behind HTTP: the central directory and byte ranges."""
+"""Single members of zip files over HTTP, read by the central directory and byte ranges."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ __all__ = ["Member", "Web", "central_directory", "extract", "spans"]
 
 
 class Web:
-    """Byte ranges of files on the index: one connection, retries, and a count of what was asked."""
+    """Byte ranges of files on the index: one connection, retries, and counts of requests and bytes."""
 
     def __init__(self) -> None:
         self.session = requests.Session()
@@ -28,10 +28,10 @@ class Web:
         self.bytes = 0
 
     def get(self, url: str, spec: str, *, stream: bool = False) -> requests.Response:
-        """The response to a Range request; HTTPError where the server does not serve ranges."""
+        """Return the response to a Range request. Raise HTTPError if the server does not support ranges."""
         attempt = 0
         while True:
-            response = self._ask(url, spec, stream=stream, last=attempt == 4)
+            response = self._send_request(url, spec, stream=stream, last=attempt == 4)
             if response is not None:
                 break
             time.sleep(2.0**attempt)
@@ -41,8 +41,8 @@ class Web:
             raise requests.HTTPError(msg)
         return response
 
-    def _ask(self, url: str, spec: str, *, stream: bool, last: bool) -> requests.Response | None:
-        """One request; None where it is worth another try."""
+    def _send_request(self, url: str, spec: str, *, stream: bool, last: bool) -> requests.Response | None:
+        """Send one request; return None if it should be tried again."""
         self.requests += 1
         try:
             response = self.session.get(
@@ -56,30 +56,33 @@ class Web:
         return response
 
     def read(self, url: str, start: int, length: int) -> bytes:
-        """`length` bytes from `start`."""
+        """Return `length` bytes from `start`."""
         data = self.get(url, f"{start}-{start + length - 1}").content
         self.bytes += len(data)
         return data
 
     def tail(self, url: str, length: int) -> tuple[bytes, int]:
-        """The last `length` bytes, and the size of the whole file."""
+        """Return the last `length` bytes, and the size of the whole file."""
         response = self.get(url, f"-{length}")
         self.bytes += len(response.content)
         return response.content, int(response.headers["Content-Range"].rsplit("/", 1)[1])
 
     def stream(self, url: str, start: int, length: int) -> Iterator[bytes]:
-        """`length` bytes from `start`, in pieces, fetched ahead by a thread while the caller unpacks."""
+        """Yield `length` bytes from `start` in pieces.
+
+        A thread fetches them ahead while the caller unpacks.
+        """
         pieces: queue.Queue[bytes | Exception | None] = queue.Queue(maxsize=32)
         stop = threading.Event()
 
         def fetch() -> None:
             try:
-                for piece in self._pieces(url, start, length):
+                for piece in self._fetch_pieces(url, start, length):
                     while not _try_put(pieces, piece):
                         if stop.is_set():
                             return
                 pieces.put(None)
-            except Exception as error:  # handed over to the caller
+            except Exception as error:  # raised again in the caller
                 pieces.put(error)
 
         thread = threading.Thread(target=fetch, daemon=True)
@@ -93,8 +96,8 @@ class Web:
             stop.set()
             thread.join(timeout=5)
 
-    def _pieces(self, url: str, start: int, length: int) -> Iterator[bytes]:
-        """What `stream` gives; goes on after a broken connection."""
+    def _fetch_pieces(self, url: str, start: int, length: int) -> Iterator[bytes]:
+        """Yield the pieces of `stream`; continue after a broken connection."""
         end = start + length
         failures = 0
         while start < end:
@@ -112,7 +115,7 @@ class Web:
 
 
 def _try_put(pieces: queue.Queue[bytes | Exception | None], piece: bytes) -> bool:
-    """Whether there was room within half a second."""
+    """Put a piece into the queue; return False if it is still full after half a second."""
     try:
         pieces.put(piece, timeout=0.5)
     except queue.Full:
@@ -122,7 +125,7 @@ def _try_put(pieces: queue.Queue[bytes | Exception | None], piece: bytes) -> boo
 
 @dataclass(frozen=True)
 class Member:
-    """One file of a wheel, as the central directory has it."""
+    """One file of a wheel, as the central directory describes it."""
 
     name: str
     crc: int
@@ -130,24 +133,27 @@ class Member:
     packed: int
     size: int
     offset: int
-    """Of its local header."""
+    """Offset of its local header."""
 
 
 def central_directory(web: Web, url: str) -> tuple[list[Member], int]:
-    """Every member of a remote zip file, by offset, and the file's size; one or two requests."""
+    """Return every member of a remote zip file by offset, and the file's size.
+
+    Takes one or two requests.
+    """
     tail, total = web.tail(url, 1 << 17)
-    at = tail.rfind(b"PK\x05\x06")
-    if at < 0:
+    position = tail.rfind(b"PK\x05\x06")
+    if position < 0:
         msg = f"{url}: no end-of-central-directory record"
         raise ValueError(msg)
-    _, _, _, _, count, size, offset, _ = struct.unpack("<IHHHHIIH", tail[at : at + 22])
+    _, _, _, _, count, size, offset, _ = struct.unpack("<IHHHHIIH", tail[position : position + 22])
     if 0xFFFFFFFF in (size, offset) or count == 0xFFFF:
         at64 = tail.rfind(b"PK\x06\x06")
         count, size, offset = struct.unpack("<QQQ", tail[at64 + 32 : at64 + 56])
     start = total - len(tail)
     raw = tail[offset - start : offset - start + size] if offset >= start else web.read(url, offset, size)
     members = []
-    at = 0
+    position = 0
     for _ in range(count):
         (
             _,
@@ -167,30 +173,32 @@ def central_directory(web: Web, url: str) -> tuple[list[Member], int]:
             _,
             _,
             local,
-        ) = struct.unpack("<IHHHHHHIIIHHHHHII", raw[at : at + 46])
-        name = raw[at + 46 : at + 46 + name_len].decode()
-        extra = raw[at + 46 + name_len : at + 46 + name_len + extra_len]
-        packed, unpacked, local = _zip64(extra, unpacked, packed, local)
+        ) = struct.unpack("<IHHHHHHIIIHHHHHII", raw[position : position + 46])
+        name = raw[position + 46 : position + 46 + name_len].decode()
+        extra = raw[position + 46 + name_len : position + 46 + name_len + extra_len]
+        packed, unpacked, local = _apply_zip64(extra, unpacked, packed, local)
         members.append(Member(name, crc, method, packed, unpacked, local))
-        at += 46 + name_len + extra_len + comment_len
+        position += 46 + name_len + extra_len + comment_len
     return sorted(members, key=lambda member: member.offset), total
 
 
-def _zip64(extra: bytes, unpacked: int, packed: int, local: int) -> tuple[int, int, int]:
-    at = 0
-    while at + 4 <= len(extra):
-        kind, length = struct.unpack("<HH", extra[at : at + 4])
+def _apply_zip64(extra: bytes, unpacked: int, packed: int, local: int) -> tuple[int, int, int]:
+    position = 0
+    while position + 4 <= len(extra):
+        kind, length = struct.unpack("<HH", extra[position : position + 4])
         if kind == 1:
-            values = iter(struct.unpack(f"<{length // 8}Q", extra[at + 4 : at + 4 + length // 8 * 8]))
+            values = iter(
+                struct.unpack(f"<{length // 8}Q", extra[position + 4 : position + 4 + length // 8 * 8])
+            )
             unpacked = next(values) if unpacked == 0xFFFFFFFF else unpacked
             packed = next(values) if packed == 0xFFFFFFFF else packed
             local = next(values) if local == 0xFFFFFFFF else local
-        at += 4 + length
+        position += 4 + length
     return packed, unpacked, local
 
 
 def spans(members: Iterable[Member], gap: int) -> Iterator[list[Member]]:
-    """Members gathered into runs that are worth one request: at most `gap` unwanted bytes between two."""
+    """Yield runs of members worth one request each: at most `gap` unwanted bytes between two members."""
     run: list[Member] = []
     for member in members:
         if run and member.offset - (run[-1].offset + run[-1].packed) > gap:
@@ -204,11 +212,13 @@ def spans(members: Iterable[Member], gap: int) -> Iterator[list[Member]]:
 def extract(
     web: Web, url: str, run: list[Member], limit: int, take: Callable[[Member, Iterator[bytes]], None]
 ) -> None:
-    """Stream a run of members; `take` gets each one's unpacked pieces. `limit`: where the archive's data
-    ends."""
+    """Stream a run of members; `take` gets the unpacked pieces of each one.
+
+    limit: the offset at which the archive's data ends.
+    """
     start = run[0].offset
-    # A local header's extra field may differ from the central one, so its length is only known when it is
-    # there.
+    # The extra field of a local header may differ from the central one, so its length is known only after
+    # the header was read.
     length = min(run[-1].offset + run[-1].packed + 30 + 4096, limit) - start
     pieces = web.stream(url, start, length)
     buffer = bytearray()
@@ -239,16 +249,16 @@ def extract(
 
         def unpacked(member: Member = member) -> Iterator[bytes]:
             nonlocal position
-            left = member.packed
+            remaining = member.packed
             inflate = zlib.decompressobj(-15) if member.method == 8 else None
             crc = 0
-            while left > 0:
+            while remaining > 0:
                 fill(1)
-                step = min(left, len(buffer))
+                step = min(remaining, len(buffer))
                 piece = bytes(buffer[:step])
                 del buffer[:step]
                 position += step
-                left -= step
+                remaining -= step
                 data = inflate.decompress(piece) if inflate else piece
                 crc = zlib.crc32(data, crc)
                 yield data

@@ -1,8 +1,8 @@
-"""Which versions go together, as of a day: a small resolver over the files of the index.
+"""A small resolver over the files of the index, as of a day.
 
-Newest first and depth first, with the requirements of the root read before those of its dependencies. Small
-on purpose: TensorFlow's trees have thirty nodes and pin most of them, and no ready resolver does all of it
-(Python 2.7 and 3.5 as targets, upload times, markers of another Python).
+It searches depth first with the newest version first, and reads the requirements of the root before those of its
+dependencies. It is small on purpose: TensorFlow's trees have thirty nodes and pin most of them, and no existing
+resolver supports all of this (Python 2.7 and 3.5 as targets, upload times, markers of another Python).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["NEWEST", "Pin", "Resolver", "UnsolvableError", "environment", "tags_of"]
 
 GLIBC = 31
-"""Wheels may ask for glibc 2.31 (Ubuntu 20.04, Debian 11), not for more."""
+"""Wheels may require glibc 2.31 (Ubuntu 20.04, Debian 11), but not a newer one."""
 NEWEST = {
     "2.7": "2.7.18",
     "3.5": "3.5.10",
@@ -41,15 +41,15 @@ NEWEST = {
 """A late patch release of each Python, for markers and Requires-Python."""
 LEGACY = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
 STEPS = 20000
-"""Candidates that are tried before the resolver gives up."""
+"""Maximum number of candidates that are tried."""
 
 
 class UnsolvableError(ValueError):
-    """Nothing fits; the message says where it ended."""
+    """No versions fit; the message says where the search ended."""
 
 
 class Source(Protocol):
-    """What the resolver asks; `Index` is one."""
+    """The interface that the resolver needs; `Index` implements it."""
 
     def files(self, project: str) -> list[File]: ...
 
@@ -57,15 +57,15 @@ class Source(Protocol):
 
 
 def environment(python: str) -> dict[str, str]:
-    """The markers' variables on Linux x86-64."""
-    old = python.startswith("2")
+    """Return the variables of markers on Linux x86-64."""
+    is_python2 = python.startswith("2")
     return {
         "python_version": python,
         "python_full_version": NEWEST[python],
-        "implementation_name": "" if old else "cpython",
-        "implementation_version": "0" if old else NEWEST[python],
+        "implementation_name": "" if is_python2 else "cpython",
+        "implementation_version": "0" if is_python2 else NEWEST[python],
         "platform_python_implementation": "CPython",
-        "sys_platform": "linux2" if old else "linux",
+        "sys_platform": "linux2" if is_python2 else "linux",
         "os_name": "posix",
         "platform_system": "Linux",
         "platform_machine": "x86_64",
@@ -75,26 +75,26 @@ def environment(python: str) -> dict[str, str]:
 
 
 def platforms(glibc: int = GLIBC) -> list[str]:
-    """Platform tags that a Linux x86-64 with glibc 2.`glibc` installs, best first."""
-    found = []
+    """Return the platform tags that Linux x86-64 with glibc 2.`glibc` supports, best first."""
+    tags = []
     for minor in range(glibc, 4, -1):
-        found.append(f"manylinux_2_{minor}_x86_64")
+        tags.append(f"manylinux_2_{minor}_x86_64")
         if minor in LEGACY:
-            found.append(f"{LEGACY[minor]}_x86_64")
-    return [*found, "linux_x86_64"]
+            tags.append(f"{LEGACY[minor]}_x86_64")
+    return [*tags, "linux_x86_64"]
 
 
 def tags_of(python: str) -> dict[Tag, int]:
-    """Every tag that a CPython installs → its rank, best first."""
+    """Return the rank of every tag that a CPython supports, best first."""
     major, minor = (int(part) for part in python.split("."))
     abi = f"cp{major}{minor}" + ("mu" if major == 2 else "m" if minor < 8 else "")
     names = platforms()
-    found: dict[Tag, int] = {}
+    ranks: dict[Tag, int] = {}
     for tag in cpython_tags((major, minor), [abi], names):
-        found.setdefault(tag, len(found))
+        ranks.setdefault(tag, len(ranks))
     for tag in compatible_tags((major, minor), f"cp{major}{minor}", names):
-        found.setdefault(tag, len(found))
-    return found
+        ranks.setdefault(tag, len(ranks))
+    return ranks
 
 
 @dataclass(frozen=True)
@@ -112,32 +112,32 @@ class Pin:
 
     @property
     def glibc(self) -> int:
-        """The lowest glibc 2.x for which there is a file; 0: any."""
+        """The lowest glibc 2.x for which there is a file; 0 for any."""
         order = {name: int(name.split("_")[2]) for name in platforms() if name.startswith("manylinux_2_")}
         order |= {f"{name}_x86_64": minor for minor, name in LEGACY.items()}
-        known = [
+        lowest = [
             min((order[tag.platform] for tag in file.tags if tag.platform in order), default=0)
             for file in self.files
         ]
-        return min(known, default=0)
+        return min(lowest, default=0)
 
 
 @dataclass
 class Resolver:
-    """Resolves for one Python as of one day."""
+    """Resolves requirements for one Python as of one day."""
 
     source: Source
     python: str
     until: str
-    """Files uploaded later do not exist; ISO 8601."""
+    """Files uploaded later are ignored; ISO 8601."""
     forbidden: dict[str, list[SpecifierSet]] = field(default_factory=dict)
-    """Project → versions that are known to break."""
+    """Versions that are known to break, by project."""
     constraints: list[Requirement] = field(default_factory=list)
-    """Limits on projects that something else asks for."""
+    """Limits on projects that are required by others."""
     preferred: dict[str, Pin] = field(default_factory=dict)
-    """Taken first wherever the requirements allow it, whatever the day."""
+    """Pins that are tried first if the requirements allow them, whatever their date."""
     shared: dict[tuple[str, str], list[tuple[Version, File]]] = field(default_factory=dict)
-    """(Python, project) → what this Python can install at all; give several resolvers the same one."""
+    """Files that a Python can install, by (Python, project); several resolvers may share it."""
     steps: int = 0
     deepest: str = ""
 
@@ -149,26 +149,26 @@ class Resolver:
     # ------------------------------------------------------------ candidates
 
     def candidates(self, name: str) -> list[Pin]:
-        """What could be installed, wheels before source archives, newest first."""
+        """Return the installable pins, wheels before source archives, newest first."""
         if name not in self._candidates:
             versions: dict[Version, list[File]] = {}
-            for version, file in self._installable(name):
+            for version, file in self._list_installable(name):
                 if file.uploaded <= self.until:
                     versions.setdefault(version, []).append(file)
-            pins = [self._pin(name, version, files) for version, files in versions.items()]
-            pins = [pin for pin in pins if pin.files and not self._forbidden(pin)]
+            pins = [self._make_pin(name, version, files) for version, files in versions.items()]
+            pins = [pin for pin in pins if pin.files and not self._is_forbidden(pin)]
             pins.sort(key=lambda pin: (not pin.built, pin.version), reverse=True)
             self._candidates[name] = [*([self.preferred[name]] if name in self.preferred else []), *pins]
         return self._candidates[name]
 
-    def _installable(self, name: str) -> list[tuple[Version, File]]:
+    def _list_installable(self, name: str) -> list[tuple[Version, File]]:
         key = (self.python, name)
         if key not in self.shared:
-            files = (file for file in self.source.files(name) if self._usable(file))
+            files = (file for file in self.source.files(name) if self._is_usable(file))
             self.shared[key] = [(file.version, file) for file in files]
         return self.shared[key]
 
-    def _usable(self, file: File) -> bool:
+    def _is_usable(self, file: File) -> bool:
         if file.yanked or not file.sha256 or not file.uploaded:
             return False
         if file.is_wheel and not any(tag in self.tags for tag in file.tags):
@@ -178,85 +178,103 @@ class Resolver:
         except InvalidSpecifier:
             return True
 
-    def _pin(self, name: str, version: Version, files: list[File]) -> Pin:
+    def _make_pin(self, name: str, version: Version, files: list[File]) -> Pin:
         wheels = [file for file in files if file.is_wheel]
         wheels.sort(key=lambda file: min(self.tags[tag] for tag in file.tags if tag in self.tags))
         archives = [file for file in files if not file.is_wheel]
         archives.sort(key=lambda file: (not file.filename.endswith(".tar.gz"), file.filename))
         return Pin(name, version, tuple(wheels or archives[:1]))
 
-    def _forbidden(self, pin: Pin) -> bool:
-        return any(row.contains(pin.version, prereleases=True) for row in self.forbidden.get(pin.name, ()))
+    def _is_forbidden(self, pin: Pin) -> bool:
+        return any(
+            specifier.contains(pin.version, prereleases=True)
+            for specifier in self.forbidden.get(pin.name, ())
+        )
 
     def requirements(self, pin: Pin, extras: Iterable[str] = ()) -> list[Requirement]:
-        """What a pin requires here."""
-        found = []
+        """Return the requirements of a pin in this environment."""
+        requirements = []
         for text in self.source.requirements(pin.files[0]):
             try:
-                wanted = Requirement(text)
+                requirement = Requirement(text)
             except InvalidRequirement:
                 continue
-            marker = wanted.marker
+            marker = requirement.marker
             if marker is None or any(
                 marker.evaluate({**self.environment, "extra": extra}) for extra in ("", *extras)
             ):
-                found.append(wanted)
-        return found
+                requirements.append(requirement)
+        return requirements
 
     # ------------------------------------------------------------ search
 
     def resolve(self, roots: Sequence[str]) -> list[Pin]:
-        """Pins of everything that `roots` need, by name. Raises UnsolvableError."""
-        found = self._search({}, [("", Requirement(text)) for text in roots])
-        if isinstance(found, set):
+        """Return the pins of everything that `roots` require, by name. Raise UnsolvableError."""
+        result = self._search({}, [("", Requirement(text)) for text in roots])
+        if isinstance(result, set):
             msg = f"Python {self.python}, {self.until[:10]}: {', '.join(roots)}: stuck at {self.deepest}"
             raise UnsolvableError(msg)
-        return [found[name] for name in sorted(found)]
+        return [result[name] for name in sorted(result)]
 
     def _search(
         self, pinned: dict[str, Pin], wanted: list[tuple[str, Requirement]]
     ) -> dict[str, Pin] | set[str]:
-        """All pins, or the projects whose choice is to blame: what is not among them is not tried again.
+        """Return all pins, or the projects that caused the failure; trying others again is useless.
 
-        `wanted`: who requires, and what.
+        wanted: pairs of the requiring project and its requirement.
         """
-        name = next((key for _, row in wanted if (key := canonicalize_name(row.name)) not in pinned), None)
+        name = next(
+            (key for _, requirement in wanted if (key := canonicalize_name(requirement.name)) not in pinned),
+            None,
+        )
         if name is None:
             return pinned
-        mine = [(who, row) for who, row in wanted if canonicalize_name(row.name) == name]
-        limits = [row for _, row in mine]
-        limits += [row for row in self.constraints if canonicalize_name(row.name) == name]
-        extras = {extra for row in limits for extra in row.extras}
-        self.deepest = f"{name} ({', '.join(str(row) for row in limits)})"
-        blamed = {who for who, _ in mine}
+        own_requirements = [
+            (requirer, requirement)
+            for requirer, requirement in wanted
+            if canonicalize_name(requirement.name) == name
+        ]
+        limits = [requirement for _, requirement in own_requirements]
+        limits += [
+            requirement for requirement in self.constraints if canonicalize_name(requirement.name) == name
+        ]
+        extras = {extra for requirement in limits for extra in requirement.extras}
+        self.deepest = f"{name} ({', '.join(str(requirement) for requirement in limits)})"
+        blamed = {requirer for requirer, _ in own_requirements}
         for pin in self._list_fitting(name, limits):
             self.steps += 1
             if self.steps > STEPS:
                 return set()
-            more = self.requirements(pin, sorted(extras))
-            together = {**pinned, name: pin}
-            refused = {canonicalize_name(row.name) for row in more if not _allows(row, together)}
+            new_requirements = self.requirements(pin, sorted(extras))
+            extended = {**pinned, name: pin}
+            refused = {
+                canonicalize_name(requirement.name)
+                for requirement in new_requirements
+                if not _is_allowed(requirement, extended)
+            }
             if refused:
                 blamed |= refused
                 continue
-            found = self._search(together, [*wanted, *((name, row) for row in more)])
-            if isinstance(found, dict):
-                return found
-            if name not in found:
-                return found
-            blamed |= found
+            result = self._search(
+                extended, [*wanted, *((name, requirement) for requirement in new_requirements)]
+            )
+            if isinstance(result, dict):
+                return result
+            if name not in result:
+                return result
+            blamed |= result
         return blamed - {name}
 
     def _list_fitting(self, name: str, limits: list[Requirement]) -> Iterator[Pin]:
-        """Candidates that all requirements allow; candidates for a release only where no final one fits."""
+        """Yield the candidates that all requirements allow; prereleases only if no final version fits."""
         fitting = [
             pin
             for pin in self.candidates(name)
-            if all(row.specifier.contains(pin.version, prereleases=True) for row in limits)
+            if all(requirement.specifier.contains(pin.version, prereleases=True) for requirement in limits)
         ]
         yield from [pin for pin in fitting if not pin.version.is_prerelease] or fitting
 
 
-def _allows(wanted: Requirement, pinned: dict[str, Pin]) -> bool:
-    pin = pinned.get(canonicalize_name(wanted.name))
-    return pin is None or wanted.specifier.contains(pin.version, prereleases=True)
+def _is_allowed(requirement: Requirement, pinned: dict[str, Pin]) -> bool:
+    pin = pinned.get(canonicalize_name(requirement.name))
+    return pin is None or requirement.specifier.contains(pin.version, prereleases=True)

@@ -1,4 +1,4 @@
-"""What a shared object says: dynamic section, symbol versions, and the GPU code in its fat binaries."""
+"""Facts about a shared object: dynamic section, symbol versions, and the GPU code in its fat binaries."""
 
 from __future__ import annotations
 
@@ -22,22 +22,22 @@ __all__ = ["ObjectFacts", "read_object"]
 
 @dataclass
 class ObjectFacts:
-    """What one shared object says."""
+    """Facts about one shared object."""
 
     needed: list[str] = field(default_factory=list)
     path_kind: str = ""
     """`RPATH`, `RUNPATH` or empty."""
     path: str = ""
     symbols: dict[str, str] = field(default_factory=dict)
-    """`GLIBC` → the newest symbol version needed."""
+    """The newest required version of each symbol family, such as `GLIBC`."""
     cubin: dict[str, int] = field(default_factory=dict)
-    """Architecture (`"90"`) → entries with machine code."""
+    """Number of entries with machine code by architecture (`"90"`)."""
     ptx: dict[str, int] = field(default_factory=dict)
-    """Architecture (`"90"`, `"90a"`) → entries with PTX."""
+    """Number of entries with PTX by architecture (`"90"`, `"90a"`)."""
 
 
 def read_object(path: Path) -> ObjectFacts:
-    """The dynamic section, the symbol versions and the fat binaries of a shared object."""
+    """Read the dynamic section, the symbol versions and the fat binaries of a shared object."""
     facts = ObjectFacts()
     with path.open("rb") as file:
         elf = ELFFile(file)

@@ -1,4 +1,4 @@
-"""The locks of TensorFlow that have to be there."""
+"""The locks of TensorFlow that must exist."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 OLDEST = "1.4"
 SKIPPED_PYTHONS = ("3.3", "3.4")
-"""No image and no ready build has them any more."""
+"""Versions for which no image and no ready build exists any more."""
 
 
 @dataclass(frozen=True)
@@ -34,23 +34,23 @@ class Target:
 
 
 def targets() -> list[Target]:
-    """Every lock that has to be there, oldest release first."""
-    rows = Compat.load().releases
+    """Return every lock that must exist, oldest release first."""
+    releases = Compat.load().releases
     return [
-        Target(row, python)
-        for row in rows
-        if row.gpu
-        and not row.yanked
-        and not row.is_prerelease
-        and versions.satisfies(row.version, f">={OLDEST}")
-        and row.package == choose_locked_package(row.version)
-        for python in row.linux_pythons
+        Target(release, python)
+        for release in releases
+        if release.gpu
+        and not release.yanked
+        and not release.is_prerelease
+        and versions.satisfies(release.version, f">={OLDEST}")
+        and release.package == choose_locked_package(release.version)
+        for python in release.linux_pythons
         if python not in SKIPPED_PYTHONS
     ]
 
 
 def make_filter(spec: str) -> Callable[[str], bool]:
-    """A PEP 440 set, a prefix such as 2.10, or one version."""
+    """Return a filter of versions for a PEP 440 set, a prefix such as 2.10, or one version."""
     text = f"=={spec}.*" if spec.count(".") < 2 and spec[0].isdigit() else spec
-    wanted = SpecifierSet(text if text[0] in "<>=!~" else f"=={text}")
-    return lambda version: wanted.contains(version, prereleases=True)
+    specifier = SpecifierSet(text if text[0] in "<>=!~" else f"=={text}")
+    return lambda version: specifier.contains(version, prereleases=True)

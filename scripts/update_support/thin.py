@@ -1,4 +1,4 @@
-"""Overwriting the GPU code of other architectures in shared objects: smaller when compressed, and otherwise unchanged.
+"""Overwrite the GPU code of other architectures in shared objects, which makes them smaller when compressed.
 
 The layout of a fat binary is that of `tfdoctor.payload.fatbins`.
 """
@@ -29,19 +29,21 @@ MIN_THINNED_BYTES = 1 << 16
 
 
 def thin_file(path: Path, arch: int) -> int:
-    """Write zeros over the GPU code that a card of `arch` (90 for 9.0) does not run; return the number of bytes.
+    """Overwrite the GPU code that a GPU of `arch` (90 for 9.0) does not run with zeros; return the number of bytes.
 
-    PTX stays where a fat binary has no machine code for the card.
+    PTX stays if a fat binary has no machine code for the GPU.
     """
     if path.stat().st_size < MIN_THINNED_BYTES:
         return 0
     count = 0
     with path.open("r+b") as file, mmap.mmap(file.fileno(), 0) as data:
         for entries in _fat_binaries(data):
-            is_native = any(kind == CUBIN and found == arch for kind, found, _, _ in entries)
-            for kind, found, start, size in entries:
-                usable = found == arch if is_native else found // 10 == arch // 10 and found <= arch
-                if (kind == CUBIN and not usable) or (kind == PTX and is_native and found != arch):
+            is_native = any(kind == CUBIN and entry_arch == arch for kind, entry_arch, _, _ in entries)
+            for kind, entry_arch, start, size in entries:
+                usable = (
+                    entry_arch == arch if is_native else entry_arch // 10 == arch // 10 and entry_arch <= arch
+                )
+                if (kind == CUBIN and not usable) or (kind == PTX and is_native and entry_arch != arch):
                     data[start : start + size] = bytes(size)
                     count += size
     return count
@@ -54,24 +56,28 @@ def _fat_binaries(data: mmap.mmap) -> Iterator[list[tuple[int, int, int, int]]]:
         end = position + len(MAGIC)
         if position + HEADER.size <= len(data):
             _, version, header, size = HEADER.unpack_from(data, position)
-            here, last = position + HEADER.size, position + HEADER.size + size
-            if (version, header) == (1, HEADER.size) and last <= len(data):
+            offset, limit = position + HEADER.size, position + HEADER.size + size
+            if (version, header) == (1, HEADER.size) and limit <= len(data):
                 entries = []
-                while here + 64 <= last:
-                    kind, _, length, payload = ENTRY.unpack_from(data, here)
-                    if kind not in (PTX, CUBIN) or not 48 <= length <= 4096 or here + length + payload > last:
+                while offset + 64 <= limit:
+                    kind, _, length, payload = ENTRY.unpack_from(data, offset)
+                    if (
+                        kind not in (PTX, CUBIN)
+                        or not 48 <= length <= 4096
+                        or offset + length + payload > limit
+                    ):
                         break
-                    (found,) = struct.unpack_from("<I", data, here + ARCH_OFFSET)
-                    entries.append((kind, found, here + length, payload))
-                    here += length + payload
+                    (arch,) = struct.unpack_from("<I", data, offset + ARCH_OFFSET)
+                    entries.append((kind, arch, offset + length, payload))
+                    offset += length + payload
                 if entries:
                     yield entries
-                    end = here
+                    end = offset
         position = data.find(MAGIC, end)
 
 
 def update_records(site: Path, changed: set[str]) -> None:
-    """Write the new hashes of changed files into the RECORD of their wheels, or `check` rightly reports them."""
+    """Write the new hashes of changed files into the RECORD of their wheels, as `check` verifies them."""
     for record in site.glob("*.dist-info/RECORD"):
         with record.open(newline="", encoding="utf-8") as file:
             rows = list(csv.reader(file))

@@ -1,8 +1,8 @@
-"""Locks tried for real: installed, TensorFlow imported, something computed on the CPU.
+"""Trials of locks: install them, import TensorFlow, and compute something on the CPU.
 
-A trial makes an environment with that Python, installs the tools' lock and the lock with `--no-deps
---require-hashes`, asks `pip check`, and runs `CHILD` in it. uv installs where it knows the Python (3.7 and
-newer; `--pip`: never), pip itself elsewhere. TensorFlow up to 1.13 links CUDA, so it is given stand-ins.
+A trial creates an environment with that Python, installs the lock of the tools and the lock with `--no-deps
+--require-hashes`, runs `pip check`, and runs `CHILD` in it. uv installs if it supports the Python (3.7 and newer; not
+with `--pip`), otherwise pip. TensorFlow up to 1.13 links CUDA, so it gets stand-ins.
 """
 
 from __future__ import annotations
@@ -59,39 +59,42 @@ else:
     model.load_weights(path)
 print("computed", tf.__version__, ".".join(map(str, sys.version_info[:3])))
 """
-"""What the environment runs, on Python 2.7 to 3.13: matrices, a recurrent layer (NumPy), weights (h5py)."""
+"""The program of a trial, for Python 2.7 to 3.13.
+
+It multiplies matrices, runs a recurrent layer (NumPy) and saves weights (h5py).
+"""
 
 
 @dataclass(frozen=True)
 class Result:
-    """How one trial ended."""
+    """The result of one trial."""
 
     name: str
     python: str
     ok: bool
     seconds: float
     message: str
-    """Empty where all was well."""
+    """The error; empty if the trial succeeded."""
 
 
 class TrialError(RuntimeError):
-    """A step of a trial; the message is its output's end."""
+    """A failed step of a trial; the message has the end of its output."""
 
 
 def find_python(version: str) -> str | None:
-    """An interpreter of this minor version that runs: on PATH, or one of pyenv's; None: not here."""
-    ready = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
-    for candidate in (*map(str, reversed(ready)), shutil.which(f"python{version}")):
+    """Return a working interpreter of this minor version, from pyenv or PATH, or None."""
+    installed = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    for candidate in (*map(str, reversed(installed)), shutil.which(f"python{version}")):
         if candidate is not None:
-            asked = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
-            done = subprocess.run(asked, capture_output=True, text=True, check=False)
+            command = [candidate, "-c", "import sys; print('%d.%d' % sys.version_info[:2])"]
+            done = subprocess.run(command, capture_output=True, text=True, check=False)
             if done.returncode == 0 and done.stdout.strip() == version:
                 return candidate
     return None
 
 
 def step(command: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> str:
-    """Run; the output of both kinds. Raises TrialError."""
+    """Run a command and return its output and errors. Raise TrialError."""
     try:
         done = subprocess.run(
             list(map(str, command)),
@@ -108,27 +111,29 @@ def step(command: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> st
         msg = f"{command[0]}: no end after 1500 s"
         raise TrialError(msg) from error
     if done.returncode != 0:
-        words = " ".join(str(part) for part in command[:6] if part != CHILD)
-        msg = f"{words} …: exit {done.returncode}: {done.stdout[-1800:]}"
+        shown_command = " ".join(str(part) for part in command[:6] if part != CHILD)
+        msg = f"{shown_command} …: exit {done.returncode}: {done.stdout[-1800:]}"
         raise TrialError(msg)
     return done.stdout
 
 
 class Bench:
-    """One environment, in a folder that is removed with it."""
+    """One environment, in a temporary folder."""
 
     def __init__(self, folder: Path, python: str, version: str, *, uv: str | None) -> None:
         self.folder = folder
         self.version = version
         self.uv = uv if tuple(map(int, version.split("."))) >= (3, 7) else None
-        kept = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR")
-        self.env = {key: value for key, value in os.environ.items() if key in kept or key.startswith("PIP_")}
+        kept_variables = ("PATH", "HOME", "LANG", "TMPDIR", "SSL_CERT_FILE", "UV_CACHE_DIR")
+        self.env = {
+            key: value for key, value in os.environ.items() if key in kept_variables or key.startswith("PIP_")
+        }
         self.env |= {
             "PIP_DISABLE_PIP_VERSION_CHECK": "1",
             "CUDA_VISIBLE_DEVICES": "-1",
             "TF_CPP_MIN_LOG_LEVEL": "1",
         }
-        if version == "2.7":  # has no venv module: a home of its own for `--user` is as good
+        if version == "2.7":  # has no venv module; a separate user base serves the same purpose
             self.python = Path(python)
             self.env |= {"PYTHONUSERBASE": str(folder / "user")}
         else:
@@ -140,7 +145,7 @@ class Bench:
             self.python = folder / "env" / "bin" / "python"
 
     def install(self, lock: Path) -> None:
-        """No cache: TensorFlow's wheels are large, and none is used twice."""
+        """Install a lock without a cache, because TensorFlow's wheels are large and used only once."""
         flags = ["--no-deps", "--require-hashes", "-r", lock]
         if self.uv:
             step(
@@ -158,9 +163,9 @@ class Bench:
                 self.folder,
             )
         else:
-            tools = lock.name.startswith("tools-")
+            is_tools_lock = lock.name.startswith("tools-")
             flags = [
-                *([] if tools else ["--no-build-isolation"]),
+                *([] if is_tools_lock else ["--no-build-isolation"]),
                 *(["--user"] if self.version == "2.7" else []),
                 *flags,
             ]
@@ -171,7 +176,7 @@ class Bench:
             )
 
     def check(self) -> None:
-        """`pip check`; what NVIDIA's packages are missing is known."""
+        """Run `pip check`, and ignore missing packages of NVIDIA's."""
         try:
             step([self.python, "-m", "pip", "check"], self.env, self.folder)
         except TrialError as error:
@@ -180,7 +185,7 @@ class Bench:
                 raise
 
     def compute(self, cache: Path) -> str:
-        """Run CHILD; the Python's version."""
+        """Run CHILD and return the version of the Python."""
         env = dict(self.env)
         site = (
             step(
@@ -197,72 +202,72 @@ class Bench:
             .strip()
             .splitlines()[-1]
         )
-        wanted = find_linked(Path(site))
-        if wanted:
-            env["LD_LIBRARY_PATH"] = str(stand_ins(self.folder / "lib", cache, wanted))
-        found = re.search(
+        linked = find_linked(Path(site))
+        if linked:
+            env["LD_LIBRARY_PATH"] = str(stand_ins(self.folder / "lib", cache, linked))
+        match = re.search(
             r"^computed (\S+) (\S+)$", step([self.python, "-c", CHILD], env, self.folder), re.MULTILINE
         )
-        if found is None:
+        if match is None:
             raise TrialError("it said nothing")
-        return found[2]
+        return match[2]
 
 
 def find_linked(package: Path) -> dict[str, list[Path]]:
-    """CUDA sonames that TensorFlow's objects link → those objects; empty from 1.14 on."""
+    """Return the TensorFlow objects that link each CUDA soname; empty from 1.14 on."""
     from lab import standins
 
-    found: dict[str, list[Path]] = {}
+    objects_by_soname: dict[str, list[Path]] = {}
     for path in sorted(package.rglob("*.so*")):
-        shown = subprocess.run(
+        output = subprocess.run(
             [standins.tool("readelf"), "-dW", str(path)],
             capture_output=True,
             text=True,
             check=True,
             timeout=60,
         ).stdout
-        for name in re.findall(r"\(NEEDED\).*\[(lib(?:cu|nvrtc|nccl)[^\]]*)\]", shown):
-            found.setdefault(name, []).append(path)
-    return found
+        for name in re.findall(r"\(NEEDED\).*\[(lib(?:cu|nvrtc|nccl)[^\]]*)\]", output):
+            objects_by_soname.setdefault(name, []).append(path)
+    return objects_by_soname
 
 
-def stand_ins(folder: Path, cache: Path, wanted: Mapping[str, Sequence[Path]]) -> Path:
-    """Stand-ins of what is linked, with every symbol that is asked for."""
+def stand_ins(folder: Path, cache: Path, linked: Mapping[str, Sequence[Path]]) -> Path:
+    """Create stand-ins of the linked libraries with all imported symbols; return the driver's folder."""
     from lab import standins
 
-    symbols = standins.wanted_symbols({path for paths in wanted.values() for path in paths})
-    for name in wanted:
-        mine = symbols.get(name.partition(".so")[0], ())
-        standins.library(folder / name, cache, symbols=mine)
+    symbols = standins.wanted_symbols({path for paths in linked.values() for path in paths})
+    for name in linked:
+        own_symbols = symbols.get(name.partition(".so")[0], ())
+        standins.library(folder / name, cache, symbols=own_symbols)
     return standins.driver(folder, cache)
 
 
 def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Result:
-    """Make, install, check, compute, remove."""
+    """Create an environment, install a lock, check and compute, and remove the environment."""
     from tfdoctor.compat.locks import tools_name
 
     started = dt.datetime.now(tz=dt.timezone.utc)
-    exact, message = target.python, ""
+    python_version, message = target.python, ""
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-lock-"))
     try:
         bench = Bench(folder, python, target.python, uv=uv)
         bench.install(LOCKS / tools_name(target.python))
         bench.install(LOCKS / target.name)
         bench.check()
-        exact = bench.compute(cache)
+        python_version = bench.compute(cache)
     except TrialError as error:
         message = str(error)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     seconds = (dt.datetime.now(tz=dt.timezone.utc) - started).total_seconds()
-    return Result(target.name, exact, not message, seconds, message)
+    return Result(target.name, python_version, not message, seconds, message)
 
 
-# --- the record ---------------------------------------------------------------------------------------------
+# --- record ---------------------------------------------------------------------------------------------
 
 
 def digest(name: str) -> str:
-    """Of the lock as it is now; empty where it is not there."""
+    """Return the digest of the present lock; empty if it does not exist."""
     from tfdoctor.compat.locks import read_lock
 
     return read_lock(LOCKS / name).digest if (LOCKS / name).is_file() else ""
@@ -275,7 +280,7 @@ def read_record() -> dict[str, Any]:
 
 
 def write_record(locks: Mapping[str, Any], as_of: str) -> None:
-    """One lock a line, by name."""
+    """Write the record, one lock per line, sorted by name."""
     rows = ",\n".join(f"{json.dumps(name)}:{json.dumps(locks[name])}" for name in sorted(locks))
     part = TRIED.with_suffix(".part")
     part.write_text(f'{{"schema_version":1,"as_of":"{as_of}","locks":{{\n{rows}\n}}}}\n', encoding="utf-8")
@@ -283,12 +288,12 @@ def write_record(locks: Mapping[str, Any], as_of: str) -> None:
 
 
 def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
-    """`scripts/update_locks.py --try`: the exit status is 1 where a lock failed."""
-    tests = [make_filter(spec) for spec in specs]
+    """Try the chosen locks for `scripts/update_locks.py --try`; return 1 if one failed."""
+    filters = [make_filter(spec) for spec in specs]
     chosen = [
         target
         for target in targets()
-        if (not tests or any(test(target.release.version) for test in tests))
+        if (not filters or any(matches(target.release.version) for matches in filters))
         and options.python in (None, target.python)
     ]
     if options.last:
@@ -296,18 +301,23 @@ def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
             (target.release.package, target.release.minor): target.release.version for target in targets()
         }
         chosen = [
-            row for row in chosen if newest[row.release.package, row.release.minor] == row.release.version
+            entry
+            for entry in chosen
+            if newest[entry.release.package, entry.release.minor] == entry.release.version
         ]
-    chosen.sort(key=lambda row: len(row.release.linux_pythons) - row.release.linux_pythons.index(row.python))
+    chosen.sort(
+        key=lambda entry: len(entry.release.linux_pythons) - entry.release.linux_pythons.index(entry.python)
+    )
     record = read_record()
     if options.missing:
         chosen = [
-            t
-            for t in chosen
-            if record.get(t.name, {}).get("lock") != digest(t.name) or not record[t.name]["ok"]
+            candidate
+            for candidate in chosen
+            if record.get(candidate.name, {}).get("lock") != digest(candidate.name)
+            or not record[candidate.name]["ok"]
         ]
-    found = {version: find_python(version) for version in {target.python for target in chosen}}
-    for version in sorted(version for version, path in found.items() if path is None):
+    pythons = {version: find_python(version) for version in {target.python for target in chosen}}
+    for version in sorted(version for version, path in pythons.items() if path is None):
         print(f"no Python {version} here: its locks are not tried", file=sys.stderr)
     uv = None if options.pip else shutil.which("uv")
     cache = options.cache / "standins"
@@ -317,25 +327,27 @@ def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
 
     def one(target: Target) -> None:
         nonlocal failed
-        python = found[target.python]
+        python = pythons[target.python]
         if python is None or not digest(target.name):
             return
         result = try_lock(target, python, cache, uv=uv)
         with lock:
             failed += not result.ok
-            word = "ok" if result.ok else "FAILED"
-            print(f"{result.name}: {word} on {result.python}, {result.seconds:.0f} s", flush=True)
+            outcome = "ok" if result.ok else "FAILED"
+            print(f"{result.name}: {outcome} on {result.python}, {result.seconds:.0f} s", flush=True)
             if not result.ok:
                 print(result.message, flush=True)
-            row = {
+            entry = {
                 "date": options.as_of,
                 "python": result.python,
                 "lock": digest(target.name),
                 "ok": result.ok,
             }
-            with (options.cache / "tried.lock").open("w") as file:  # somebody may run others beside this
+            with (options.cache / "tried.lock").open(
+                "w"
+            ) as file:  # another process may try other locks at the same time
                 fcntl.flock(file, fcntl.LOCK_EX)
-                write_record({**read_record(), target.name: row}, options.as_of)
+                write_record({**read_record(), target.name: entry}, options.as_of)
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(one, chosen))

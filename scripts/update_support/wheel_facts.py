@@ -1,4 +1,4 @@
-"""What a TensorFlow wheel says of itself, read over HTTP in pieces; and which wheels the index has."""
+"""Facts about a TensorFlow wheel, read over HTTP in pieces; and the wheels on the index."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ if TYPE_CHECKING:
 
 PROJECTS = ("tensorflow", "tensorflow-gpu")
 FORMAT = 3
-"""Of the cache; raise it when a measurement changes."""
+"""Format version of the cache; raise it when a measurement changes."""
 OBJECT = re.compile(r"\.so(?:\.[0-9.]+)?$")
 SMALL = re.compile(r"(?:\.dist-info/METADATA|platform/build_info\.py|/cuda/cuda_config\.h)$")
 BEST_PYTHON = 310
-"""The wheel that is read is that of the newest Python up to this one; the others differ in no column."""
+"""Newest Python whose wheel is read (310 for 3.10); the wheels of other Pythons give the same columns."""
 
 
 # --- one wheel ----------------------------------------------------------------------------------------------
@@ -36,21 +36,21 @@ BEST_PYTHON = 310
 
 @dataclass
 class WheelFacts:
-    """What one wheel says; its cache entry."""
+    """The facts about one wheel, as its cache entry."""
 
     format: int
     filename: str
     size: int
     unpacked: int
     built: str
-    """Date of the newest file inside, where the index has no upload time."""
+    """Date of the newest file inside, if the index has no upload time."""
     metadata: str
     build_info: str
     cuda_config: str
     objects: dict[str, int]
-    """Shared object → CRC-32, those of 5 MB and more."""
+    """CRC-32 of each shared object of 5 MB or more."""
     inside: dict[str, ObjectFacts]
-    """Shared object → what it says; empty where only the small members were read."""
+    """Facts about each shared object; empty if only the small members were read."""
     read_instead: str = ""
     """The wheel with the same shared objects that was read for this one."""
 
@@ -79,21 +79,23 @@ def save(path: Path, facts: WheelFacts) -> None:
 
 
 def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, list[Member], int]:
-    """The small members of a wheel, its directory and where its data ends."""
+    """Return the facts from the small members of a wheel, its directory and the size of the file."""
     members, total = central_directory(web, package.url)
     texts = {}
 
     def keep(member: Member, pieces: Iterator[bytes]) -> None:
         texts[member.name] = b"".join(pieces).decode("utf-8", "replace")
 
-    wanted = [member for member in members if SMALL.search(member.name)]
-    for run in spans(wanted, 1 << 16):
+    small_members = [member for member in members if SMALL.search(member.name)]
+    for run in spans(small_members, 1 << 16):
         extract(web, package.url, run, total, keep)
 
     def text(pattern: str) -> str:
         return next((texts[name] for name in sorted(texts) if re.search(pattern, name)), "")
 
-    objects = {m.name: m.crc for m in members if OBJECT.search(m.name) and m.size >= 5_000_000}
+    objects = {
+        entry.name: entry.crc for entry in members if OBJECT.search(entry.name) and entry.size >= 5_000_000
+    }
     facts = WheelFacts(
         format=FORMAT,
         filename=package.filename,
@@ -112,9 +114,9 @@ def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, l
 def measure_objects(
     web: Web, package: DistributionPackage, members: list[Member], total: int
 ) -> dict[str, ObjectFacts]:
-    """Every shared object of a wheel, streamed through a temporary file."""
+    """Return the facts about every shared object of a wheel, streamed through a temporary file."""
     result: dict[str, ObjectFacts] = {}
-    wanted = [member for member in members if OBJECT.search(member.name)]
+    object_members = [member for member in members if OBJECT.search(member.name)]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder) / "object"
 
@@ -124,55 +126,61 @@ def measure_objects(
                     file.write(piece)
             result[member.name] = read_object(path)
 
-        for run in spans(wanted, 1 << 22):
+        for run in spans(object_members, 1 << 22):
             extract(web, package.url, run, total, look)
     return dict(sorted(result.items()))
 
 
 def header_defines(text: str) -> dict[str, str]:
-    """`TF_CUDART_VERSION "11.0"` → `{"CUDART": "11.0"}`."""
+    """Return `{"CUDART": "11.0"}` for `TF_CUDART_VERSION "11.0"`."""
     return dict(re.findall(r'#define TF_(\w+)_VERSION "([0-9][0-9.]*)"', text))
 
 
 def header_capabilities(text: str) -> list[str]:
-    """`TF_CUDA_CAPABILITIES CudaVersion("3.5"), …` → `["3.5", …]`; what TF up to 2.2 takes its floor from."""
+    """Return the capabilities in a header, from which TensorFlow up to 2.2 derives its minimum.
+
+    `["3.5", …]` for `TF_CUDA_CAPABILITIES CudaVersion("3.5"), …`.
+    """
     match = re.search(r"#define TF_CUDA_CAPABILITIES (.*)", text)
     return re.findall(r'"([0-9.]+)"', match[1]) if match else []
 
 
 def requirements(metadata: str) -> tuple[list[str], dict[str, list[str]]]:
-    """Requirements on what breaks imports, and the requirements of each extra; normalised, sorted."""
+    """Return the requirements on packages that often break imports, and those of each extra.
+
+    Both are normalized and sorted.
+    """
     plain: list[str] = []
     extras: dict[str, list[str]] = {}
     for line in email.message_from_string(metadata).get_all("Requires-Dist") or []:
         try:
-            wanted = Requirement(line)
+            requirement = Requirement(line)
         except InvalidRequirement:
             continue
-        marker = str(wanted.marker or "")
+        marker = str(requirement.marker or "")
         extra = re.search(r'extra == "([^"]+)"', marker)
-        text = f"{wanted.name}{wanted.specifier}"
+        text = f"{requirement.name}{requirement.specifier}"
         if extra:
             extras.setdefault(extra[1], []).append(text)
-        elif wanted.name.lower() in {"numpy", "protobuf", "h5py", "keras", "keras-nightly"}:
+        elif requirement.name.lower() in {"numpy", "protobuf", "h5py", "keras", "keras-nightly"}:
             plain.append(f"{text}; {marker}" if marker else text)
     return sorted(plain), {name: sorted(pins) for name, pins in extras.items()}
 
 
 def format_architecture(arch: str) -> str:
-    """`"90a"` → `"9.0a"`."""
+    """Return "9.0a" for "90a"."""
     suffix = arch[-1] if arch[-1].isalpha() else ""
     digits = arch.removesuffix(suffix)
     return f"{digits[:-1]}.{digits[-1]}{suffix}"
 
 
 def sort_architectures(archs: Iterable[str]) -> list[str]:
-    """Architectures as compute capabilities, lowest first."""
+    """Return the architectures as compute capabilities, lowest first."""
     return [format_architecture(arch) for arch in sorted(archs, key=lambda arch: int(arch.rstrip("af")))]
 
 
 def strip_root(name: str) -> str:
-    """A member's path as installed."""
+    """Return the installed path of a member."""
     return re.sub(r"^[^/]+\.data/(?:purelib|platlib)/", "", name)
 
 
@@ -198,15 +206,17 @@ class ReleaseFiles:
 
 
 def python_number(tag: str) -> int:
-    """`"cp310"` → 310, `"cp27"` → 207."""
+    """Return 310 for "cp310" and 207 for "cp27"."""
     return int(tag[2]) * 100 + int(tag[3:])
 
 
 def read_index() -> list[ReleaseFiles]:
-    """Every final release with a Linux x86-64 wheel from 1.0 on, and the newest candidate; by version,
-    project."""
-    found: dict[tuple[str, str], ReleaseFiles] = {}
-    from pypi_simple import PyPISimple  # here, so that the pure parts can be tested without it
+    """Return every final release from 1.0 on with a Linux x86-64 wheel, and the newest candidate.
+
+    They are sorted by version and project.
+    """
+    releases: dict[tuple[str, str], ReleaseFiles] = {}
+    from pypi_simple import PyPISimple  # imported here so that tests of the pure parts do not need it
 
     with PyPISimple() as client:
         for project in PROJECTS:
@@ -220,17 +230,17 @@ def read_index() -> list[ReleaseFiles]:
                     continue
                 if version < Version("1.0.0"):
                     continue
-                files = found.setdefault((project, match[1]), ReleaseFiles(project, match[1]))
+                files = releases.setdefault((project, match[1]), ReleaseFiles(project, match[1]))
                 if re.search(r"(?:manylinux|linux).*x86_64", match[3]):
                     files.linux[match[2]] = package
                 elif match[3] == "win_amd64":
                     files.windows[match[2]] = package
-    rows = [files for files in found.values() if files.linux]
-    finals = [files for files in rows if not Version(files.version).is_prerelease]
+    with_linux = [files for files in releases.values() if files.linux]
+    finals = [files for files in with_linux if not Version(files.version).is_prerelease]
     newest = max(Version(files.version) for files in finals)
     candidates = [
         files
-        for files in rows
+        for files in with_linux
         if Version(files.version).is_prerelease
         and not Version(files.version).is_devrelease
         and Version(files.version) > newest

@@ -1,4 +1,4 @@
-"""Wheels that are downloaded whole, one after the other: which releases, and how."""
+"""Complete downloads of wheels, one after the other."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "
 
 
 def last_patches(compat: Compat, since: str) -> Iterator[str]:
-    """The newest final release with GPU code of each minor from `since` on."""
+    """Yield the newest final release with GPU code of each minor release from `since` on."""
     newest: dict[str, Release] = {}
     for release in compat.releases:
         if (
@@ -30,15 +30,15 @@ def last_patches(compat: Compat, since: str) -> Iterator[str]:
             and not release.yanked
             and versions.is_at_least(release.version, since)
         ):
-            have = newest.get(release.minor)
-            if have is None or have.parsed < release.parsed:
+            known_release = newest.get(release.minor)
+            if known_release is None or known_release.parsed < release.parsed:
                 newest[release.minor] = release
     return (release.version for release in newest.values())
 
 
-def select_releases(compat: Compat, asked: Iterable[str]) -> Iterator[Release]:
-    """The releases of these versions; one that is none is said, and left out."""
-    for version in asked:
+def select_releases(compat: Compat, requested: Iterable[str]) -> Iterator[Release]:
+    """Yield the releases of these versions; report and skip unknown ones."""
+    for version in requested:
         release = compat.release(version)
         if release is None:
             print(f"{version}: no such release in compat/tensorflow.json", file=sys.stderr)
@@ -47,12 +47,15 @@ def select_releases(compat: Compat, asked: Iterable[str]) -> Iterator[Release]:
 
 
 def newest_python(release: Release) -> str:
-    """The newest for which it has a wheel: `"3.11"`."""
+    """Return the newest Python for which the release has a wheel: "3.11"."""
     return max(release.pythons("linux"), key=versions.parse)
 
 
 def download(release: Release, folder: str, python: str) -> Path | None:
-    """Its Linux x86-64 wheel for this Python, in `folder`; None, and said, where it cannot be had."""
+    """Download the Linux x86-64 wheel for this Python into `folder` and return its path.
+
+    Print a message and return None if that fails.
+    """
     pip = [sys.executable, "-m", "pip", "download", "--quiet", "--no-cache-dir", "--no-deps"]
     pip += ["--only-binary=:all:", *(f"--platform={name}_x86_64" for name in PLATFORMS)]
     pip += [f"--python-version={python}", "--implementation=cp", f"--dest={folder}"]

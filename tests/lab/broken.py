@@ -1,7 +1,7 @@
-"""Environments broken by script, each in one way that people break them: for `check` to name and `fix` to mend.
+"""Environments that a script breaks as users break them, so that `check` can name the problem and `fix` repair it.
 
-Each starts from a base (broken_env.py), is broken, mended, and put back from a snapshot that tfdoctor has no part in
-(restoring.py); mending.py does that.
+Each starts from a base (broken_env.py), is broken, repaired, and restored from a snapshot that is independent of
+tfdoctor (restoring.py). mending.py runs these steps.
 """
 
 from __future__ import annotations
@@ -38,30 +38,34 @@ class Broken:
     about: str
     break_it: Callable[[Env], None]
     codes: tuple[str, ...]
-    """What `check` must say among others."""
+    """Codes that `check` must report, perhaps among others."""
     cause: str | None = None
-    """The verdict's cause before; None: not looked at (a warning)."""
+    """The cause in the verdict before `fix`; None if it is not checked (a warning)."""
     mendable: bool = True
+    """Whether `fix` can repair it."""
     why_not: str = ""
-    """Where it is not mendable."""
+    """The reason if it is not mendable."""
     confirm: str = "registers"
-    """What real TensorFlow must do afterwards: "registers" all GPUs, or "with-driver": once there is a driver."""
+    """What real TensorFlow must do after the repair.
+
+    "registers": register all GPUs; "with-driver": register them once there is a driver.
+    """
     works_before: bool = False
-    """Whether TensorFlow registers the GPUs although it is broken (something fails later)."""
+    """Whether TensorFlow registers the GPUs although the environment is broken (something fails later)."""
     capability: str = "8.0"
     cheap: bool = False
-    """Part of the short list."""
+    """Whether it is part of the short list."""
     informs: tuple[str, ...] = ()
-    """Those of `codes` that are merely told, and may stay."""
+    """The `codes` that are only informative and may remain after the repair."""
     whole: bool = False
-    """Whether only a whole `import tensorflow` shows it; otherwise its native code is asked."""
+    """Whether only a whole `import tensorflow` shows the problem; otherwise the native code is enough."""
 
 
-# -- The ways ----------------------------------------------------------------------------------------
+# -- Breakages ---------------------------------------------------------------------------------------
 
 
 def nothing(_env: Env) -> None:
-    """It is broken as pip leaves it."""
+    """Leave the environment as pip installs it, which is broken already."""
 
 
 def _each(*steps: Callable[[Env], None]) -> Callable[[Env], None]:
@@ -73,34 +77,34 @@ def _each(*steps: Callable[[Env], None]) -> Callable[[Env], None]:
 
 
 def removed(pattern: str) -> Callable[[Env], None]:
-    """A library's file deleted, its distribution still there."""
+    """Return a function that deletes a library's file and keeps its distribution."""
     return lambda env: env.library(pattern).unlink()
 
 
-def installed(*words: str) -> Callable[[Env], None]:
-    """A package installed over what is there."""
-    return lambda env: env.install(*words)
+def installed(*arguments: str) -> Callable[[Env], None]:
+    """Return a function that installs packages over the present ones."""
+    return lambda env: env.install(*arguments)
 
 
 def uninstalled(*names: str) -> Callable[[Env], None]:
-    """Packages removed."""
+    """Return a function that uninstalls packages."""
     return lambda env: env.uninstall(*names)
 
 
 def truncated(pattern: str) -> Callable[[Env], None]:
-    """A library of which half came."""
+    """Return a function that cuts off the second half of a library."""
 
     def break_it(env: Env) -> None:
         path = env.library(pattern)
         content = path.read_bytes()
-        path.unlink()  # never in place: it is uv's cache, too
+        path.unlink()  # never in place, because uv's cache shares the file
         path.write_bytes(content[: len(content) // 2])
 
     return break_it
 
 
 def replaced(pattern: str, content: bytes) -> Callable[[Env], None]:
-    """Something else in the place of a library."""
+    """Return a function that replaces a library with other content."""
 
     def break_it(env: Env) -> None:
         path = env.library(pattern)
@@ -111,18 +115,18 @@ def replaced(pattern: str, content: bytes) -> Callable[[Env], None]:
 
 
 def without_cuda(env: Env) -> None:
-    """`pip install tensorflow` without the extra."""
+    """Remove the CUDA wheels, as after `pip install tensorflow` without the extra."""
     env.uninstall(*env.cuda_wheels())
 
 
 def dangling_cure(env: Env) -> None:
-    """The link that the internet tells to make for 2.21, to a place that an update took away."""
+    """Create the symlink that web pages recommend for 2.21, with a target that no longer exists."""
     link = env.library("cusparse/lib") / "libcusolver.so.11"
     link.symlink_to("../../cusolver-old/lib/libcusolver.so.11")
 
 
 def half_deleted(env: Env) -> None:
-    """What `pip uninstall` that was interrupted leaves: renamed folders, and files that are gone."""
+    """Leave the state of an interrupted `pip uninstall`: renamed folders and missing files."""
     site = env.site
     (site / "~ensorflow").mkdir()
     for name in ("core", "libtensorflow_cc.so.2"):
@@ -130,24 +134,24 @@ def half_deleted(env: Env) -> None:
 
 
 def cpu_over_gpu(version: str) -> Callable[[Env], None]:
-    """tensorflow-cpu installed over tensorflow: the files of the last one count."""
+    """Return a function that installs tensorflow-cpu over tensorflow; the files of the last one count."""
     return installed("--no-deps", f"tensorflow-cpu=={version}")
 
 
 def cpu_alone(env: Env) -> None:
-    """tensorflow-cpu instead of tensorflow."""
+    """Install tensorflow-cpu instead of tensorflow."""
     env.uninstall("tensorflow")
     env.install("--no-deps", "tensorflow-cpu==2.20.0")
 
 
 def both_and_one_removed(env: Env) -> None:
-    """tensorflow-cpu installed over tensorflow and removed again: most files went with it."""
+    """Install tensorflow-cpu over tensorflow and uninstall it, which removes most files."""
     env.install("--no-deps", "tensorflow-cpu==2.20.0")
     env.uninstall("tensorflow-cpu")
 
 
 def other_cuda(major: str, cudnn: str) -> Callable[[Env], None]:
-    """The CUDA wheels of another major version."""
+    """Return a function that installs the CUDA wheels of another major version."""
 
     def break_it(env: Env) -> None:
         env.uninstall(*env.cuda_wheels())
@@ -158,7 +162,10 @@ def other_cuda(major: str, cudnn: str) -> Callable[[Env], None]:
 
 
 def shadowed(name: str, *, by: str) -> Callable[[Env], None]:
-    """An empty file of a library's name in a folder on LD_LIBRARY_PATH, `by` "activate" or "caller"."""
+    """Return a function that shadows a library with an empty file in a folder on LD_LIBRARY_PATH.
+
+    by: who sets the variable, "activate", "conda" or "caller".
+    """
 
     def break_it(env: Env) -> None:
         folder = env.folder("old-cuda/lib64")
@@ -169,7 +176,7 @@ def shadowed(name: str, *, by: str) -> Callable[[Env], None]:
 
 
 def older_cuda(env: Env) -> None:
-    """An older cuFFT, laid out as toolkits have it, named first by bin/activate."""
+    """Put an older cuFFT, in the layout of the CUDA toolkit, first on the search path in bin/activate."""
     folder = env.folder("cuda-12.0/lib64")
     standins.library(folder / "libcufft.so.11.0.0.21", env.cache, soname="libcufft.so.11")
     (folder / "libcufft.so.11").symlink_to("libcufft.so.11.0.0.21")
@@ -177,7 +184,10 @@ def older_cuda(env: Env) -> None:
 
 
 def stubs(*, by: str) -> Callable[[Env], None]:
-    """The toolkit's stubs on LD_LIBRARY_PATH, with the link that makes libcuda.so.1 of them."""
+    """Return a function that puts the toolkit's stubs on LD_LIBRARY_PATH.
+
+    A symlink makes the stub libcuda.so.1. by: who sets the variable, as in `shadowed`.
+    """
 
     def break_it(env: Env) -> None:
         folder = env.folder("cuda/lib64/stubs")
@@ -189,33 +199,33 @@ def stubs(*, by: str) -> Callable[[Env], None]:
 
 
 def hidden_by_conda(env: Env) -> None:
-    """A script of conda's activation that hides the GPUs, among other lines."""
+    """Hide the GPUs in an activation script of conda, among other lines."""
     conda_like(env)
     script = env.root / "etc/conda/activate.d/gpu.sh"
     script.write_text("#!/bin/sh\nexport MY_PROJECT=1\nexport CUDA_VISIBLE_DEVICES=-1\n", encoding="utf-8")
 
 
 def activates(*lines: str) -> Callable[[Env], None]:
-    """Lines at the end of bin/activate."""
+    """Return a function that appends lines to bin/activate."""
     return lambda env: env.activates(*lines)
 
 
 def sourced(env: Env) -> None:
-    """bin/activate reads a file outside of the environment, and that does it."""
+    """Hide the GPUs in a file outside the environment that bin/activate sources."""
     script = env.folder("dot files") / "gpu.sh"
     script.write_text("export CUDA_VISIBLE_DEVICES=\n", encoding="utf-8")
     env.activates(f". {shlex.quote(str(script))}")
 
 
 def shadowed_in_two_lines(env: Env) -> None:
-    """LD_LIBRARY_PATH set anew and exported in another line, with a good folder in it, too."""
+    """Set LD_LIBRARY_PATH in one line and export it in another, with a good folder in it, too."""
     bad, good = env.folder("old-cuda/lib64"), env.folder("my libs")
     standins.empty(bad / "libcufft.so.11")
     env.activates(f'LD_LIBRARY_PATH="{good}:{bad}"', "export LD_LIBRARY_PATH")
 
 
 def misspelt(env: Env) -> None:
-    """LD_LIBARY_PATH with the right folders."""
+    """Set the misspelt LD_LIBARY_PATH to the right folders."""
     folders = ":".join(sorted(str(path) for path in env.site.glob("nvidia/*/lib")))
     env.activates(f'export LD_LIBARY_PATH={shlex.quote(folders)}:"$LD_LIBARY_PATH"')
 
@@ -224,16 +234,16 @@ CUDA_11_0 = (
     *("libcudart.so.11.0", "libcublas.so.11", "libcublasLt.so.11", "libcufft.so.10", "libcurand.so.10"),
     *("libcusolver.so.10", "libcusparse.so.11", "libcudnn.so.8"),
 )
-"""What TensorFlow 2.4 opens; no wheel has it."""
+"""The libraries that TensorFlow 2.4 opens; no wheel contains them."""
 
 
 def with_toolkit(env: Env) -> None:
-    """A toolkit on the machine, which the caller's shell names."""
+    """Put a toolkit outside the environment on the caller's LD_LIBRARY_PATH."""
     env.variables["LD_LIBRARY_PATH"] = str(env.stands_in(*CUDA_11_0, folder="cuda-11.0/lib64"))
 
 
 def cuda_11_2(env: Env) -> None:
-    """CUDA 11.2, whose cuSOLVER has another name than 11.0's, in the caller's shell."""
+    """Put CUDA 11.2, whose cuSOLVER has another soname than in 11.0, on the caller's LD_LIBRARY_PATH."""
     names = (name for name in CUDA_11_0 if not name.startswith("libcusolver"))
     env.variables["LD_LIBRARY_PATH"] = str(
         env.stands_in(*names, "libcusolver.so.11", folder="cuda-11.2/lib64")
@@ -241,12 +251,12 @@ def cuda_11_2(env: Env) -> None:
 
 
 def no_driver(env: Env) -> None:
-    """A machine without."""
+    """Remove the driver of the machine."""
     env.driver = False
 
 
 def caller(**variables: str) -> Callable[[Env], None]:
-    """The caller's shell, or the stand-in driver's answers."""
+    """Return a function that sets variables of the caller's shell, which the stand-in driver reads, too."""
     return lambda env: env.variables.update(variables)
 
 
@@ -535,7 +545,7 @@ BROKEN: tuple[Broken, ...] = (
         "24-no-toolkit", "2.4", "CUDA 11.0 is nowhere, and in no wheel", nothing, ("TFD201",),
         "libs-not-installed", mendable=False, why_not="there are no wheels of CUDA 11.0",
     ),
-    # -- What no software mends
+    # -- Not mendable by software
     Broken(
         "no-driver", "2.20", "no driver", no_driver, ("TFD101",), "no-driver",
         mendable=False, why_not="a driver is installed by root",

@@ -1,6 +1,7 @@
-"""A real environment that is to be broken, the machine it stands on, and the shell of whoever owns it.
+"""A real environment to be broken, the machine that it is on, and the shell of its user.
 
-A base is an environment with a real TensorFlow, made once with uv (whose hard links make it cheap) or pip.
+A base is an environment with a real TensorFlow. It is created once with uv, whose hard links make it cheap,
+or pip.
 """
 
 from __future__ import annotations
@@ -18,8 +19,8 @@ from .situations import can_mount
 
 LOCKS = Path(__file__).resolve().parents[2] / "compat" / "locks"
 GPUS = 2
-"""How many the stand-in driver has."""
-_FORGOTTEN = (
+"""Number of GPUs of the stand-in driver."""
+_REMOVED_PREFIXES = (
     *(
         "LD_",
         "CUDA",
@@ -34,21 +35,24 @@ _FORGOTTEN = (
     ),
     *("TFDOCTOR", "PIP_", "COLUMNS"),
 )
-"""What of the tests' own variables the machine of the user does not have; the network's it has."""
+"""Prefixes of the variables of this process that the simulated user does not have.
+
+The network settings are kept.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class Base:
-    """What a broken environment starts from."""
+    """The environment from which a broken one starts."""
 
     name: str
     python: str
     requirements: tuple[str, ...]
-    """pip's words."""
+    """The arguments of `pip install`."""
 
 
 def _locked(*names: str) -> tuple[str, ...]:
-    return ("--no-deps", *(word for name in names for word in ("-r", str(LOCKS / name))))
+    return ("--no-deps", *(argument for name in names for argument in ("-r", str(LOCKS / name))))
 
 
 BASES = {
@@ -64,11 +68,11 @@ BASES = {
 
 
 class Unavailable(Exception):  # noqa: N818 - it is not an error
-    """This machine cannot have that base; why."""
+    """This machine cannot provide the base; the message says why."""
 
 
 def make_base(base: Base, root: Path) -> None:
-    """Make the environment of a base, with a pip in it. Raises Unavailable, or CalledProcessError."""
+    """Create the environment of a base, including pip. Raise Unavailable or CalledProcessError."""
     python = find_python(base.python)
     if python is None:
         message = f"no Python {base.python} here"
@@ -90,92 +94,95 @@ def make_base(base: Base, root: Path) -> None:
 
 
 def inherited() -> dict[str, str]:
-    """This process's variables without what has to do with CUDA, Python or the tests."""
-    return {name: value for name, value in os.environ.items() if not name.startswith(_FORGOTTEN)}
+    """Return the variables of this process without those about CUDA, Python or the tests."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(_REMOVED_PREFIXES)}
 
 
 @dataclass(slots=True)
 class Env:
-    """An environment that is being broken, and the shell of whoever owns it."""
+    """An environment that is being broken, and the shell of its user."""
 
     base: Base
     root: Path
     work: Path
-    """A folder outside of it, empty at first."""
+    """A folder outside the environment, empty at first."""
     cache: Path
-    """For compiled stand-ins."""
+    """The folder for compiled stand-ins."""
     variables: dict[str, str] = field(default_factory=dict)
-    """Of the caller's shell."""
+    """Variables of the caller's shell."""
     shell: str = "plain"
     """How the environment is used: "plain" (its python by its path), "activated", or "conda"."""
     driver: bool = True
     interpreter: Path | None = None
-    """Where another one than the environment's own is used."""
+    """The interpreter, if it is not the environment's own."""
     user: int | None = None
-    """Who uses it, by number; None: who runs the lab."""
+    """The user id that uses it; None for the user who runs the lab."""
     path: str | None = None
-    """PATH of the caller's shell; None: as it is."""
+    """PATH of the caller's shell; None to leave it unchanged."""
     protected: tuple[Path, ...] = ()
-    """Folders that nobody may write into."""
+    """Folders that are mounted read-only."""
     administrator: bool = False
-    """Whether commands for the whole machine may be typed: in a root of its own."""
+    """Whether commands for the whole machine may be run, because it is in a separate root."""
 
     @property
     def python(self) -> Path:
-        """The interpreter that is used."""
+        """The interpreter to use."""
         return self.interpreter or self.root / "bin" / "python"
 
     @property
     def named(self) -> str:
-        """What `--python` is given."""
+        """The value for `--python`."""
         return str(self.interpreter or self.root)
 
     @property
     def site(self) -> Path:
-        """Its site-packages."""
+        """The site-packages folder."""
         return next(iter(sorted(self.root.glob("lib/python*/site-packages"))))
 
-    # -- What breaks
+    # -- Changes
 
-    def install(self, *words: str) -> None:
-        """Install as a user does who looks at nothing."""
-        self._pip("install", *words)
+    def install(self, *arguments: str) -> None:
+        """Install packages as a careless user does."""
+        self._pip("install", *arguments)
 
     def uninstall(self, *names: str) -> None:
-        """Remove distributions."""
+        """Uninstall distributions."""
         self._pip("uninstall", *names)
 
-    def _pip(self, verb: str, *words: str) -> None:
+    def _pip(self, verb: str, *arguments: str) -> None:
         uv = shutil.which("uv")
         if uv is not None:
-            command = [uv, "pip", verb, "-q", "--python", str(self.root / "bin/python"), *words]
+            command = [uv, "pip", verb, "-q", "--python", str(self.root / "bin/python"), *arguments]
         else:
             yes = ["-y"] if verb == "uninstall" else []
-            command = [str(self.root / "bin/python"), "-m", "pip", verb, "-q", *yes, *words]
+            command = [str(self.root / "bin/python"), "-m", "pip", verb, "-q", *yes, *arguments]
         subprocess.run(command, check=True, capture_output=True, timeout=600, env=inherited())
 
     def cuda_wheels(self) -> list[str]:
-        """The names of the NVIDIA distributions that are installed."""
+        """Return the names of the installed NVIDIA distributions."""
         return sorted(path.name.partition("-")[0] for path in self.site.glob("nvidia_*.dist-info"))
 
     def library(self, pattern: str) -> Path:
-        """The one library of NVIDIA's wheels whose path below site-packages/nvidia matches."""
-        (found,) = self.site.glob(f"nvidia/{pattern}")
-        return found
+        """Return the one path that matches the pattern below site-packages/nvidia."""
+        (path,) = self.site.glob(f"nvidia/{pattern}")
+        return path
 
     def folder(self, name: str) -> Path:
-        """A folder outside of the environment."""
-        made = self.work / name
-        made.mkdir(parents=True, exist_ok=True)
-        return made
+        """Create a folder outside the environment and return it."""
+        path = self.work / name
+        path.mkdir(parents=True, exist_ok=True)
+        return path
 
     def activates(self, *lines: str) -> None:
-        """Lines at the end of bin/activate; from then on the environment is used through it."""
+        """Append lines to bin/activate; from then on the environment is used through it."""
         self.append(self.root / "bin" / "activate", *lines)
         self.shell = "activated"
 
     def append(self, path: Path, *lines: str) -> None:
-        """Lines at the end of a text file, in a new file: the old one is what it was made from, too."""
+        """Append lines to a text file.
+
+        The file is written anew, because its hard links may be shared.
+        """
         text = path.read_text(encoding="utf-8") + "".join(f"{line}\n" for line in lines)
         mode = path.stat().st_mode
         path.unlink()
@@ -183,66 +190,66 @@ class Env:
         path.chmod(mode)
 
     def stands_in(self, *sonames: str, folder: str) -> Path:
-        """Stand-ins of libraries in a folder outside of the environment."""
-        place = self.folder(folder)
+        """Create stand-ins of libraries in a folder outside the environment, and return the folder."""
+        path = self.folder(folder)
         for soname in sonames:
-            standins.library(place / soname, self.cache)
-        return place
+            standins.library(path / soname, self.cache)
+        return path
 
-    # -- How it is used
+    # -- Use
 
     def environment(self) -> dict[str, str]:
-        """The caller's variables."""
+        """Return the caller's variables."""
         env = {**inherited(), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "STANDIN_GPUS": str(GPUS)}
         if self.driver and not can_mount():
-            env["LD_LIBRARY_PATH"] = str(self._driver())
+            env["LD_LIBRARY_PATH"] = str(self._make_driver())
         if self.path is not None:
             env["PATH"] = self.path
-        own = dict(self.variables)
-        if "LD_LIBRARY_PATH" in own and "LD_LIBRARY_PATH" in env:
-            own["LD_LIBRARY_PATH"] += f":{env['LD_LIBRARY_PATH']}"
-        return {**env, **own}
+        variables = dict(self.variables)
+        if "LD_LIBRARY_PATH" in variables and "LD_LIBRARY_PATH" in env:
+            variables["LD_LIBRARY_PATH"] += f":{env['LD_LIBRARY_PATH']}"
+        return {**env, **variables}
 
     def prefix(self) -> list[str]:
-        """Words that a command of the caller is run behind: the machine's driver, then the shell's activation.
+        """Return the command prefix of the caller: the machine's driver, then the shell's activation.
 
-        Wherever private mounts are to be had, the driver is where a driver is, in the loader's cache, and the machine
-        has no toolkit.
+        If private mounts are possible, the driver is in the loader's cache as on a real machine, and the machine has
+        no toolkit.
         """
-        words: list[str] = []
+        prefix: list[str] = []
         if self.driver and can_mount():
-            words += self._mounts()
+            prefix += self._make_mount_prefix()
         if self.user is not None:
-            words += ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
+            prefix += ["setpriv", f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
         if self.shell == "activated":
-            words += ["bash", "-c", '. "$0/bin/activate" && exec "$@"', str(self.root)]
+            prefix += ["bash", "-c", '. "$0/bin/activate" && exec "$@"', str(self.root)]
         if self.shell == "conda":
             script = (
                 'export CONDA_PREFIX="$0" PATH="$0/bin:$PATH"; '
                 'for one in "$0"/etc/conda/activate.d/*.sh; do [ -e "$one" ] && . "$one"; done; exec "$@"'
             )
-            words += ["bash", "-c", script, str(self.root)]
-        return words
+            prefix += ["bash", "-c", script, str(self.root)]
+        return prefix
 
-    def _driver(self) -> Path:
+    def _make_driver(self) -> Path:
         folder = self.cache / "driver-of-two"
         if not (folder / standins.NVML).exists():
             standins.driver(folder, self.cache, gpus=GPUS)
         return folder
 
-    def _mounts(self) -> list[str]:
+    def _make_mount_prefix(self) -> list[str]:
         conf, cache = self.cache / "ld.so.conf", self.cache / "ld.so.cache"
         if not cache.exists():
-            conf.write_text(f"{self._driver()}\ninclude /etc/ld.so.conf.d/*.conf\n", encoding="utf-8")
+            conf.write_text(f"{self._make_driver()}\ninclude /etc/ld.so.conf.d/*.conf\n", encoding="utf-8")
             subprocess.run(
                 ["/sbin/ldconfig", "-X", "-f", str(conf), "-C", str(cache)], check=True, timeout=60
             )
-        closed = "".join(
-            f"mount --bind {one} {one} && mount -o remount,bind,ro {one} && "
-            for one in (shlex.quote(str(folder)) for folder in self.protected)
+        protect_commands = "".join(
+            f"mount --bind {path} {path} && mount -o remount,bind,ro {path} && "
+            for path in (shlex.quote(str(folder)) for folder in self.protected)
         )
         script = (
-            f"{closed}mount --bind {shlex.quote(str(cache))} /etc/ld.so.cache && "
+            f"{protect_commands}mount --bind {shlex.quote(str(cache))} /etc/ld.so.cache && "
             f"mount --bind {shlex.quote(str(conf))} /etc/ld.so.conf && "
             'for one in /usr/local/cuda*; do if [ -d "$one" ]; then mount -t tmpfs none "$one"; fi; done && exec "$@"'
         )

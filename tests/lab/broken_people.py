@@ -1,6 +1,6 @@
-"""Environments that are broken for those who cannot type what the owner of a virtual environment types.
+"""Environments that are broken for users other than the owner of a virtual environment.
 
-For typed.py alone: `fix` either has nothing of its own to say there, or refuses.
+Only typed.py uses them. `fix` has no commands for them or refuses.
 """
 
 from __future__ import annotations
@@ -25,19 +25,22 @@ NOBODY = 65534
 SYSTEM = Path("/usr/bin/python3")
 
 
-def _minor(python: Path) -> str:
+def _find_minor(python: Path) -> str:
     code = "import sys; print('python%d.%d' % sys.version_info[:2])"
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
 def user_site(*, managed: bool) -> Callable[[Env], None]:
-    """TensorFlow as `pip install --user` leaves it: the environment's folder is the user's base."""
+    """Return a function that makes the environment look like a `pip install --user`.
+
+    The environment's folder is the user base. managed: with the system's Python, which forbids pip install.
+    """
 
     def break_it(env: Env) -> None:
         real = Path(os.path.realpath(env.root / "bin/python"))
         python = SYSTEM if managed else real
         folder = env.site.parent.name
-        if not python.exists() or _minor(python) != folder:
+        if not python.exists() or _find_minor(python) != folder:
             message = f"{python} is not {folder}"
             raise Unavailable(message)
         if managed and not Path(f"/usr/lib/{folder}/EXTERNALLY-MANAGED").exists():
@@ -51,7 +54,7 @@ def user_site(*, managed: bool) -> Callable[[Env], None]:
 
 
 def read_only(env: Env) -> None:
-    """Somebody else's, who lets everyone read it."""
+    """Make the environment a readable one of another user."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         message = "only root can be somebody else"
         raise Unavailable(message)
@@ -60,8 +63,8 @@ def read_only(env: Env) -> None:
     real = Path(os.path.realpath(env.root / "bin/python"))
     if all(folder.stat().st_mode & stat.S_IXOTH for folder in real.parents):
         return
-    # Made with a Python in root's own folder, which nobody else can run.
-    if not SYSTEM.exists() or _minor(SYSTEM) != env.site.parent.name:
+    # The environment uses a Python in root's private folder, which no other user can run.
+    if not SYSTEM.exists() or _find_minor(SYSTEM) != env.site.parent.name:
         message = f"{real} is root's alone, and {SYSTEM} is another version"
         raise Unavailable(message)
     link, settings = env.root / "bin/python", env.root / "pyvenv.cfg"
@@ -73,13 +76,13 @@ def read_only(env: Env) -> None:
 
 
 def without_uv(env: Env) -> None:
-    """No uv where this person looks for programs."""
+    """Remove uv from the user's PATH."""
     folders = (env.path or os.environ["PATH"]).split(os.pathsep)
-    env.path = os.pathsep.join(one for one in folders if not (Path(one) / "uv").exists())
+    env.path = os.pathsep.join(folder for folder in folders if not (Path(folder) / "uv").exists())
 
 
 def elsewhere(env: Env) -> None:
-    """Another virtual environment, in which PYTHONPATH leads to TensorFlow."""
+    """Use another virtual environment, in which PYTHONPATH leads to TensorFlow."""
     other = env.work / "other env"
     real = os.path.realpath(env.root / "bin/python")
     subprocess.run([real, "-m", "venv", str(other)], check=True, capture_output=True, env=inherited())
@@ -88,7 +91,7 @@ def elsewhere(env: Env) -> None:
 
 
 def only(*parts: str) -> Callable[[Env], None]:
-    """Of NVIDIA's wheels these alone."""
+    """Return a function that keeps only these parts of NVIDIA's wheels."""
 
     def break_it(env: Env) -> None:
         env.uninstall(*(name for name in env.cuda_wheels() if not any(part in name for part in parts)))

@@ -22,14 +22,19 @@ from lab.situations import Bench, Situation, Target, inspect_target, situations
 
 
 def make_prediction(target: Target, situation: Situation, cache: Path) -> dict[str, Any]:
-    """What `check --json` says in one situation."""
+    """Return the result of `check --json` in one situation."""
     root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
     try:
         bench = Bench(target, root, cache)
         situation.prepare(bench)
         command = [
             *(*bench.prefix, sys.executable, "-m", "tfdoctor", "check", "--json"),
-            *("--python", str(bench.interpreter), "--timeout", "40"),  # engines are at work beside this
+            *(
+                "--python",
+                str(bench.interpreter),
+                "--timeout",
+                "40",
+            ),  # container engines may be busy at the same time
         ]
         done = subprocess.run(
             command,
@@ -48,33 +53,35 @@ def make_prediction(target: Target, situation: Situation, cache: Path) -> dict[s
 
 
 def disagreement(truth: dict[str, Any], answer: dict[str, Any]) -> str:
-    """Where prediction and truth differ; empty where they agree.
+    """Return how prediction and truth differ; empty if they agree.
 
-    Libraries are compared only where TensorFlow went on to ask for them (with a driver and a device).
+    Libraries are compared only if TensorFlow went on to open them (with a driver and a device).
     """
     if "prediction" not in answer:
         return f"no answer: {answer.get('error')}"
     prediction = answer["prediction"]
-    wrong = [
+    problems = [
         f"{key}: said {prediction[key]}, was {truth[key]}"
         for key in ("gpu_registered", "gpu_count")
         if truth[key] is not None and prediction[key] != truth[key]
     ]
-    # An import that fails for a symbol or a version names the object that has not got it, which is there.
-    undefined = any(words in (truth["error"] or "") for words in ("undefined symbol", "version `"))
+    # If an import fails because of a symbol or a version, the error names the object without it, which exists.
+    undefined = any(phrase in (truth["error"] or "") for phrase in ("undefined symbol", "version `"))
     if (truth["asked"] or not truth["import_ok"]) and not truth["crashed"] and not undefined:
-        said = sorted(prediction["missing_libraries"])
-        was = sorted(truth.get("really_missing", truth["missing_libraries"]))
+        predicted = sorted(prediction["missing_libraries"])
+        missing = sorted(truth.get("really_missing", truth["missing_libraries"]))
         if any("version `" in failure["error"] for failure in truth["failures"]):
-            was = sorted(truth["missing_libraries"])  # dlerror names the one that is too old, and it is there
-        # An ImportError names only the first library that is missing.
-        if said != was and not (not truth["import_ok"] and set(was) <= set(said)):
-            wrong.append(f"missing: said {said}, was {was}")
-    return "; ".join(wrong)
+            missing = sorted(
+                truth["missing_libraries"]
+            )  # dlerror names the library that is too old, which exists
+        # An ImportError names only the first missing library.
+        if predicted != missing and not (not truth["import_ok"] and set(missing) <= set(predicted)):
+            problems.append(f"missing: said {predicted}, was {missing}")
+    return "; ".join(problems)
 
 
 def main() -> int:
-    """Parse the command line, compare, print a line for each disagreement."""
+    """Print a line for each disagreement; return 1 if there is one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--python", type=Path, required=True)
     parser.add_argument("--truth", type=Path, required=True)
@@ -85,24 +92,24 @@ def main() -> int:
     truths = json.loads(options.truth.read_text(encoding="utf-8"))["situations"]
     target = inspect_target(options.python, options.cache)
     chosen = [
-        one
-        for one in situations(target)
-        if one.name in truths and (not options.only or one.name in options.only)
+        situation
+        for situation in situations(target)
+        if situation.name in truths and (not options.only or situation.name in options.only)
     ]
-    wrong = 0
+    failed = 0
     with ThreadPoolExecutor(options.jobs) as pool:
-        for one, answer in zip(
+        for situation, answer in zip(
             chosen, pool.map(lambda s: make_prediction(target, s, options.cache), chosen), strict=True
         ):
-            problem = disagreement(truths[one.name], answer)
-            wrong += bool(problem)
+            problem = disagreement(truths[situation.name], answer)
+            failed += bool(problem)
             if problem or options.only:
                 cause = answer.get("prediction", {}).get("cause")
                 sys.stdout.write(
-                    f"{'DISAGREES' if problem else 'agrees':10} {one.name:32} {cause} {problem}\n"
+                    f"{'DISAGREES' if problem else 'agrees':10} {situation.name:32} {cause} {problem}\n"
                 )
-    sys.stdout.write(f"{len(chosen) - wrong} passed, {wrong} failed\n")
-    return 1 if wrong else 0
+    sys.stdout.write(f"{len(chosen) - failed} passed, {failed} failed\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
-"""Which cuDNN a wheel was compiled with, by its own message: a `[[compiled]]` of compat/registration.toml for each.
+"""Find the cuDNN that a wheel was compiled with, for `[[compiled]]` of compat/registration.toml.
 
 python tests/lab/compiled_cudnn.py VERSION... [--python ENV/bin/python] [--work FOLDER]
 
-A pooling on the software GPU, whose cuDNN says that it is of the major before: no TensorFlow takes that one, and each
-says "Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.1.0". The environments are made with uv one
-after the other and removed (two gigabytes each); --python takes one that is there. The rows go to standard output; what
-a release said instead, to standard error, and the exit status is 1.
+Runs a pooling on the software GPU, whose cuDNN claims to be of the major version before. Every TensorFlow refuses it
+with "Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.1.0". The environments are created with uv
+one after the other and removed (two gigabytes each); --python uses an existing one. The rows go to standard output.
+If a release prints another message, it goes to standard error, and the exit status is 1.
 """
 
 from __future__ import annotations
@@ -42,33 +42,36 @@ FRIENDS = (
     (">=2.4,<2.12", ("protobuf<3.21", "numpy<1.24")),
     (">=2.12,<2.16", ("numpy<2",)),
 )
-"""What the wheels of that time need beside them and do not ask for."""
+"""Requirements of the wheels of that time that their metadata does not state."""
 SECONDS = 900
 
 
 def before(cudnn: str) -> str:
-    """The first cuDNN of the major before (`"8.1"` → `"7.0"`)."""
+    """Return the first cuDNN of the major version before: "7.0" for "8.1"."""
     return f"{versions.major(cudnn) - 1}.0"
 
 
 def compiled_with(text: str) -> str | None:
-    """The cuDNN that TensorFlow says it was compiled with, or None. Before 1.9 it is a number ("7004")."""
-    found = SAID.search(text)
-    if found is None:
+    """Return the cuDNN that TensorFlow says it was compiled with, or None.
+
+    Before 1.9 the message has a number ("7004").
+    """
+    match = SAID.search(text)
+    if match is None:
         return None
-    told = found["compiled"]
-    if "." in told:
-        return told
-    number = int(told)
+    version = match["compiled"]
+    if "." in version:
+        return version
+    number = int(version)
     return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
 
 
 def run_question(release: Release, python: Path, work: Path) -> str:
-    """What a release says when it pools on a GPU beside a cuDNN of the major before."""
+    """Return the output of a pooling on a GPU with a cuDNN of the major version before."""
     assert release.cudnn is not None
     key = "\0".join((*release.required_libraries, str(release.cuda), before(release.cudnn)))
     folder = work / f"software-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
-    if not (folder / "ptxas").exists():  # the last thing that is put there
+    if not (folder / "ptxas").exists():  # the file that is written last
         libraries(folder, release.version, cudnn=before(release.cudnn))
     env = {name: text for name, text in os.environ.items() if not name.startswith(("STANDIN_", "TF_"))}
     env |= {
@@ -84,31 +87,34 @@ def run_question(release: Release, python: Path, work: Path) -> str:
 
 
 def make_sample(release: Release, folder: Path) -> Path:
-    """A fresh environment with this release; its interpreter. LookupError where no Python is here that it is for."""
+    """Create an environment with this release and return its interpreter.
+
+    Raise LookupError if this machine has no Python for it.
+    """
     bases = (find_python(minor) for minor in reversed(release.linux_pythons))
-    base = next((found for found in bases if found), None)
+    base = next((path for path in bases if path), None)
     if base is None:
         message = f"none of Python {', '.join(release.linux_pythons)} is here"
         raise LookupError(message)
-    friends = [
-        one for spec, names in FRIENDS if versions.Spec(spec).select([release.version]) for one in names
+    companions = [
+        name for spec, names in FRIENDS if versions.Spec(spec).select([release.version]) for name in names
     ]
     uv = shutil.which("uv") or "uv"
     subprocess.run([uv, "venv", "-q", "-p", base, folder], check=True, timeout=SECONDS)
     python = folder / "bin" / "python"
-    wanted = [f"{release.package}=={release.version}", *friends]
-    install = [uv, "pip", "install", "-q", "--no-cache", "--python", str(python), *wanted]
+    requirements = [f"{release.package}=={release.version}", *companions]
+    install = [uv, "pip", "install", "-q", "--no-cache", "--python", str(python), *requirements]
     subprocess.run(install, check=True, timeout=SECONDS)
     return python
 
 
 def row(release: Release, cudnn: str) -> str:
-    """The row of compat/registration.toml."""
+    """Return the row for compat/registration.toml."""
     return f'[[compiled]]\nversion = "{release.version}"\ncudnn = "{cudnn}"\n'
 
 
 def main() -> int:
-    """Parse the command line, measure, print."""
+    """Measure and print the rows; return 1 if a release failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("versions", nargs="+", metavar="VERSION")
     parser.add_argument("--python", type=Path, help="the interpreter of an environment with that one VERSION")
@@ -123,14 +129,14 @@ def main() -> int:
             if release is None or release.cudnn is None:
                 message = "no release with GPUs that is known"
                 raise LookupError(message)  # noqa: TRY301
-            said = run_question(release, options.python or make_sample(release, folder), options.work)
-            found = compiled_with(said)
-            if found is None:
-                message = f"it does not say it:\n{said[-3000:]}"
+            output = run_question(release, options.python or make_sample(release, folder), options.work)
+            cudnn = compiled_with(output)
+            if cudnn is None:
+                message = f"it does not say it:\n{output[-3000:]}"
                 raise LookupError(message)  # noqa: TRY301
-            print(row(release, found), flush=True)
-        except (LookupError, OSError, RuntimeError, subprocess.SubprocessError) as wrong:
-            print(f"{version}: {wrong}", file=sys.stderr, flush=True)
+            print(row(release, cudnn), flush=True)
+        except (LookupError, OSError, RuntimeError, subprocess.SubprocessError) as error:
+            print(f"{version}: {error}", file=sys.stderr, flush=True)
             failed = True
         finally:
             shutil.rmtree(folder, ignore_errors=True)

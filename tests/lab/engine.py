@@ -1,7 +1,7 @@
-"""A container engine of the lab's own: a private dockerd with stand-in GPUs, and base images to build on.
+"""A container engine for the lab: a private dockerd with stand-in GPUs, and base images to build on.
 
-It stands beside any engine that already runs and touches nothing of it: its own data, sockets, namespace and bridge,
-and no firewall rule, so that a build reaches the network with `--network host` alone. Needs root.
+It runs beside any other engine without touching it. It has its own data, sockets, namespace and bridge, and sets no
+firewall rule, so that a build reaches the network only with `--network host`. Requires root.
 
     PYTHONPATH=tests python -m lab.engine [bookworm] [bullseye]    # one to try things with; ends with Ctrl-C
 """
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
 PROGRAMS = {"dockerd": "docker.io", "iptables": "iptables", "ip": "iproute2", "debootstrap": "debootstrap"}
-"""What is needed → Debian's package of it."""
+"""The Debian package of each required program."""
 HOOK = "nvidia-container-runtime-hook"
 COUNTS = (0, 1, 2, 4)
-"""Numbers of GPUs that there are stand-ins for."""
+"""Numbers of GPUs for which there are stand-ins."""
 PREFIX = "tfdoctor-standin"
 STARTING = 60
-"""Seconds that dockerd may take to answer."""
+"""Seconds within which dockerd must answer."""
 BASES: dict[str, str] = {
     "bookworm": "python3,python3-venv,python3-pip",
     "bullseye": "python3,python3-venv,python3-pip,python2.7,libgomp1",
 }
-"""Debian's release → packages beyond the smallest system."""
+"""Packages beyond the minimal system, by Debian release."""
 SPARE = (
     "var/cache/apt",
     "var/lib/apt/lists",
@@ -49,11 +49,11 @@ SPARE = (
     "usr/share/locale",
     "var/log",
 )
-"""What a base does without."""
+"""Folders that a base image does not need."""
 
 
 class Unavailable(Exception):  # noqa: N818 - it is not an error
-    """There can be no engine here; why."""
+    """No engine can run here; the message says why."""
 
 
 @dataclass
@@ -69,16 +69,19 @@ class LabEngine:
 
     @property
     def url(self) -> str:
-        """For DOCKER_HOST."""
+        """The value for DOCKER_HOST."""
         return f"unix://{self.folder}/docker.sock"
 
     def gpus(self, count: int) -> None:
-        """How many the containers that start from now on are given."""
+        """Set the number of GPUs for containers that start from now on."""
         assert count in COUNTS
         (self.folder / "standin" / "gpus").write_text(str(count), encoding="ascii")
 
     def start(self, *, hook: bool = True) -> None:
-        """Start dockerd; without the hook it cannot give GPUs. Raises Unavailable with the end of its log."""
+        """Start dockerd; without the hook it cannot provide GPUs.
+
+        Raise Unavailable with the end of its log if it does not start.
+        """
         assert self.process is None
         private = self.folder / "bin"
         path = [str(private)] if hook else []
@@ -107,27 +110,27 @@ class LabEngine:
                     "PATH": ":".join(path),
                     "TFDOCTOR_STANDIN": str(self.folder / "standin"),
                 },
-                start_new_session=True,  # a Ctrl-C at the tests is not for it
+                start_new_session=True,  # so that a Ctrl-C for the tests does not stop it
             )
         deadline = time.monotonic() + STARTING
-        while not self._answers():
+        while not self._is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
-                said = log.read_text(encoding="utf-8", errors="replace")[-1500:]
-                message = f"dockerd does not start here: {said}"
+                log_end = log.read_text(encoding="utf-8", errors="replace")[-1500:]
+                message = f"dockerd does not start here: {log_end}"
                 raise Unavailable(message)
             time.sleep(0.2)
 
-    def _answers(self) -> bool:
-        asked = self.docker("version", check=False)
-        return asked.returncode == 0
+    def _is_ready(self) -> bool:
+        completed = self.docker("version", check=False)
+        return completed.returncode == 0
 
     def docker(
-        self, *words: str, check: bool = True, stdin: IO[bytes] | None = None
+        self, *arguments: str, check: bool = True, stdin: IO[bytes] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Docker's own client, at this engine."""
+        """Run Docker's own client with this engine."""
         return subprocess.run(
-            [_tool("docker"), "--host", self.url, *words],
+            [_find_tool("docker"), "--host", self.url, *arguments],
             stdin=stdin or subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -136,7 +139,7 @@ class LabEngine:
         )
 
     def stop(self) -> None:
-        """End dockerd, and with it its containers."""
+        """Stop dockerd and its containers."""
         process, self.process = self.process, None
         if process is None:
             return
@@ -148,10 +151,13 @@ class LabEngine:
             process.wait(30)
 
     def base(self, release: str) -> str:
-        """The name of an image of Debian with its Pythons; made once, kept as a tar in the cache."""
+        """Return the name of a Debian image with its Pythons.
+
+        It is created once and kept as a tar in the cache.
+        """
         if release not in self.bases:
             path = debian(release, self.cache)
-            name = _name_of(path)
+            name = _make_image_name(path)
             if self.docker("image", "inspect", name, check=False).returncode:
                 with path.open("rb") as archive:
                     self.docker("import", "-", name, stdin=archive)
@@ -160,10 +166,10 @@ class LabEngine:
 
 
 def cache_folder() -> Path:
-    """Where base images are kept between runs: TFDOCTOR_LAB_CACHE, or the user's cache."""
-    asked = os.environ.get("TFDOCTOR_LAB_CACHE")
+    """Return the folder for base images: TFDOCTOR_LAB_CACHE, or one in the user's cache."""
+    setting = os.environ.get("TFDOCTOR_LAB_CACHE")
     caches = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-    return Path(asked) if asked else caches / "tfdoctor-lab"
+    return Path(setting) if setting else caches / "tfdoctor-lab"
 
 
 @contextlib.contextmanager
@@ -175,29 +181,30 @@ def engine(
     options: Sequence[str] = ("--max-download-attempts", "1"),
     data: Path | None = None,
 ) -> Iterator[LabEngine]:
-    """A private engine for as long as this lasts. Raises Unavailable where there can be none.
+    """Run a private engine while the block runs. Raise Unavailable if that is not possible.
 
-    `cache`: for what is compiled, and for base images; `data`: where its images go, where not in its own folder.
+    cache: for compiled stand-ins and base images. data: where images are stored; None for the engine's
+    folder.
     """
     ensure(("dockerd", "iptables", "ip"))
     with tempfile.TemporaryDirectory(
         prefix="tfdoctor-engine-", dir=folder, ignore_cleanup_errors=True
-    ) as place:
-        one = LabEngine(Path(place), cache, tuple(options))
-        _furnish(one, data)
+    ) as temporary:
+        lab = LabEngine(Path(temporary), cache, tuple(options))
+        _prepare_folder(lab, data)
         try:
-            one.bridge = _bridge()
-            one.start(hook=hook)
-            yield one
+            lab.bridge = _create_bridge()
+            lab.start(hook=hook)
+            yield lab
         finally:
-            one.stop()
-            subprocess.run([_tool("ip"), "link", "delete", one.bridge], check=False, capture_output=True)
-            _reap(one.folder)
-            _unmount(one.folder)
+            lab.stop()
+            subprocess.run([_find_tool("ip"), "link", "delete", lab.bridge], check=False, capture_output=True)
+            _kill_leftover_processes(lab.folder)
+            _unmount(lab.folder)
 
 
 def ensure(programs: Sequence[str]) -> None:
-    """Install what is missing by apt. Raises Unavailable where that cannot be done."""
+    """Install missing programs with apt. Raise Unavailable if that is not possible."""
     if os.uname().machine != "x86_64" or sys.platform != "linux":
         raise Unavailable("the lab's engine is for Linux on x86-64")
     if os.geteuid() != 0:
@@ -208,44 +215,47 @@ def ensure(programs: Sequence[str]) -> None:
     if shutil.which("apt-get") is None:
         message = f"{', '.join(missing)}: not installed, and there is no apt-get"
         raise Unavailable(message)
-    quiet = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
-    for words in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
+    env = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+    for arguments in (["update", "-qq"], ["install", "-y", "-qq", "--no-install-recommends", *missing]):
         done = subprocess.run(
-            [_tool("apt-get"), *words], env=quiet, capture_output=True, text=True, check=False
+            [_find_tool("apt-get"), *arguments], env=env, capture_output=True, text=True, check=False
         )
         if done.returncode:
-            message = f"apt-get {words[0]}: {done.stderr[-500:]}"
+            message = f"apt-get {arguments[0]}: {done.stderr[-500:]}"
             raise Unavailable(message)
 
 
-def _furnish(one: LabEngine, data: Path | None) -> None:
-    """The hook, the stand-ins, an empty configuration."""
-    (one.folder / "bin").mkdir()
-    hook = one.folder / "bin" / HOOK
+def _prepare_folder(lab: LabEngine, data: Path | None) -> None:
+    """Write the hook, the stand-ins and an empty configuration."""
+    (lab.folder / "bin").mkdir()
+    hook = lab.folder / "bin" / HOOK
     text = (Path(__file__).parent / "standin" / "hook.py").read_text(encoding="utf-8")
     hook.write_text(f"#!{sys.executable} -I\n{text}", encoding="utf-8")
     hook.chmod(0o755)
-    (one.folder / "daemon.json").write_text("{}", encoding="ascii")
+    (lab.folder / "daemon.json").write_text("{}", encoding="ascii")
     for count in COUNTS:
-        standins.driver(one.folder / "standin" / str(count), one.cache / "compiled", gpus=count)
-    one.gpus(1)
+        standins.driver(lab.folder / "standin" / str(count), lab.cache / "compiled", gpus=count)
+    lab.gpus(1)
     if data is not None:
-        (one.folder / "data").symlink_to(data)
+        (lab.folder / "data").symlink_to(data)
 
 
-def _bridge() -> str:
-    """A bridge of its own, which leads nowhere: `--bridge none` would take away the docker0 of another engine."""
-    tool = _tool("ip")
+def _create_bridge() -> str:
+    """Create a bridge without a route and return its name.
+
+    `--bridge none` would remove the docker0 of another engine.
+    """
+    tool = _find_tool("ip")
     for number in range(255):
         name, address = f"tfd{os.getpid()}n{number}"[-15:], f"198.18.{number}.1/24"
         used = subprocess.run([tool, "-4", "addr"], capture_output=True, text=True, check=True).stdout
         if address in used:
             continue
-        made = subprocess.run(
+        added = subprocess.run(
             [tool, "link", "add", name, "type", "bridge"], capture_output=True, text=True, check=False
         )
-        if made.returncode:
-            message = f"no bridge can be made here: {made.stderr}"
+        if added.returncode:
+            message = f"no bridge can be made here: {added.stderr}"
             raise Unavailable(message)
         subprocess.run([tool, "addr", "add", address, "dev", name], check=True)
         subprocess.run([tool, "link", "set", name, "up"], check=True)
@@ -253,8 +263,8 @@ def _bridge() -> str:
     raise Unavailable("all bridges are taken")
 
 
-def _reap(folder: Path) -> None:
-    """End what a dockerd that was killed left running: the keepers of its containers, and these."""
+def _kill_leftover_processes(folder: Path) -> None:
+    """Kill the container shims that a killed dockerd left running, and their containers."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):
             if str(folder).encode() not in (entry / "cmdline").read_bytes():
@@ -266,20 +276,20 @@ def _reap(folder: Path) -> None:
 
 
 def _unmount(folder: Path) -> None:
-    """What a dockerd that was killed left mounted."""
+    """Unmount what a killed dockerd left mounted."""
     mounts = Path("/proc/self/mounts").read_text(encoding="utf-8").splitlines()
     for line in reversed(mounts):
-        place = line.split()[1]
-        if place.startswith(f"{folder}/"):
-            subprocess.run([_tool("umount"), "--lazy", place], check=False, capture_output=True)
+        mount_point = line.split()[1]
+        if mount_point.startswith(f"{folder}/"):
+            subprocess.run([_find_tool("umount"), "--lazy", mount_point], check=False, capture_output=True)
 
 
 # ---------------------------------------------------------------- base images
 
 
 def debian(release: str, cache: Path) -> Path:
-    """A tar of a small Debian with the Pythons of BASES; made once. Raises Unavailable."""
-    recipe = "".join((BASES[release], *SPARE, *map(inspect.getsource, (debian, _pip_of_python2))))
+    """Return a tar of a small Debian with the Pythons of BASES; create it once. Raise Unavailable."""
+    recipe = "".join((BASES[release], *SPARE, *map(inspect.getsource, (debian, _install_python2_pip))))
     archive = cache / f"debian-{release}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.tar"
     if archive.exists():
         return archive
@@ -287,31 +297,34 @@ def debian(release: str, cache: Path) -> Path:
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as work:
         root = Path(work) / "root"
-        wanted = f"--include={BASES[release]},ca-certificates"
+        include = f"--include={BASES[release]},ca-certificates"
         try:
-            _run("debootstrap", "--variant=minbase", wanted, release, str(root))
+            _run("debootstrap", "--variant=minbase", include, release, str(root))
         finally:
-            _unmount(root)  # its /proc, where it was stopped
+            _unmount(root)  # debootstrap leaves /proc mounted if it was stopped
         if "python2.7" in BASES[release]:
-            _pip_of_python2(root)
-        for spare in SPARE:
-            shutil.rmtree(root / spare, ignore_errors=True)
-            (root / spare).mkdir(parents=True, exist_ok=True)
-        for cached in (root / "usr").rglob("__pycache__"):
-            shutil.rmtree(cached)
+            _install_python2_pip(root)
+        for unneeded in SPARE:
+            shutil.rmtree(root / unneeded, ignore_errors=True)
+            (root / unneeded).mkdir(parents=True, exist_ok=True)
+        for bytecode in (root / "usr").rglob("__pycache__"):
+            shutil.rmtree(bytecode)
         part = Path(work) / "part.tar"
         _run("tar", "--numeric-owner", "-C", str(root), "-cf", str(part), ".")
         part.replace(archive)
     return archive
 
 
-def _name_of(archive: Path) -> str:
-    """Of the image of a tar of `debian`: another content is another image."""
+def _make_image_name(archive: Path) -> str:
+    """Return the image name for a tar of `debian`; other content gets another name."""
     return f"{PREFIX}/debian:{archive.stem.removeprefix('debian-')}"
 
 
-def _pip_of_python2(root: Path) -> None:
-    """Debian has no pip for its Python 2.7 any more; the wheels that its virtual environments are made of do."""
+def _install_python2_pip(root: Path) -> None:
+    """Install pip for Debian's Python 2.7.
+
+    Debian has no such package any more, but the wheels for its virtual environments include pip.
+    """
     wheels = "/usr/share/python-wheels"
     pip = next((root / wheels.lstrip("/")).glob("pip-*-py2.py3-*.whl")).name
     install = (
@@ -321,12 +334,12 @@ def _pip_of_python2(root: Path) -> None:
     _run("chroot", str(root), "sh", "-c", script)
 
 
-def _tool(name: str) -> str:
-    found = shutil.which(name)
-    if found is None:
+def _find_tool(name: str) -> str:
+    path = shutil.which(name)
+    if path is None:
         message = f"{name} is not installed"
         raise Unavailable(message)
-    return found
+    return path
 
 
 def _run(*command: str) -> None:
@@ -359,28 +372,28 @@ class LabPodman:
 
     @property
     def url(self) -> str:
-        """For DOCKER_HOST."""
+        """The value for DOCKER_HOST."""
         return f"unix://{self.folder}/podman.sock"
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of all its processes. What they unpack goes with the folder, whatever ends them."""
+        """Variables of all its processes. Temporary files are in its folder, so that they are removed."""
         return {
             **os.environ,
             "CONTAINERS_CONF": str(self.folder / "containers.conf"),
             "TMPDIR": str(self.folder / "tmp"),
         }
 
-    def command(self, *words: str) -> list[str]:
-        places = ("--root", str(self.folder / "data"), "--runroot", str(self.folder / "run"))
-        return [_tool("podman"), *places, "--storage-driver", "overlay", *words]
+    def command(self, *arguments: str) -> list[str]:
+        folders = ("--root", str(self.folder / "data"), "--runroot", str(self.folder / "run"))
+        return [_find_tool("podman"), *folders, "--storage-driver", "overlay", *arguments]
 
     def podman(
-        self, *words: str, check: bool = True, stdin: IO[bytes] | None = None
+        self, *arguments: str, check: bool = True, stdin: IO[bytes] | None = None
     ) -> subprocess.CompletedProcess[str]:
-        """Podman's own client, at this one's images."""
+        """Run Podman's own client with the images of this instance."""
         return subprocess.run(
-            self.command(*words),
+            self.command(*arguments),
             stdin=stdin or subprocess.DEVNULL,
             capture_output=True,
             text=True,
@@ -390,9 +403,9 @@ class LabPodman:
         )
 
     def base(self, release: str) -> str:
-        """As `LabEngine.base`."""
+        """Return the name of a Debian image; see `LabEngine.base`."""
         path = debian(release, self.cache)
-        name = f"localhost/{_name_of(path)}"
+        name = f"localhost/{_make_image_name(path)}"
         if self.podman("image", "exists", name, check=False).returncode:
             self.podman("import", str(path), name)
         return name
@@ -400,7 +413,7 @@ class LabPodman:
 
 @contextlib.contextmanager
 def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
-    """A private Podman that gives stand-in GPUs through CDI. Raises Unavailable."""
+    """Run a private Podman that provides stand-in GPUs through CDI. Raise Unavailable."""
     if shutil.which("podman") is None or shutil.which("runc") is None:
         raise Unavailable("podman and runc are not installed")
     if os.geteuid() != 0:
@@ -408,23 +421,23 @@ def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
     if CDI_SPEC.parent.is_dir() and any(CDI_SPEC.parent.iterdir()):
         message = f"{CDI_SPEC.parent} has specifications of its own"
         raise Unavailable(message)
-    with tempfile.TemporaryDirectory(prefix="tfdoctor-podman-", ignore_cleanup_errors=True) as place:
-        folder = Path(place)
-        one = LabPodman(folder, cache)
+    with tempfile.TemporaryDirectory(prefix="tfdoctor-podman-", ignore_cleanup_errors=True) as temporary:
+        folder = Path(temporary)
+        lab = LabPodman(folder, cache)
         (folder / "tmp").mkdir()
         libraries = standins.driver(folder / "standin", cache / "compiled", gpus=gpus)
-        own = not CDI_SPEC.parent.exists()
+        is_new = not CDI_SPEC.parent.exists()
         CDI_SPEC.parent.mkdir(exist_ok=True)
-        CDI_SPEC.write_text(json.dumps(_cdi(libraries)), encoding="ascii")
+        CDI_SPEC.write_text(json.dumps(_make_cdi_spec(libraries)), encoding="ascii")
         (folder / "containers.conf").write_text(CONTAINERS, encoding="ascii")
         with (
             (folder / "podman.log").open("wb") as log,
             subprocess.Popen(
-                one.command("system", "service", "--time=0", one.url),
+                lab.command("system", "service", "--time=0", lab.url),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
                 stderr=log,
-                env=one.environment,
+                env=lab.environment,
                 start_new_session=True,
             ) as process,
         ):
@@ -432,11 +445,11 @@ def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
                 deadline = time.monotonic() + STARTING
                 while not (folder / "podman.sock").exists():
                     if process.poll() is not None or time.monotonic() > deadline:
-                        said = (folder / "podman.log").read_text(encoding="utf-8", errors="replace")
-                        message = f"podman does not start here: {said[-1000:]}"
+                        log_text = (folder / "podman.log").read_text(encoding="utf-8", errors="replace")
+                        message = f"podman does not start here: {log_text[-1000:]}"
                         raise Unavailable(message)
                     time.sleep(0.1)
-                yield one
+                yield lab
             finally:
                 process.terminate()
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -444,12 +457,12 @@ def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
                 process.kill()
                 _unmount(folder)
                 CDI_SPEC.unlink(missing_ok=True)
-                if own:
+                if is_new:
                     CDI_SPEC.parent.rmdir()
 
 
-def _cdi(libraries: Path) -> dict[str, object]:
-    """One device, "all": the libraries bound into the container, and its loader's cache made anew."""
+def _make_cdi_spec(libraries: Path) -> dict[str, object]:
+    """Return the CDI specification of the device "all", which mounts the libraries into the container."""
     inside = Path("/usr/lib/x86_64-linux-gnu")
     mounts = [
         {"hostPath": str(path), "containerPath": str(inside / path.name), "options": ["ro", "bind"]}
@@ -463,10 +476,10 @@ def _cdi(libraries: Path) -> dict[str, object]:
 
 
 def main(releases: Sequence[str]) -> None:
-    with engine(cache=cache_folder()) as one:
+    with engine(cache=cache_folder()) as lab:
         for release in releases:
-            sys.stdout.write(f"{one.base(release)}\n")
-        sys.stdout.write(f"export DOCKER_HOST={one.url}\nGPUs: {one.folder}/standin/gpus\n")
+            sys.stdout.write(f"{lab.base(release)}\n")
+        sys.stdout.write(f"export DOCKER_HOST={lab.url}\nGPUs: {lab.folder}/standin/gpus\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):
             signal.pause()
@@ -477,6 +490,6 @@ if __name__ == "__main__":
         signal.SIGINT,
         signal.SIGTERM,
         signal.SIGHUP,
-    ):  # a shell has its background jobs ignore SIGINT
+    ):  # the background jobs of a shell ignore SIGINT
         signal.signal(number, signal.default_int_handler)
     main(sys.argv[1:])

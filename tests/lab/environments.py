@@ -1,7 +1,7 @@
-"""Environments with a real TensorFlow, for the tests that are opt-in: made when asked for, removed afterwards.
+"""Environments with a real TensorFlow for the opt-in tests; they are created on demand and removed afterwards.
 
-TFDOCTOR_LAB=1 makes those of ENVIRONMENTS with the Pythons that are to be had; TFDOCTOR_LAB_PYTHONS="ENV/bin/python …"
-takes ready ones instead and leaves them.
+TFDOCTOR_LAB=1 creates those of ENVIRONMENTS with the available Pythons. TFDOCTOR_LAB_PYTHONS="ENV/bin/python …" uses
+existing ones instead and keeps them.
 """
 
 from __future__ import annotations
@@ -23,55 +23,61 @@ ENVIRONMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "2.18": ("3.11", ("tensorflow==2.18.1",)),
     "1.14": ("3.7", ("tensorflow-gpu==1.14.0", *OLD_FRIENDS)),
 }
-"""Name → (Python, requirements). 1.14 is the last era with a loader of its own; 2.21 needs NVML; 2.18 has no wheels of
-NVIDIA's beside it."""
+"""The Python version and the requirements by name.
+
+1.14 stands for the releases before 2.0 that open the CUDA libraries themselves, 2.21 requires NVML, and 2.18 comes
+without NVIDIA's wheels.
+"""
 
 
 MORE = {"2.21": ("3.11", ("tensorflow==2.21.0",))}
-"""With TFDOCTOR_LAB_FULL=1 alone."""
+"""Environments for TFDOCTOR_LAB_FULL=1 only."""
 OTHERS = {
     "2.15": ("3.11", ("tensorflow==2.15.1",)),
     "2.20": ("3.11", ("tensorflow==2.20.0",)),
     "1.13": ("3.7", ("tensorflow-gpu==1.13.2", *OLD_FRIENDS)),
     "1.15": ("3.7", ("tensorflow-gpu==1.15.5", *OLD_FRIENDS)),
 }
-"""What single tests ask for."""
+"""Environments that single tests use."""
 
 
 def parse_wanted() -> bool:
-    """Whether the tests with real wheels are to run at all."""
+    """Return whether the tests with real wheels should run."""
     return bool(os.environ.get("TFDOCTOR_LAB") or ready())
 
 
 def list_everything() -> bool:
-    """Whether they are to try every situation, and the slow way."""
+    """Return whether the tests should try every situation with the whole import."""
     return bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 
 
 def ready() -> list[str]:
-    """Interpreters of environments that are there already."""
+    """Return the interpreters of existing environments."""
     return os.environ.get("TFDOCTOR_LAB_PYTHONS", "").split()
 
 
 def names() -> list[str]:
-    """What to run on: ready interpreters, else the names of ENVIRONMENTS."""
+    """Return the environments to run on: existing interpreters, else the names of ENVIRONMENTS."""
     return ready() or list(ENVIRONMENTS | (MORE if list_everything() else {}))
 
 
 def find_python(version: str) -> str | None:
-    """An interpreter of this minor version: on PATH, or one of pyenv's."""
-    found = shutil.which(f"python{version}")
-    if found and subprocess.run([found, "-c", ""], capture_output=True, check=False).returncode == 0:
-        return found
+    """Return an interpreter of this minor version from PATH or pyenv, or None."""
+    path = shutil.which(f"python{version}")
+    if path and subprocess.run([path, "-c", ""], capture_output=True, check=False).returncode == 0:
+        return path
     if sys.version_info[:2] == tuple(map(int, version.split("."))):
         return sys.executable
-    there = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
-    return str(there[-1]) if there else None
+    installed = sorted((Path.home() / ".pyenv" / "versions").glob(f"{version}.*/bin/python"))
+    return str(installed[-1]) if installed else None
 
 
 @contextmanager
 def environment(name: str, folder: Path) -> Iterator[Path | str]:
-    """The interpreter of one of `names()`, or the reason why there is none; removed at the end: disks are small."""
+    """Yield the interpreter of one of `names()`, or the reason why there is none.
+
+    A created environment is removed at the end, because disks are small.
+    """
     if name in ready():
         yield Path(name)
         return
@@ -82,7 +88,7 @@ def environment(name: str, folder: Path) -> Iterator[Path | str]:
         return
     interpreter = folder / "bin" / "python"
     subprocess.run([base, "-m", "venv", str(folder)], check=True, capture_output=True)
-    uv = shutil.which("uv")  # three times as fast
+    uv = shutil.which("uv")  # three times as fast as pip
     pip = (
         [uv, "pip", "install", "--python", str(interpreter)] if uv else [interpreter, "-m", "pip", "install"]
     )

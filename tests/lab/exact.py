@@ -1,4 +1,4 @@
-"""Numbers with a point, exactly: what a rounding must give, computed with fractions."""
+"""Exact rounding of floating-point numbers, computed with fractions."""
 
 from __future__ import annotations
 
@@ -6,32 +6,32 @@ import random
 from fractions import Fraction
 
 FORMATS = {"f64": (52, 11), "f32": (23, 8), "f16": (10, 5), "bf16": (7, 8)}
-"""Bits of the mantissa and of the exponent."""
+"""Bits of the mantissa and of the exponent by type."""
 
 
 def special(kind: str) -> dict[str, int]:
-    """The bits of zero, infinity, the least and the largest normal number ... of a type."""
+    """Return the bits of special numbers of a type by name: zero, one, subnormal, largest, and their negatives."""
     mantissa, exponent = FORMATS[kind]
     infinity = ((1 << exponent) - 1) << mantissa
-    one = ((1 << (exponent - 1)) - 1) << mantissa
-    found = {
+    one_bits = ((1 << (exponent - 1)) - 1) << mantissa
+    positive = {
         "zero": 0,
-        "one": one,
+        "one": one_bits,
         "tiny": 1,
         "subnormal": (1 << mantissa) - 1,
         "normal": 1 << mantissa,
         "largest": infinity - 1,
     }
-    return {**found, **{f"-{name}": bits | sign(kind) for name, bits in found.items()}}
+    return {**positive, **{f"-{name}": bits | sign(kind) for name, bits in positive.items()}}
 
 
 def sign(kind: str) -> int:
-    """The bit of the sign."""
+    """Return the sign bit of a type."""
     return 1 << sum(FORMATS[kind])
 
 
 def value(bits: int, kind: str) -> Fraction:
-    """The number that finite bits are."""
+    """Return the number that finite bits represent."""
     mantissa, exponent = FORMATS[kind]
     e = (bits >> mantissa) & ((1 << exponent) - 1)
     assert e != (1 << exponent) - 1
@@ -42,43 +42,52 @@ def value(bits: int, kind: str) -> Fraction:
 
 
 def rounded(x: Fraction, kind: str, mode: str = "rn") -> int:
-    """The bits of the number that a rounding gives; +0 for 0."""
+    """Return the bits of the rounded number; +0 for 0."""
     mantissa, exponent = FORMATS[kind]
-    least = 2 - (1 << (exponent - 1))
-    minus, a = x < 0, abs(x)
-    e = least
+    min_exponent = 2 - (1 << (exponent - 1))
+    is_negative, a = x < 0, abs(x)
+    e = min_exponent
     if a:
-        e = max(least, a.numerator.bit_length() - a.denominator.bit_length() - 1)
+        e = max(min_exponent, a.numerator.bit_length() - a.denominator.bit_length() - 1)
         while Fraction(2) ** (e + 1) <= a:
             e += 1
     scaled = a / Fraction(2) ** (e - mantissa)
-    q, rest = divmod(scaled.numerator, scaled.denominator)
-    twice = 2 * rest - scaled.denominator
-    up = {
+    q, remainder = divmod(scaled.numerator, scaled.denominator)
+    twice = 2 * remainder - scaled.denominator
+    rounds_up = {
         "rn": twice > 0 or (twice == 0 and q & 1),
         "rz": False,
-        "rm": bool(rest) and minus,
-        "rp": bool(rest) and not minus,
+        "rm": bool(remainder) and is_negative,
+        "rp": bool(remainder) and not is_negative,
     }[mode]
-    bits = ((e - least) << mantissa) + q + bool(up)
+    bits = ((e - min_exponent) << mantissa) + q + bool(rounds_up)
     infinity = ((1 << exponent) - 1) << mantissa
     if bits >= infinity:
-        away = mode == "rn" or (mode == "rp" and not minus) or (mode == "rm" and minus)
-        bits = infinity if away else infinity - 1
-    return bits | (sign(kind) if minus else 0)
+        overflows = mode == "rn" or (mode == "rp" and not is_negative) or (mode == "rm" and is_negative)
+        bits = infinity if overflows else infinity - 1
+    return bits | (sign(kind) if is_negative else 0)
 
 
 def some(kind: str, count: int, seed: str, *, near: bool = False) -> list[int]:
-    """Bits of finite numbers, some of them special; `near`: of like size, so that sums are not one of both."""
-    chosen = random.Random(f"{kind} {seed}")
+    """Return the bits of `count` finite numbers, some of them special.
+
+    near: choose numbers of similar size, so that a sum depends on both operands.
+    """
+    generator = random.Random(f"{kind} {seed}")
     mantissa, exponent = FORMATS[kind]
     bias = (1 << (exponent - 1)) - 1
-    found = [] if near else list(special(kind).values())
-    chosen.shuffle(found)
-    while len(found) < count:
-        e = bias + chosen.randint(-mantissa, mantissa) if near else chosen.randrange((1 << exponent) - 1)
-        e = min(max(e, 0), (1 << exponent) - 2)
-        found.append(
-            chosen.getrandbits(1) << (mantissa + exponent) | e << mantissa | chosen.getrandbits(mantissa)
+    numbers = [] if near else list(special(kind).values())
+    generator.shuffle(numbers)
+    while len(numbers) < count:
+        e = (
+            bias + generator.randint(-mantissa, mantissa)
+            if near
+            else generator.randrange((1 << exponent) - 1)
         )
-    return found[:count]
+        e = min(max(e, 0), (1 << exponent) - 2)
+        numbers.append(
+            generator.getrandbits(1) << (mantissa + exponent)
+            | e << mantissa
+            | generator.getrandbits(mantissa)
+        )
+    return numbers[:count]

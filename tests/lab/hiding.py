@@ -1,4 +1,4 @@
-"""Ways to break an environment by what runs or is found before it: variables, startup files, search paths."""
+"""Ways to break an environment by what is run or found first: variables, startup files, search paths."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def on_path(env: Env, folder: Path, by: str) -> None:
-    """A folder comes first on LD_LIBRARY_PATH, `by` "activate", "conda" or "caller"."""
+    """Put a folder first on LD_LIBRARY_PATH; `by` is "activate", "conda" or "caller"."""
     if by == "activate":
         line = f'export LD_LIBRARY_PATH={shlex.quote(str(folder))}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
         env.activates("", "# CUDA", line)
@@ -28,7 +28,7 @@ def on_path(env: Env, folder: Path, by: str) -> None:
 
 
 def conda_like(env: Env) -> None:
-    """The marks of a conda environment."""
+    """Add the files that mark a conda environment."""
     history = env.root / "conda-meta" / "history"
     history.parent.mkdir()
     history.write_text(
@@ -39,7 +39,7 @@ def conda_like(env: Env) -> None:
 
 
 def starts_with(name: str, *lines: str) -> Callable[[Env], None]:
-    """A file in site-packages that Python runs when it starts."""
+    """Return a function that writes a file into site-packages that Python runs at start."""
 
     def break_it(env: Env) -> None:
         (env.site / name).write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
@@ -48,7 +48,7 @@ def starts_with(name: str, *lines: str) -> Callable[[Env], None]:
 
 
 def starts_with_foreign(env: Env) -> None:
-    """A sitecustomize.py of somebody else's, by PYTHONPATH."""
+    """Add a sitecustomize.py outside the environment through PYTHONPATH."""
     folder = env.folder("company/python")
     lines = ("import os", "os.environ['CUDA_VISIBLE_DEVICES'] = ''")
     (folder / "sitecustomize.py").write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -56,7 +56,10 @@ def starts_with_foreign(env: Env) -> None:
 
 
 def half_removed_cuda(*, by: str) -> Callable[[Env], None]:
-    """cuSOLVER of CUDA 11, alone in its folder: it has the soname that CUDA 12's has, and needs CUDA 11's cuBLAS."""
+    """Return a function that leaves only cuSOLVER of CUDA 11 in a folder on the search path.
+
+    It has the same soname as in CUDA 12 and requires the cuBLAS of CUDA 11.
+    """
 
     def break_it(env: Env) -> None:
         folder = env.folder("cuda-11.8/lib64")
@@ -69,28 +72,28 @@ def half_removed_cuda(*, by: str) -> Callable[[Env], None]:
 
 
 def stub_preloaded(env: Env) -> None:
-    """bin/activate preloads the toolkit's stub."""
+    """Preload the toolkit's stub in bin/activate."""
     stub = env.folder("cuda/lib64/stubs") / "libcuda.so"
     standins.stub_driver(stub, env.cache)
     env.activates(f"export LD_PRELOAD={shlex.quote(str(stub))}")
 
 
 def foreign_libstdcxx(env: Env) -> None:
-    """bin/activate names a folder whose C++ library has nothing in it."""
+    """Put a folder with an empty C++ library first in bin/activate."""
     folder = env.folder("other program/lib")
     standins.library(folder / "libstdc++.so.6", env.cache)
     on_path(env, folder, "activate")
 
 
 def libstdcxx_is_text(env: Env) -> None:
-    """…whose C++ library is a text file."""
+    """Put a folder whose C++ library is a text file first in bin/activate."""
     folder = env.folder("other program/lib")
     standins.linker_script(folder / "libstdc++.so.6")
     on_path(env, folder, "activate")
 
 
 def other_tensorflow(*, by: str) -> Callable[[Env], None]:
-    """PYTHONPATH names a folder with a TensorFlow for the CPU."""
+    """Return a function that puts a folder with a CPU-only TensorFlow on PYTHONPATH."""
 
     def break_it(env: Env) -> None:
         folder = env.folder("team/packages")

@@ -1,4 +1,4 @@
-"""What the tests of real images share: when they run, the engines, how `tfdoctor` is asked, images to begin with."""
+"""Shared parts of the tests of real images: marks, engines, the command line of tfdoctor, and base images."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ CUDA_10_0 = (
     "libcudnn.so.7",
 )
 HERE = ("--anywhere", "--network", "host", "--ca-cert", CERTIFICATES, "--no-verify")
-"""What a `tfdoctor build` needs in the lab, beside a base that is there."""
+"""Options that `tfdoctor build` needs in the lab, besides a base image."""
 
 
-def tfdoctor(url: str, *words: str) -> subprocess.CompletedProcess[str]:
+def tfdoctor(url: str, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "tfdoctor", *words],
+        [sys.executable, "-m", "tfdoctor", *arguments],
         env={**os.environ, "DOCKER_HOST": url},
         capture_output=True,
         text=True,
@@ -52,42 +52,42 @@ def tfdoctor(url: str, *words: str) -> subprocess.CompletedProcess[str]:
     )
 
 
-def verify(url: str, image: str, *words: str) -> tuple[int, dict[str, Any]]:
-    """(exit status, answer)."""
-    done = tfdoctor(url, "verify", image, "--json", *words)
+def verify(url: str, image: str, *arguments: str) -> tuple[int, dict[str, Any]]:
+    """Run `tfdoctor verify` and return the exit status and the answer."""
+    done = tfdoctor(url, "verify", image, "--json", *arguments)
     assert done.returncode in (0, 1), done.stdout[-2000:] + done.stderr[-2000:]
     return done.returncode, json.loads(done.stdout)
 
 
 def first_failed(answer: dict[str, Any]) -> tuple[str, str]:
-    """(stage, detail)."""
-    return next((one["name"], one["detail"]) for one in answer["stages"] if one["status"] == "failed")
+    """Return (stage, detail) of the first failed stage."""
+    return next((stage["name"], stage["detail"]) for stage in answer["stages"] if stage["status"] == "failed")
 
 
 def status(answer: dict[str, Any], name: str) -> str:
-    return str(next(one["status"] for one in answer["stages"] if one["name"] == name))
+    return str(next(stage["status"] for stage in answer["stages"] if stage["name"] == name))
 
 
 @dataclass(frozen=True)
 class Ground:
-    """An engine with one GPU or more, and its own client."""
+    """An engine with at least one GPU, and its own client."""
 
     program: str
-    """docker or podman."""
+    """"docker" or "podman"."""
     url: str
     client: Callable[..., subprocess.CompletedProcess[str]]
-    """Its words → how it ended; raises where it fails, unless `check=False`."""
+    """A function that runs the client; it raises if that fails, unless `check=False`."""
     base: Callable[[str], str]
-    """A release of Debian → the name of an image of it."""
+    """A function from a release of Debian to the name of its image."""
     cache: Path
     prefix: str = ""
-    """Of the names of images that are made here."""
+    """Prefix of the names of images that are built here."""
 
     def list_named(self, name: str) -> str:
         return f"{self.prefix}tfdoctor-lab/{name}"
 
     def remove(self, *tags: str) -> None:
-        """With what the builds of them have left: disks are small."""
+        """Remove images and the leftovers of their builds, because disks are small."""
         self.client("rmi", "--force", *tags, check=False)
         self.client("image", "prune", "--force", check=False)
 
@@ -98,23 +98,23 @@ def docker_ground(lab: LabEngine) -> Ground:
 
 @contextlib.contextmanager
 def podman_ground(cache: Path, gpus: int = 1) -> Iterator[Ground]:
-    """Raises Unavailable."""
-    with podman(cache=cache, gpus=gpus) as one:
-        yield Ground("podman", one.url, one.podman, one.base, cache, "localhost/")
+    """Run a private Podman while the block runs. Raise Unavailable."""
+    with podman(cache=cache, gpus=gpus) as lab:
+        yield Ground("podman", lab.url, lab.podman, lab.base, cache, "localhost/")
 
 
 @dataclass(frozen=True)
 class Built:
-    """An image, and what `build` said of it."""
+    """An image that `build` created."""
 
     tag: str
     size: int
     seconds: float
 
 
-def make(url: str, tag: str, *words: str) -> Built:
+def make(url: str, tag: str, *arguments: str) -> Built:
     began = time.monotonic()
-    done = tfdoctor(url, "build", "--tag", tag, *HERE, "--json", *words)
+    done = tfdoctor(url, "build", "--tag", tag, *HERE, "--json", *arguments)
     seconds = time.monotonic() - began
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     answer = json.loads(done.stdout)
@@ -123,7 +123,7 @@ def make(url: str, tag: str, *words: str) -> Built:
 
 
 def derived(url: str, base: str, tag: str, steps: str, files: Mapping[str, bytes] | None = None) -> str:
-    """The name of an image that goes on from another one."""
+    """Build an image from another one and return its name."""
     engine = connect(url)
     try:
         list(build(engine, BuildRequest(f"FROM {base}\nUSER root\n{steps}\n", files or {}, tag)))
@@ -133,12 +133,14 @@ def derived(url: str, base: str, tag: str, steps: str, files: Mapping[str, bytes
 
 
 def with_cuda_10(ground: Ground, folder: Path, objects: Sequence[Path] = ()) -> str:
-    """The name of a Debian with stand-ins of CUDA 10.0, as in TensorFlow's own images; with the functions that
-    `objects` are linked with."""
-    wanted = standins.wanted_symbols(objects)
+    """Build a Debian with stand-ins of CUDA 10.0, laid out as in TensorFlow's own images, and return its name.
+
+    The stand-ins have the functions that `objects` are linked with.
+    """
+    symbols_by_library = standins.wanted_symbols(objects)
     files = {}
     for name in CUDA_10_0:
-        symbols = wanted.get(name.partition(".so")[0], ())
+        symbols = symbols_by_library.get(name.partition(".so")[0], ())
         files[name] = standins.library(folder / name, ground.cache / "compiled", symbols=symbols).read_bytes()
     steps = "COPY *.so.* /usr/local/cuda-10.0/lib64/\nRUN echo /usr/local/cuda-10.0/lib64 >/etc/ld.so.conf.d/c.conf"
     name = ground.list_named("cuda10:2" if objects else "cuda10:1")

@@ -1,8 +1,9 @@
-"""Run one TensorFlow in the situations of tests/lab/logs.py, say what `diagnose` gets wrong, and keep new logs.
+"""Run one TensorFlow in the situations of tests/lab/logs.py, report errors of `diagnose`, and store new logs.
 
 python tests/lab/keep_logs.py --python ENV/bin/python [--only NAME]... [--full] [--keep FOLDER]
 
-With --keep, logs whose messages are not yet in that folder (tests/logs/lab) are added to it, with what is true of them.
+With --keep, logs whose messages are not yet in that folder (tests/logs/lab) are added to it, with the truth
+about them.
 """
 
 from __future__ import annotations
@@ -29,22 +30,25 @@ _EVERY_ERA = frozenset(
         *("init-100", "init-803", "kernel-differs", "without-cudart", "without-cusolver", "without-cudnn"),
     }
 )
-"""Situations that are kept of every release whose messages differ; the others, of these releases alone:"""
-_FOR_ALL = ((1, 13), (1, 14), (2, 10), (2, 21))
-_LEFT_OUT = frozenset(
+"""Situations whose logs are kept for every release with other messages.
+
+The logs of the other situations are kept for the releases of _FOR_ALL only.
+"""
+_KEPT_RELEASES = ((1, 13), (1, 14), (2, 10), (2, 21))
+_REDUNDANT = frozenset(
     {
         *("init-3", "init-34", "init-36", "init-101", "init-802", "gpus-0", "gpus-2", "cc-120"),
         *("visible-empty", "visible-abc", "no-libcuda", "stub-unversioned", "older-major"),
         *("runtime-46", "context-fails-46", "cublas-needs-lt", "nvml-init-18"),
     }
 )
-"""Those whose messages another one has, too."""
+"""Situations with the same messages as another one."""
 _NOISE = re.compile(r"FutureWarning|np_resource|_np_q?u?int\d|np\.dtype\(\[")
 _PROCESSOR = re.compile(
     r"oneDNN custom|CPU instructions|CPU supports instr|^To enable th|CPU Frequency|platform Host"
 )
 _NUMBERS = re.compile(r"0x[0-9a-f]+|\d+")
-_PLACE = re.compile(r"([\w./-]+\.cc):\d+\]")
+_SOURCE = re.compile(r"([\w./-]+\.cc):\d+\]")
 _MACHINE = (
     (re.compile(r"/(?:root|home/[\w.-]+)/\.pyenv/versions/"), "/opt/python/"),
     (re.compile(r"(host: |hostname: |this host \()[\w.-]+"), r"\1host"),
@@ -52,85 +56,92 @@ _MACHINE = (
 
 
 def keep(printed: Printed, folder: Path) -> str | None:
-    """Add a log to the folder, without what names this machine; None where one with the same messages is there.
+    """Add a log to the folder without the names of this machine, and return its file name.
 
-    The same: in this situation, what is known of its messages and the sources that print them are the same.
+    Return None if the folder has a log of the same situation with the same known messages from the same
+    sources.
     """
     if printed.situation.startswith("without-") and printed.situation not in _EVERY_ERA:
-        return None  # the same messages with another name
-    everywhere = printed.situation in _EVERY_ERA or minor(printed.tensorflow) in _FOR_ALL
-    if not everywhere or printed.situation in _LEFT_OUT:
+        return None  # the same messages with another library name
+    everywhere = printed.situation in _EVERY_ERA or minor(printed.tensorflow) in _KEPT_RELEASES
+    if not everywhere or printed.situation in _REDUNDANT:
         return None
     table_path = folder / "expected.json"
     table = json.loads(table_path.read_text(encoding="utf-8")) if table_path.exists() else {}
-    log = _trimmed(printed.log, whole=printed.situation == "all-present")
-    always = printed.situation in _EVERY_ERA and minor(printed.tensorflow) in _FOR_ALL
-    for other, row in ({} if always else table).items():
-        alike = (row["situation"], row.get("named", False)) == (printed.situation, printed.named)
-        if alike and _messages((folder / other).read_text(encoding="utf-8")) == _messages(log):
+    log = _trim_log(printed.log, whole=printed.situation == "all-present")
+    always = printed.situation in _EVERY_ERA and minor(printed.tensorflow) in _KEPT_RELEASES
+    for stored_name, entry in ({} if always else table).items():
+        is_same_situation = (entry["situation"], entry.get("named", False)) == (
+            printed.situation,
+            printed.named,
+        )
+        if is_same_situation and _find_messages(
+            (folder / stored_name).read_text(encoding="utf-8")
+        ) == _find_messages(log):
             return None
     mode = "-named" if printed.named and minor(printed.tensorflow) >= NAMELESS else ""
     name = f"{printed.tensorflow}-{printed.situation}{mode}.log"
     folder.mkdir(parents=True, exist_ok=True)
     (folder / name).write_text(log, encoding="utf-8")
-    row = asdict(replace(printed, causes=frozenset())) | {"causes": sorted(printed.causes)}
-    row = {key: value for key, value in row.items() if value and key not in {"log", "error"}}
-    table = dict(sorted({**table, name: row}.items()))
+    entry = asdict(replace(printed, causes=frozenset())) | {"causes": sorted(printed.causes)}
+    entry = {key: value for key, value in entry.items() if value and key not in {"log", "error"}}
+    table = dict(sorted({**table, name: entry}.items()))
     lines = ",\n".join(f"{json.dumps(key)}: {json.dumps(value)}" for key, value in table.items())
     table_path.write_text(f"{{\n{lines}\n}}\n", encoding="utf-8")
     return name
 
 
-def _trimmed(log: str, *, whole: bool) -> str:
-    """A log without Python's own warnings, the second of lines that are alike, and the names of this machine.
+def _trim_log(log: str, *, whole: bool) -> str:
+    """Return a log without Python's warnings, repeated similar lines, and the names of this machine.
 
-    What TensorFlow always says of the processor stays where it is `whole`, or says nothing else.
+    TensorFlow's usual messages about the processor are kept if `whole` is true or if there are no other
+    messages.
     """
-    for pattern, instead in _MACHINE:
-        log = pattern.sub(instead, log)
-    seen: Counter[str] = Counter()
+    for pattern, replacement in _MACHINE:
+        log = pattern.sub(replacement, log)
+    counts: Counter[str] = Counter()
     kept_lines = []
     for line in log.splitlines(keepends=True):
         shape = _NUMBERS.sub("0", line)
-        seen[shape] += 1
-        if seen[shape] == 1 and not _NOISE.search(line):
+        counts[shape] += 1
+        if counts[shape] == 1 and not _NOISE.search(line):
             kept_lines.append(line)
     brief = "".join(line for line in kept_lines if not _PROCESSOR.search(line))
-    return brief if _messages(brief) and not whole else "".join(kept_lines)
+    return brief if _find_messages(brief) and not whole else "".join(kept_lines)
 
 
-def _messages(log: str) -> frozenset[tuple[str, str]]:
-    """(signature, source file) of every message that means something."""
+def _find_messages(log: str) -> frozenset[tuple[str, str]]:
+    """Return (signature, source file) of every significant message."""
     catalogue = load_signatures()
-    found = set()
+    messages = set()
     for line in log.splitlines():
-        place = _PLACE.search(line)
+        source = _SOURCE.search(line)
         for match in catalogue.matches(line):
             if match.signature.benign is None and not match.signature.id.startswith("format-"):
-                found.add((match.signature.id, place[1] if place else ""))
-    return frozenset(found)
+                messages.add((match.signature.id, source[1] if source else ""))
+    return frozenset(messages)
 
 
 def keep_outcome(folder: Path) -> dict[str, Printed]:
-    """The logs of a folder, by file."""
-    found = {}
-    for name, row in json.loads((folder / "expected.json").read_text(encoding="utf-8")).items():
-        found[name] = Printed(
-            situation=row["situation"],
-            tensorflow=row["tensorflow"],
-            named=row.get("named", False),
-            causes=frozenset(row["causes"]),
-            registered=row.get("registered", False),
-            devices=tuple(tuple(device) for device in row.get("devices", ())),
-            missing=tuple(row.get("missing", ())),
+    """Return the logs of a folder by file name."""
+    logs = {}
+    for name, entry in json.loads((folder / "expected.json").read_text(encoding="utf-8")).items():
+        logs[name] = Printed(
+            situation=entry["situation"],
+            tensorflow=entry["tensorflow"],
+            named=entry.get("named", False),
+            causes=frozenset(entry["causes"]),
+            registered=entry.get("registered", False),
+            devices=tuple(tuple(device) for device in entry.get("devices", ())),
+            missing=tuple(entry.get("missing", ())),
             log=(folder / name).read_text(encoding="utf-8"),
-            silent=row.get("silent", False),
+            silent=entry.get("silent", False),
         )
-    return found
+    return logs
 
 
 def main() -> int:
-    """Run one TensorFlow in all situations and print what is wrong."""
+    """Run one TensorFlow in all situations; return 1 if `diagnose` was wrong about one."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--python", type=Path, required=True)
     parser.add_argument("--only", action="append", default=[], metavar="NAME")
@@ -140,16 +151,16 @@ def main() -> int:
     options = parser.parse_args()
     target = inspect_target(options.python, options.cache)
     printed = print_all(target, options.cache, only=options.only, quick=not options.full)
-    wrong = 0
-    for one in printed:
-        problem = disagreements(one)
-        wrong += bool(problem)
-        if problem:
-            sys.stdout.write(f"{one.situation}{' (named)' if one.named else ''}: {'; '.join(problem)}\n")
+    failed = 0
+    for log in printed:
+        differences = disagreements(log)
+        failed += bool(differences)
+        if differences:
+            sys.stdout.write(f"{log.situation}{' (named)' if log.named else ''}: {'; '.join(differences)}\n")
         if options.keep:
-            keep(one, options.keep)
-    sys.stdout.write(f"TensorFlow {printed[0].tensorflow}: {len(printed) - wrong} of {len(printed)} right\n")
-    return 1 if wrong else 0
+            keep(log, options.keep)
+    sys.stdout.write(f"TensorFlow {printed[0].tensorflow}: {len(printed) - failed} of {len(printed)} right\n")
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Real logs: what TensorFlow prints in the situations of the lab, what was true there, and what `diagnose` must say.
+"""Real logs: what TensorFlow prints in the situations of the lab, the truth, and what `diagnose` must report.
 
-`Printed` holds one run: the log as a user has it (default verbosity) or as `tfdoctor run` makes it (TensorFlow names
-every library), and the truth that TensorFlow told beside the log. `problems` compares; `expected` says which causes
-are right. Nothing here reads a log to learn what is true.
+`Printed` holds one run: the log as a user has it (default verbosity) or as `tfdoctor run` gets it (TensorFlow names
+every library), and the truth that TensorFlow reported beside the log. `problems` compares; `expected` returns the
+right causes. Nothing here derives the truth from a log.
 """
 
 from __future__ import annotations
@@ -29,18 +29,21 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
 KERNEL = "570.86.15"
-"""The version of the kernel module and of the stand-in's file, as on a machine in order."""
+"""Version of the kernel module and in the stand-in's file name, the same as on a healthy machine."""
 NAMELESS = (2, 12)
-"""From here on TensorFlow names no library that it could not open, unless it is told to."""
+"""First release that by default does not name the libraries it could not open."""
 _LIBRARIES = frozenset({"libs-not-installed", "libs-wrong-version", "libs-not-on-path"})
-"""A log seldom tells these three apart; `diagnose` names one and lists the others as not ruled out."""
-_MADE = re.compile(
+"""Causes that a log can seldom tell apart.
+
+`diagnose` names one and lists the others as not ruled out.
+"""
+_CREATED_DEVICE = re.compile(
     r"device: (?P<index>\d+), name: (?P<name>.*?), pci bus id: (?P<pci>[\w:.]+)"
     r"(?:, compute capability: (?P<cc>[\d.]+))?"
 )
 
-# Situations of the lab that make a log of their own -> the causes that are right where no GPU is registered.
-_HERE: Mapping[str, frozenset[str]] = {
+# The right causes if no GPU is registered, for each situation with a log of its own.
+_CAUSES: Mapping[str, frozenset[str]] = {
     "all-present": frozenset(),
     "gpus-2": frozenset(),
     "cc-80-30": frozenset({"gpu-too-old"}),
@@ -80,7 +83,7 @@ _HERE: Mapping[str, frozenset[str]] = {
     "attributes-fail-999": frozenset({"driver-init-unknown"}),
     "context-fails-2": frozenset({"gpu-busy-other-process", "oom"}),
     "context-fails-46": frozenset({"gpu-busy-other-process"}),
-    # Those that exist for their log alone, below.
+    # Situations that are defined below, for their logs only.
     "another-cuda": frozenset({"libs-wrong-version"}),
     "runtime-35": frozenset({"driver-too-old"}),
     "runtime-46": frozenset({"gpu-busy-other-process"}),
@@ -97,7 +100,7 @@ _WITHOUT_MODULE = frozenset(
         "kernel-missing",
     }
 )
-"""Where no kernel module is loaded."""
+"""Situations in which no kernel module is loaded."""
 _ABOUT_MODULE = (
     "init-",
     "kernel-",
@@ -107,55 +110,62 @@ _ABOUT_MODULE = (
     "visible-minus-one",
     "visible-abc",
 )
-"""Where TensorFlow's diagnostics look for the module."""
-_NO_DRIVER = frozenset(
+"""Situations in which TensorFlow's diagnostics look for the kernel module."""
+_DRIVERLESS = frozenset(
     {"no-driver", "no-driver-no-libraries", "no-libcuda", "libcuda-empty", "stub-unversioned"}
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Printed:
-    """One run of TensorFlow: its log, and what is true of it."""
+    """One run of TensorFlow: its log, and the truth about it."""
 
     situation: str
     tensorflow: str
     named: bool
     """Whether TensorFlow names the libraries that it could not open."""
     causes: frozenset[str]
-    """Those of which one must be named."""
+    """Causes of which `diagnose` must name one."""
     registered: bool
     devices: tuple[tuple[int, str, str, str | None], ...] | None
-    """(index, name, PCI id, compute capability) of each GPU that was made; None where none could be made."""
+    """(index, name, PCI id, compute capability) of each GPU that was created.
+
+    None if creation failed.
+    """
     missing: tuple[str, ...]
-    """What the log must name as missing; sorted."""
+    """The libraries that the log must name as missing, sorted."""
     log: str
     error: str | None = None
     silent: bool = False
-    """Whether the log may say nothing, and "could not be known" is an answer as well."""
+    """Whether the log may be silent, so that "inconclusive" is also right."""
 
 
 def log_situations(target: Target) -> list[Situation]:
-    """The situations that make a log of their own, with those of one library missing."""
-    listed = {one.name: one for one in situations(target)}
+    """Return the situations with a log of their own, including those with one missing library."""
+    by_name = {situation.name: situation for situation in situations(target)}
     extra = [
-        Situation("another-cuda", "logs", "LD_LIBRARY_PATH names another CUDA", _another_cuda),
-        Situation("runtime-35", "logs", "the runtime says that the driver is too old", _runtime(35)),
-        Situation("runtime-46", "logs", "the runtime says that the card is taken", _runtime(46)),
-        Situation("kernel-differs", "logs", "an update of the driver without a reboot", _kernel_differs),
+        Situation("another-cuda", "logs", "LD_LIBRARY_PATH names another CUDA", _with_another_cuda),
+        Situation(
+            "runtime-35", "logs", "the runtime says that the driver is too old", _with_runtime_error(35)
+        ),
+        Situation("runtime-46", "logs", "the runtime says that the card is taken", _with_runtime_error(46)),
+        Situation("kernel-differs", "logs", "an update of the driver without a reboot", _with_other_kernel),
         Situation("kernel-missing", "logs", "libcuda without the kernel's module", _with_init(100)),
     ]
-    listed |= {one.name: one for one in extra}
+    by_name |= {situation.name: situation for situation in extra}
     if target.hard_linked:
-        # The runtime's answers come too early there; libfoo is no library that a real cuDNN needs.
+        # The runtime is called too early there, and a real cuDNN does not need libfoo.
         for name in ("runtime-35", "runtime-46", "cudnn-needs-foo"):
-            del listed[name]
-    if not can_mount():  # without a kernel module TensorFlow says so, and that is what the log is about then
-        listed = {name: one for name, one in listed.items() if not name.startswith(_ABOUT_MODULE)}
-    names = [name for name in _HERE if name in listed]
-    return [listed[name] for name in (*names, *(n for n in listed if n.startswith("without-")))]
+            del by_name[name]
+    if not can_mount():  # without a kernel module the log would be about that
+        by_name = {
+            name: situation for name, situation in by_name.items() if not name.startswith(_ABOUT_MODULE)
+        }
+    names = [name for name in _CAUSES if name in by_name]
+    return [by_name[name] for name in (*names, *(key for key in by_name if key.startswith("without-")))]
 
 
-def _another_cuda(b: Bench) -> None:
+def _with_another_cuda(b: Bench) -> None:
     b.driver()
     folder = b.root / "cuda-5.5" / "lib64"
     for soname in b.target.required:
@@ -171,7 +181,7 @@ def _with_init(code: int) -> Callable[[Bench], None]:
     return prepare
 
 
-def _runtime(code: int) -> Callable[[Bench], None]:
+def _with_runtime_error(code: int) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.everything()
         b.env["STANDIN_RUNTIME"] = str(code)
@@ -179,18 +189,18 @@ def _runtime(code: int) -> Callable[[Bench], None]:
     return prepare
 
 
-def _kernel_differs(b: Bench) -> None:
+def _with_other_kernel(b: Bench) -> None:
     _with_init(803)(b)
-    _machine(b, kernel="565.57.01")
+    _mount_machine(b, kernel="565.57.01")
 
 
-def _machine(b: Bench, kernel: str = KERNEL) -> None:
-    """Give the child a loaded kernel module and device nodes: TensorFlow's diagnostics look for both."""
-    said = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {kernel}  Thu Jan 23 03:13:01 UTC 2025"
+def _mount_machine(b: Bench, kernel: str = KERNEL) -> None:
+    """Provide a loaded kernel module and device nodes, which TensorFlow's diagnostics look for."""
+    nvrm = f"NVRM version: NVIDIA UNIX x86_64 Kernel Module  {kernel}  Thu Jan 23 03:13:01 UTC 2025"
     b.private_mounts(
         "mount -t tmpfs none /proc/driver",
         "mkdir /proc/driver/nvidia",
-        f"printf '%s\\n' '{said}' 'GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)' > /proc/driver/nvidia/version",
+        f"printf '%s\\n' '{nvrm}' 'GCC version:  gcc version 12.2.0 (Debian 12.2.0-14)' > /proc/driver/nvidia/version",
         f"mkdir {b.root}/dev && mount -t tmpfs none {b.root}/dev",
         f"cp -a /dev/null /dev/zero /dev/random /dev/urandom {b.root}/dev/",
         f"mkdir {b.root}/dev/shm && touch {b.root}/dev/nvidia0 {b.root}/dev/nvidiactl",
@@ -198,8 +208,8 @@ def _machine(b: Bench, kernel: str = KERNEL) -> None:
     )
 
 
-def _file_name(b: Bench) -> None:
-    """The driver's file has its version in its name, which TensorFlow reads."""
+def _rename_driver(b: Bench) -> None:
+    """Put the driver's version into its file name, from which TensorFlow reads it."""
     soname = b.root / "driver" / standins.CUDA
     if soname.exists() and not soname.is_symlink():
         soname.rename(soname.with_name(f"libcuda.so.{KERNEL}"))
@@ -209,23 +219,23 @@ def _file_name(b: Bench) -> None:
 def print_log(
     target: Target, situation: Situation, cache: Path, *, verbose: bool, quick: bool = True
 ) -> Printed:
-    """Set a situation up, run TensorFlow until it has made its devices, and keep what it printed."""
+    """Set up a situation, run TensorFlow until it has created its devices, and return the result."""
     whole = target if target.hard_linked else replace(target, symbols=standins.RUNTIME)
     root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
     try:
         bench = Bench(whole, root, cache)
         situation.prepare(bench)
-        _file_name(bench)
+        _rename_driver(bench)
         if not bench.prefix and situation.name not in _WITHOUT_MODULE and can_mount():
-            _machine(bench)
-        if target.version < (2, 4):  # a card that these releases have code for
+            _mount_machine(bench)
+        if target.version < (2, 4):  # a GPU that these releases have code for
             bench.env["STANDIN_CC"] = bench.env.get("STANDIN_CC", "70").replace("80", "70")
         truth = observe(
             bench.interpreter,
             bench.environment(),
             cwd=bench.cwd or root,
             session=target.hard_linked,
-            quick=quick and not _through_python(target, situation.name),
+            quick=quick and not _needs_python_import(target, situation.name),
             prefix=bench.prefix,
             verbose=verbose,
             make=True,
@@ -238,24 +248,24 @@ def print_log(
     return judged(target, situation.name, replace(truth, log=log), verbose=verbose)
 
 
-def _through_python(target: Target, situation: str) -> bool:
-    """Whether what TensorFlow says of it comes from its Python, not from its native code.
+def _needs_python_import(target: Target, situation: str) -> bool:
+    """Return whether TensorFlow's messages come from its Python code, not from its native code.
 
-    Without a driver 2.12 and 2.13 say nothing but that there is no TensorRT.
+    Without a driver, the native code of 2.12 and 2.13 reports only that there is no TensorRT.
     """
-    if situation in _NO_DRIVER:
+    if situation in _DRIVERLESS:
         return (2, 12) <= target.version < (2, 14)
     return situation == "attributes-fail-999"
 
 
 def run_says(target: Target, situation: Situation, cache: Path) -> str:
-    """What `tfdoctor run` says of a program that lists its devices; without what the program itself printed."""
+    """Return the report of `tfdoctor run` on a program that lists its devices, without the program's output."""
     root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
     try:
         bench = Bench(target, root, cache)
         situation.prepare(bench)
         program = [str(bench.interpreter), "-c", CHILD, str(root / "answer.json")]
-        if target.hard_linked:  # the child would keep the ImportError for itself
+        if target.hard_linked:  # the child does not print the ImportError
             program = [str(bench.interpreter), "-c", "import tensorflow"]
         done = subprocess.run(
             [*bench.prefix, sys.executable, "-m", "tfdoctor", "run", "--", *program],
@@ -272,11 +282,11 @@ def run_says(target: Target, situation: Situation, cache: Path) -> str:
 
 
 def judged(target: Target, situation: str, truth: Truth, *, verbose: bool) -> Printed:
-    """What is true of one run, and what `diagnose` must make of its log."""
+    """Return the truth about one run and what `diagnose` must report about its log."""
     named = verbose or target.version < NAMELESS
-    silent = _says_nothing(target, situation, truth, named=named)
-    made = None if truth.made is None else tuple(_device(text) for text in truth.made)
-    registered = bool(made)
+    silent = _is_silent(target, situation, truth, named=named)
+    devices = None if truth.made is None else tuple(_parse_device(text) for text in truth.made)
+    registered = bool(devices)
     return Printed(
         situation=situation,
         tensorflow=".".join(map(str, target.version)),
@@ -284,41 +294,42 @@ def judged(target: Target, situation: str, truth: Truth, *, verbose: bool) -> Pr
         causes=expected(target, situation, registered=registered, named=named)
         | ({"inconclusive"} if silent and situation != "cc-30" else frozenset()),
         registered=registered,
-        devices=made,
-        missing=tuple(_missing(target, situation)) if named and not silent else (),
+        devices=devices,
+        missing=tuple(_list_missing(target, situation)) if named and not silent else (),
         log=truth.log,
         error=truth.error or truth.crashed,
         silent=silent,
     )
 
 
-def _says_nothing(target: Target, situation: str, truth: Truth, *, named: bool) -> bool:
-    """Whether this TensorFlow prints nothing about the matter, so that "inconclusive" is the right answer, too.
+def _is_silent(target: Target, situation: str, truth: Truth, *, named: bool) -> bool:
+    """Return whether this TensorFlow prints nothing about the problem, so that "inconclusive" is also right.
 
-    2.12 to 2.17 are silent without a driver, 2.21 without NVML; a process that crashes may not come to say why.
+    2.12 to 2.17 are silent without a driver, 2.21 without NVML. A process that crashes may not report the
+    reason.
     """
-    if situation in _NO_DRIVER and not named:
+    if situation in _DRIVERLESS and not named:
         return target.version < (2, 18)
     if situation in {"no-nvml", "nvml-init-18"}:
         return target.version >= (2, 21) and not (named and situation == "no-nvml")
     if situation == "switch-device-types-cpu":
         return not truth.made
-    if situation == "cc-30":  # from 2.5 on it names the card that it leaves out, not those that are there
+    if situation == "cc-30":  # from 2.5 on it names the ignored GPU only
         return target.version >= (2, 5)
     if situation == "attributes-fail-999":  # 1.14 crashes; 2.2 and 2.3 raise a TypeError of their own
         return truth.crashed == "SIGSEGV" or (2, 2) <= target.version < (2, 4)
     return False
 
 
-def _device(text: str) -> tuple[int, str, str, str | None]:
-    found = _MADE.match(text)
-    if found is None:
+def _parse_device(text: str) -> tuple[int, str, str, str | None]:
+    match = _CREATED_DEVICE.match(text)
+    if match is None:
         raise ValueError(text)
-    return int(found["index"]), found["name"], found["pci"], found["cc"]
+    return int(match["index"]), match["name"], match["pci"], match["cc"]
 
 
-def _missing(target: Target, situation: str) -> list[str]:
-    """What this situation leaves out: known from how it is set up, not from a log."""
+def _list_missing(target: Target, situation: str) -> list[str]:
+    """Return the libraries that the situation leaves out, known from its setup and not from a log."""
     required = list(target.required)
     if situation.startswith("without-"):
         return [target.soname(situation.removeprefix("without-"))]
@@ -333,8 +344,8 @@ def _missing(target: Target, situation: str) -> list[str]:
     if situation == "cudnn-needs-foo":
         return ["libfoo.so.1"]
     if situation == "cublas-needs-lt":
-        asked = target.asks("cublasLt")
-        lt = target.soname("cublasLt") if asked else target.soname("cublas").replace("cublas", "cublasLt")
+        opens_lt = target.asks("cublasLt")
+        lt = target.soname("cublasLt") if opens_lt else target.soname("cublas").replace("cublas", "cublasLt")
         return [lt]
     if situation == "no-nvml" and target.version >= (2, 21):
         return [standins.NVML]
@@ -342,72 +353,77 @@ def _missing(target: Target, situation: str) -> list[str]:
 
 
 def expected(target: Target, situation: str, *, registered: bool, named: bool) -> frozenset[str]:
-    """The causes of which `diagnose` must name one."""
+    """Return the causes of which `diagnose` must name one."""
     if registered:
         return frozenset({"healthy", "gpu-too-new"} if situation == "cc-120" else {"healthy"})
     if situation.startswith("without-"):
         causes = _LIBRARIES if situation != "without-cudnn" else frozenset({"cudnn-missing"})
     else:
-        causes = _HERE[situation]
+        causes = _CAUSES[situation]
     if situation == "no-driver-no-libraries" and (target.hard_linked or not named):
         causes |= {"import-missing-cuda-lib"} if target.hard_linked else {"libs-unlisted"}
-    about_libraries = bool(causes & (_LIBRARIES | {"cudnn-missing", "libs-transitive"}))
-    if about_libraries and target.hard_linked:
+    is_about_libraries = bool(causes & (_LIBRARIES | {"cudnn-missing", "libs-transitive"}))
+    if is_about_libraries and target.hard_linked:
         return frozenset({"import-missing-cuda-lib", *(causes & {"libs-transitive"})})
-    if (about_libraries or "damaged-file" in causes) and not named:
+    if (is_about_libraries or "damaged-file" in causes) and not named:
         return frozenset({"libs-unlisted"})
     return causes
 
 
 def problems(answer: Mapping[str, Any], printed: Printed) -> list[str]:
-    """Where `diagnose --json` of the log is not what was true."""
-    wrong = []
+    """Return how `diagnose --json` of the log differs from the truth."""
+    differences = []
     cause, registered = answer["verdict"]["cause"], answer["gpu_registered"]
     if cause not in printed.causes:
-        wrong.append(f"cause: said {cause}, is {' or '.join(sorted(printed.causes))}")
+        differences.append(f"cause: said {cause}, is {' or '.join(sorted(printed.causes))}")
     if registered is not printed.registered and not (registered is None and printed.silent):
-        wrong.append(f"gpu_registered: said {registered}, is {printed.registered}")
-    said = [(d["index"], d["name"], d["pci_bus_id"].lower()) for d in answer["devices"]]
-    # The index in the log is TensorFlow's own, counted from 0; in the description it is the driver's.
-    made = [(i, name, pci.lower()) for i, (_, name, pci, _) in enumerate(printed.devices or ())]
-    if said != made and not (registered is None and printed.silent):
-        wrong.append(f"devices: said {said}, are {made}")
-    if not _names(answer["missing_libraries"], printed):
-        wrong.append(f"missing: said {answer['missing_libraries']}, are {list(printed.missing)}")
+        differences.append(f"gpu_registered: said {registered}, is {printed.registered}")
+    reported = [
+        (device["index"], device["name"], device["pci_bus_id"].lower()) for device in answer["devices"]
+    ]
+    # The index in the log is TensorFlow's own, from 0; that in the description is the driver's.
+    created = [(index, name, pci.lower()) for index, (_, name, pci, _) in enumerate(printed.devices or ())]
+    if reported != created and not (registered is None and printed.silent):
+        differences.append(f"devices: said {reported}, are {created}")
+    if not _has_missing(answer["missing_libraries"], printed):
+        differences.append(f"missing: said {answer['missing_libraries']}, are {list(printed.missing)}")
     era = answer["era"]
-    if era is not None and not _within(printed.tensorflow, era):
-        wrong.append(f"era: said {era}, is {printed.tensorflow}")
-    return wrong
+    if era is not None and not _is_within(printed.tensorflow, era):
+        differences.append(f"era: said {era}, is {printed.tensorflow}")
+    return differences
 
 
 def disagreements(printed: Printed) -> list[str]:
-    """What `diagnose` gets wrong of a log, and of the same log where the program prints that there is no GPU."""
-    wrong = problems(diagnosed(printed.log), printed)
+    """Return the errors of `diagnose` about a log.
+
+    If no GPU is registered, the same log is tried again with the program's own line that there is no GPU.
+    """
+    differences = problems(diagnosed(printed.log), printed)
     if not printed.registered and printed.situation != "switch-device-types-cpu":
         answer = diagnosed(printed.log + "\nNum GPUs Available:  0\n")
-        right = printed.causes | ({"no-driver", "inconclusive"} if printed.silent else set())
-        if answer["verdict"]["cause"] not in right or answer["gpu_registered"] is not False:
-            wrong.append(f"listed: said {answer['verdict']['cause']}, {answer['gpu_registered']}")
-    return wrong
+        right_causes = printed.causes | ({"no-driver", "inconclusive"} if printed.silent else set())
+        if answer["verdict"]["cause"] not in right_causes or answer["gpu_registered"] is not False:
+            differences.append(f"listed: said {answer['verdict']['cause']}, {answer['gpu_registered']}")
+    return differences
 
 
 def diagnosed(log: str) -> dict[str, Any]:
-    """`diagnose --json` of a log."""
+    """Return the JSON answer of `diagnose` for a log."""
     return log_json(diagnose_log([log.encode()], Compat.load()))
 
 
-def _names(said: Iterable[str], printed: Printed) -> bool:
-    said = sorted(said)
-    if printed.silent and not said:
+def _has_missing(reported: Iterable[str], printed: Printed) -> bool:
+    reported = sorted(reported)
+    if printed.silent and not reported:
         return True
-    if said == sorted(printed.missing):
+    if reported == sorted(printed.missing):
         return True
-    # An ImportError names the first library only; without a driver TensorFlow does not go on to ask for all.
+    # An ImportError names only the first library; without a driver TensorFlow does not try to open all.
     first_only = "import-missing-cuda-lib" in printed.causes or printed.situation == "no-driver-no-libraries"
-    return bool(said) and first_only and set(said) <= set(printed.missing)
+    return bool(reported) and first_only and set(reported) <= set(printed.missing)
 
 
-def _within(version: str, era: str) -> bool:
+def _is_within(version: str, era: str) -> bool:
     low, _, high = era.rstrip("+").partition("-")
     return minor(low) <= minor(version) and (era.endswith("+") or minor(version) <= minor(high or low))
 
@@ -416,7 +432,7 @@ def minor(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in version.split(".")[:2])
 
 
-_NAMED = frozenset(
+_VERBOSE_SITUATIONS = frozenset(
     {
         "all-present",
         "all-missing",
@@ -428,18 +444,24 @@ _NAMED = frozenset(
     }
     | {"no-nvml"}
 )
-"""Situations that are run twice from 2.12 on: as a user does, and with TensorFlow told to name libraries."""
+"""Situations that are also run with TensorFlow told to name libraries, from 2.12 on."""
 
 
 def print_all(target: Target, cache: Path, *, only: Iterable[str] = (), quick: bool = True) -> list[Printed]:
-    """Every situation once, and where the names of libraries matter and are not given by themselves, once with them."""
-    chosen = set(only)
+    """Run every situation once, and return the results.
+
+    If TensorFlow does not name libraries by default but the situation is about them, run it a second time
+    with the names.
+    """
+    selected = set(only)
     jobs = []
-    for one in log_situations(target):
-        if chosen and one.name not in chosen:
+    for situation in log_situations(target):
+        if selected and situation.name not in selected:
             continue
-        jobs.append((one, False))
-        if target.version >= NAMELESS and (one.name in _NAMED or one.name.startswith("without-")):
-            jobs.append((one, True))
+        jobs.append((situation, False))
+        if target.version >= NAMELESS and (
+            situation.name in _VERBOSE_SITUATIONS or situation.name.startswith("without-")
+        ):
+            jobs.append((situation, True))
     with ThreadPoolExecutor(2) as pool:
         return list(pool.map(lambda job: print_log(target, job[0], cache, verbose=job[1], quick=quick), jobs))

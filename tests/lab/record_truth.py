@@ -24,7 +24,7 @@ from lab.truth import observe
 def run(
     target: Target, situation: Situation, cache: Path, work: Path | None = None, *, quick: bool = False
 ) -> dict[str, Any]:
-    """Set one situation up, ask TensorFlow, clean up, and return the truth as plain data."""
+    """Set up one situation, run TensorFlow, clean up, and return the truth as plain data."""
     root = Path(tempfile.mkdtemp(prefix="lab-", dir=work)).resolve()
     try:
         bench = Bench(target, root, cache)
@@ -38,25 +38,25 @@ def run(
             quick=quick,
             prefix=bench.prefix,
         )
-        tidy = truth.as_dict()
+        data = truth.as_dict()
         for old, new in ((str(root), "ROOT"), (str(target.root), "ENV")):
-            tidy = json.loads(json.dumps(tidy).replace(old, new))
+            data = json.loads(json.dumps(data).replace(old, new))
             env = {key: value.replace(old, new) for key, value in env.items()}
-        shown = {key: value for key, value in env.items() if key not in {"PATH", "HOME", "LANG"}}
+        relevant = {key: value for key, value in env.items() if key not in {"PATH", "HOME", "LANG"}}
         return {
             "name": situation.name,
             "group": situation.group,
             "about": situation.about,
-            "env": shown,
+            "env": relevant,
             "quick": quick,
-            **tidy,
+            **data,
         }
     finally:
         shutil.rmtree(root, ignore_errors=True)
 
 
 def main() -> int:
-    """Parse the command line, run, write."""
+    """Run the chosen situations and write the results."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--python", type=Path, required=True, help="the interpreter of the environment")
     parser.add_argument(
@@ -77,33 +77,40 @@ def main() -> int:
     parser.add_argument("--list", action="store_true", help="only name the situations")
     options = parser.parse_args()
     target = inspect_target(options.python, options.cache)
-    chosen = [
-        one
-        for one in situations(target)
-        if (not options.core or one.core) and (not options.only or {one.name, one.group} & set(options.only))
+    selected = [
+        situation
+        for situation in situations(target)
+        if (not options.core or situation.core)
+        and (not options.only or {situation.name, situation.group} & set(options.only))
     ]
     if options.list:
-        for one in chosen:
-            sys.stdout.write(f"{'*' if one.core else ' '} {one.group:10} {one.name:36} {one.about}\n")
+        for situation in selected:
+            sys.stdout.write(
+                f"{'*' if situation.core else ' '} {situation.group:10} {situation.name:36} {situation.about}\n"
+            )
         return 0
     results: dict[str, dict[str, Any]] = {}
     if options.add and options.output and options.output.exists():
         results = json.loads(options.output.read_text(encoding="utf-8"))["situations"]
-    order = [one.name for one in situations(target)]
-    chosen = [one for one in chosen if one.name not in results or one.name in options.only]
+    order = [situation.name for situation in situations(target)]
+    selected = [
+        situation for situation in selected if situation.name not in results or situation.name in options.only
+    ]
 
     def read_pids() -> str:
         ordered = {name: results[name] for name in order if name in results}
-        head = {
+        header = {
             "tensorflow": ".".join(map(str, target.version)),
             "hard_linked": target.hard_linked,
             "required": list(target.required),
             "own_wheels": target.own_wheels,
         }
-        return json.dumps({**head, "situations": ordered}, indent=1) + "\n"
+        return json.dumps({**header, "situations": ordered}, indent=1) + "\n"
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        for result in pool.map(lambda one: run(target, one, options.cache, quick=options.quick), chosen):
+        for result in pool.map(
+            lambda situation: run(target, situation, options.cache, quick=options.quick), selected
+        ):
             results[result["name"]] = result
             sys.stderr.write(
                 f"{result['name']:34} import={result['import_ok']!s:5} gpus={result['gpu_count']}"

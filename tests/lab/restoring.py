@@ -1,7 +1,7 @@
-"""A snapshot of a folder by hard links: puts it back, and says what is different.
+"""A snapshot of a folder by hard links, which can restore the folder and report differences.
 
-It knows nothing of tfdoctor's own journal, so that the one can be held against the other. Derived files
-(`__pycache__`) do not count.
+It is independent of tfdoctor's own journal, so that it can check the journal. Derived files (`__pycache__`)
+are ignored.
 """
 
 from __future__ import annotations
@@ -17,32 +17,35 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 SHORT = 1 << 16
-"""Files below this many bytes that lie in these folders are copied: a program may write into them in place."""
+"""Files below this many bytes in the folders of REWRITTEN are copied instead of linked.
+
+Programs may write into them in place.
+"""
 REWRITTEN = ("bin", "etc", "conda-meta")
 CERTIFICATES = "cacert.pem"
-"""Where a machine has a certificate authority of its own, something may add it to these files, in place."""
+"""Files to which a machine's own certificate authority may be added in place."""
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One path as it was."""
+    """The recorded state of one path."""
 
     kind: str
-    """ "file", "link" or "dir"."""
+    """"file", "link" or "dir"."""
     mode: int
     """Permissions; 0 for a link."""
     size: int
     mtime_ns: int
-    """Of a file; 0 otherwise."""
+    """Modification time of a file in nanoseconds; 0 otherwise."""
     inode: int
-    """Of a file; 0 otherwise."""
+    """Inode of a file; 0 otherwise."""
     target: str
-    """Of a link."""
+    """Target of a link; empty otherwise."""
 
 
 def list_tree(root: Path) -> dict[str, Entry]:
-    """Everything below a folder, by its path relative to it, derived files left out."""
-    found: dict[str, Entry] = {}
+    """Return everything below a folder by relative path, without derived files."""
+    tree: dict[str, Entry] = {}
     folders = [""]
     while folders:
         folder = folders.pop()
@@ -52,40 +55,43 @@ def list_tree(root: Path) -> dict[str, Entry]:
                 status = entry.stat(follow_symlinks=False)
                 mode = stat.S_IMODE(status.st_mode)
                 if entry.is_symlink():
-                    found[path] = Entry("link", 0, 0, 0, 0, os.readlink(root / path))  # noqa: PTH115 - as written
+                    tree[path] = Entry("link", 0, 0, 0, 0, os.readlink(root / path))  # noqa: PTH115 - as written
                 elif entry.is_dir():
                     if entry.name != "__pycache__":
-                        found[path] = Entry("dir", mode, 0, 0, 0, "")
+                        tree[path] = Entry("dir", mode, 0, 0, 0, "")
                         folders.append(path)
                 else:
-                    found[path] = Entry("file", mode, status.st_size, status.st_mtime_ns, status.st_ino, "")
-    return found
+                    tree[path] = Entry("file", mode, status.st_size, status.st_mtime_ns, status.st_ino, "")
+    return tree
 
 
 class Snapshot:
-    """What a folder was when this was made."""
+    """The state of a folder at the time of creation."""
 
     def __init__(self, root: Path, store: Path) -> None:
-        """Keep `root` in `store`, a folder of the same file system that is not there yet."""
+        """Save `root` in `store`, a folder of the same file system that does not exist yet."""
         self.root, self.store = root, store
         self.entries = list_tree(root)
         store.mkdir(parents=True)
         for path, entry in self.entries.items():
             if entry.kind == "file":
-                kept = store / path
-                kept.parent.mkdir(parents=True, exist_ok=True)
-                if _may_be_written_into(path, entry.size):
-                    shutil.copy2(root / path, kept)
+                copy = store / path
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                if _needs_copy(path, entry.size):
+                    shutil.copy2(root / path, copy)
                 else:
-                    os.link(root / path, kept)
+                    os.link(root / path, copy)
 
     def differences(self) -> list[str]:
-        """What is not as it was: a line for each path; paths, kinds, modes, targets, times and contents."""
-        now = list_tree(self.root)
-        lines = [f"not there any more: {path}" for path in sorted(self.entries.keys() - now.keys())]
-        lines += [f"was not there: {path}" for path in sorted(now.keys() - self.entries.keys())]
-        for path in sorted(now.keys() & self.entries.keys()):
-            before, after = self.entries[path], now[path]
+        """Return one line for each path that differs.
+
+        Paths, kinds, modes, targets, times and contents are compared.
+        """
+        current = list_tree(self.root)
+        lines = [f"not there any more: {path}" for path in sorted(self.entries.keys() - current.keys())]
+        lines += [f"was not there: {path}" for path in sorted(current.keys() - self.entries.keys())]
+        for path in sorted(current.keys() & self.entries.keys()):
+            before, after = self.entries[path], current[path]
             if before == after or path.endswith(f"/{CERTIFICATES}"):
                 continue
             if replace(before, inode=0) != replace(after, inode=0):
@@ -95,45 +101,45 @@ class Snapshot:
         return lines
 
     def restore(self) -> None:
-        """Put everything back. Raises RuntimeError where a kept file itself was written into."""
-        self.root.mkdir(exist_ok=True)  # a command may have taken all of it
-        now = list_tree(self.root)
-        for path in sorted(now, key=len, reverse=True):
-            if path not in self.entries or self.entries[path].kind != now[path].kind:
+        """Restore everything. Raise RuntimeError if a saved file was written into."""
+        self.root.mkdir(exist_ok=True)  # a command may have deleted it
+        current = list_tree(self.root)
+        for path in sorted(current, key=len, reverse=True):
+            if path not in self.entries or self.entries[path].kind != current[path].kind:
                 _remove(self.root / path)
-        for path, entry in self.entries.items():  # folders come before what is in them
-            here = self.root / path
+        for path, entry in self.entries.items():  # folders come before their content
+            destination = self.root / path
             if entry.kind == "dir":
-                here.mkdir(exist_ok=True)
-                here.chmod(entry.mode)
-            elif now.get(path) == entry:
+                destination.mkdir(exist_ok=True)
+                destination.chmod(entry.mode)
+            elif current.get(path) == entry:
                 continue
             elif entry.kind == "link":
-                here.unlink(missing_ok=True)
-                here.symlink_to(entry.target)
+                destination.unlink(missing_ok=True)
+                destination.symlink_to(entry.target)
             else:
                 self._put_back(path, entry)
 
     def _put_back(self, path: str, entry: Entry) -> None:
-        kept, here = self.store / path, self.root / path
-        status = kept.stat()
+        copy, destination = self.store / path, self.root / path
+        status = copy.stat()
         if (status.st_size, status.st_mtime_ns) != (entry.size, entry.mtime_ns):
             message = f"{path} was written into in place, and with it what was kept of it"
             raise RuntimeError(message)
-        here.unlink(missing_ok=True)
+        destination.unlink(missing_ok=True)
         if status.st_ino == entry.inode:
-            os.link(kept, here)
-            here.chmod(entry.mode)
+            os.link(copy, destination)
+            destination.chmod(entry.mode)
         else:
-            shutil.copy2(kept, here)
-            self.entries[path] = replace(entry, inode=here.stat().st_ino)
+            shutil.copy2(copy, destination)
+            self.entries[path] = replace(entry, inode=destination.stat().st_ino)
 
     def drop(self) -> None:
-        """Forget it."""
+        """Delete the snapshot."""
         shutil.rmtree(self.store)
 
 
-def _may_be_written_into(path: str, size: int) -> bool:
+def _needs_copy(path: str, size: int) -> bool:
     rewritten = path.startswith((*(f"{name}/" for name in REWRITTEN), "pyvenv.cfg"))
     return (rewritten and size < SHORT) or path.endswith(f"/{CERTIFICATES}")
 

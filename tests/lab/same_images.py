@@ -1,4 +1,4 @@
-"""Whether two builds of one plan are one image: its files, with their times and owners, and its layers."""
+"""Compare two builds of one plan: their files, with times and owners, and their layers."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ ENGINES = {
     "dev/console",
     ".dockerenv",
 }
-"""What an engine makes in a container when that is made."""
+"""Files that an engine creates in every container."""
 
 
 class Pieces:
-    """What comes in pieces, read as a file: it is never all here."""
+    """A file-like reader of an iterator of byte strings, which is never whole in memory."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self.pieces, self.rest = pieces, b""
@@ -39,41 +39,41 @@ class Pieces:
     def read(self, size: int) -> bytes:
         while len(self.rest) < size and (piece := next(self.pieces, b"")):
             self.rest += piece
-        read, self.rest = self.rest[:size], self.rest[size:]
-        return read
+        data, self.rest = self.rest[:size], self.rest[size:]
+        return data
 
 
 Row = tuple[object, ...]
-"""Of a file: kind, mode, owner, group, time, content."""
+"""Data of a file: kind, mode, owner, group, time, content."""
 
 
 def rows_of(archive: tarfile.TarFile) -> dict[str, Row]:
-    """Path → what an archive says of it."""
-    found: dict[str, Row] = {}
-    for one in archive:
-        content = archive.extractfile(one) if one.isreg() else None
-        digest = hashlib.sha256(content.read()).hexdigest() if content else one.linkname
-        found[one.name] = (one.type, one.mode, one.uid, one.gid, one.mtime, digest)
-    return found
+    """Return the data of each file in an archive by path."""
+    rows: dict[str, Row] = {}
+    for member in archive:
+        content = archive.extractfile(member) if member.isreg() else None
+        digest = hashlib.sha256(content.read()).hexdigest() if content else member.linkname
+        rows[member.name] = (member.type, member.mode, member.uid, member.gid, member.mtime, digest)
+    return rows
 
 
 def list_differing(first: dict[str, Row], second: dict[str, Row]) -> dict[str, tuple[Row | None, Row | None]]:
-    """Path → what each says of it, where they differ."""
+    """Return the data in both trees of each path where they differ; None if it is missing."""
     both = {name: (first.get(name), second.get(name)) for name in first.keys() | second.keys()}
-    return {name: (one, other) for name, (one, other) in both.items() if one != other}
+    return {name: (left, right) for name, (left, right) in both.items() if left != right}
 
 
 def files_of(url: str, image: str) -> dict[str, Row]:
-    """All that a container of the image has, but for what is the engine's."""
+    """Return all files of a container of the image, except for those of the engine."""
     engine = connect(url)
     container = engine.client.api.create_container(image, "true")["Id"]
     try:
         with tarfile.open(fileobj=Pieces(engine.client.api.export(container)), mode="r|") as archive:
-            found = rows_of(archive)
+            rows = rows_of(archive)
     finally:
         engine.client.api.remove_container(container)
         engine.client.close()
-    return {name: row for name, row in found.items() if name not in ENGINES}
+    return {name: data for name, data in rows.items() if name not in ENGINES}
 
 
 def layers_of(ground: Ground, image: str) -> list[str]:
@@ -81,7 +81,7 @@ def layers_of(ground: Ground, image: str) -> list[str]:
 
 
 def members_of(ground: Ground, image: str, folder: Path) -> list[dict[str, Row]]:
-    """What each layer of an image holds."""
+    """Return the files of each layer of an image."""
     saved = folder / "saved.tar"
     ground.client("image", "save", "--output", str(saved), image)
     layers = []
@@ -96,38 +96,46 @@ def members_of(ground: Ground, image: str, folder: Path) -> list[dict[str, Row]]
 
 
 def instructions(dockerfile: str) -> list[str]:
-    """Those that make a layer."""
-    return [word for word in re.findall(r"^([A-Z]+) ", dockerfile, re.MULTILINE) if word in ("RUN", "COPY")]
+    """Return the instructions of a Dockerfile that create a layer."""
+    return [
+        instruction
+        for instruction in re.findall(r"^([A-Z]+) ", dockerfile, re.MULTILINE)
+        if instruction in ("RUN", "COPY")
+    ]
 
 
-def emit_plan(url: str, folder: Path, words: tuple[str, ...], tag: str) -> Path:
-    """The folder that a plan is written into."""
+def emit_plan(url: str, folder: Path, arguments: tuple[str, ...], tag: str) -> Path:
+    """Write a plan into a folder and return the folder."""
     done = tfdoctor(
         url,
-        *("build", *words, "--network", "host", "--ca-cert", CERTIFICATES, "--tag", tag),
+        *("build", *arguments, "--network", "host", "--ca-cert", CERTIFICATES, "--tag", tag),
         *("--emit", "context", str(folder)),
     )
     assert done.returncode == 0, done.stderr
     return folder
 
 
-def same_again(ground: Ground, made: Built, words: tuple[str, ...], folder: Path) -> None:
-    """But for when the folders of COPY were made, which Podman's --timestamp and BuildKit's rewrite-timestamp fix."""
-    again = make(ground.url, ground.list_named("again:1"), "--no-cache", *words)
-    tags = (made.tag, again.tag)
+def same_again(ground: Ground, first_build: Built, arguments: tuple[str, ...], folder: Path) -> None:
+    """Build a plan again without the cache and assert that the image is the same.
+
+    Only the times of the folders of COPY may differ; Podman's --timestamp and BuildKit's rewrite-timestamp
+    fix them.
+    """
+    second_build = make(ground.url, ground.list_named("again:1"), "--no-cache", *arguments)
+    tags = (first_build.tag, second_build.tag)
     first, second = (files_of(ground.url, tag) for tag in tags)
-    context = emit_plan(ground.url, folder / "context", words, made.tag)
+    context = emit_plan(ground.url, folder / "context", arguments, first_build.tag)
     steps = instructions((context / "Dockerfile").read_text(encoding="utf-8"))
     layers = [layers_of(ground, tag)[-len(steps) :] for tag in tags]
     members = [members_of(ground, tag, folder)[-len(steps) :] for tag in tags]
-    ground.remove(again.tag)
+    ground.remove(second_build.tag)
     assert len(first) > 10_000
     assert list_differing(first, second) == {}
-    told = [
-        (step, list_differing(one, other))
-        for step, digests, one, other in zip(steps, zip(*layers, strict=True), *members, strict=True)
+    differing_steps = [
+        (step, list_differing(left, right))
+        for step, digests, left, right in zip(steps, zip(*layers, strict=True), *members, strict=True)
         if digests[0] != digests[1]
     ]
-    assert {step for step, _ in told} <= {"COPY"}, told
-    # What the engine itself put there is in no layer: on a slow machine it is older than the step, and was in one only.
+    assert {step for step, _ in differing_steps} <= {"COPY"}, differing_steps
+    # Files of the engine must be in no layer; on a slow machine they were once in one of the two.
     assert not {".dockerenv", "etc/mtab"} & {name for rows in members for layer in rows for name in layer}

@@ -1,9 +1,9 @@
-"""The situations of the lab: what can be right and wrong between a driver, libraries and TensorFlow.
+"""The situations of the lab: what can be right or wrong with a driver, libraries and TensorFlow.
 
-A `Target` is one TensorFlow environment. `situations(target)` lists what to try with it; each
+A `Target` is one TensorFlow environment. `situations(target)` lists what to try with it. Each
 `Situation.prepare` sets up a `Bench`: a temporary tree, the environment variables, the current
-directory and the interpreter. Whoever runs it (record_truth.py, the tests) asks real TensorFlow or
-the predictor the same question there.
+directory and the interpreter. The callers (record_truth.py, the tests) then query real TensorFlow or
+tfdoctor's prediction there.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .truth import NEEDED_STEMS, observe, stem
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping
 
-# Where NVIDIA's wheels keep each library, under site-packages/nvidia.
+# The folder of each library in NVIDIA's wheels, below site-packages/nvidia.
 WHEEL_FOLDERS = {
     "cudart": "cuda_runtime",
     "cublas": "cublas",
@@ -40,25 +40,27 @@ UUIDS = tuple(
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """One environment with a TensorFlow in it."""
+    """An environment with TensorFlow."""
 
     python: Path
     """Its interpreter, `ENV/bin/python`."""
     site: Path
     """Its site-packages."""
     version: tuple[int, ...]
-    """(2, 21, 0), without what follows the numbers."""
+    """The numeric parts of the version: (2, 21, 0)."""
     hard_linked: bool
-    """1.13 and older: CUDA is in DT_NEEDED, and a missing library fails the import."""
+    """Whether CUDA is in DT_NEEDED, so that a missing library fails the import (1.13 and older)."""
     required: tuple[str, ...]
-    """The sonames of the CUDA libraries that it asks for, sorted; not libcuda, not NVML. Without
-    any one of them no GPU is registered, except in 1.0, which needs only libcudart."""
+    """The sonames of the CUDA libraries that it opens, sorted, without libcuda and NVML.
+
+    If one of them is missing, no GPU is registered, except in 1.0, which needs only libcudart.
+    """
     objects: tuple[Path, ...]
-    """TF's objects that have CUDA in DT_NEEDED (only where hard-linked)."""
+    """TensorFlow's objects with CUDA in DT_NEEDED; empty unless hard-linked."""
     symbols: Mapping[str, frozenset[str]]
-    """What those objects want of each library, by stem ("libcublas")."""
+    """The symbols that those objects import from each library, by stem ("libcublas")."""
     own_wheels: bool
-    """Whether the environment itself has nvidia/* wheels."""
+    """Whether the environment contains nvidia/* wheels."""
 
     @property
     def root(self) -> Path:
@@ -66,19 +68,19 @@ class Target:
         return self.python.parent.parent
 
     def soname(self, name: str) -> str:
-        """`soname("cublas")` -> "libcublas.so.12"; KeyError where this TF does not ask for it."""
-        for known in self.required:
-            if stem(known) == name:
-                return known
+        """Return "libcublas.so.12" for "cublas". Raise KeyError if this TensorFlow does not open it."""
+        for soname in self.required:
+            if stem(soname) == name:
+                return soname
         raise KeyError(name)
 
     def asks(self, name: str) -> bool:
-        """Whether this TF asks for the library of that stem."""
-        return any(stem(known) == name for known in self.required)
+        """Return whether this TensorFlow opens the library with that stem."""
+        return any(stem(soname) == name for soname in self.required)
 
 
 def clean_environment(home: Path) -> dict[str, str]:
-    """An environment with nothing of CUDA or of TF in it."""
+    """Return environment variables without any of CUDA or TensorFlow."""
     return {
         "PATH": os.environ.get("PATH", "/usr/bin:/bin"),
         "HOME": str(home),
@@ -88,25 +90,25 @@ def clean_environment(home: Path) -> dict[str, str]:
 
 
 def inspect_target(python: Path, cache: Path) -> Target:
-    """Look at an environment, and run its TensorFlow once (before 1.14: not at all).
+    """Inspect an environment, and run its TensorFlow once (not before 1.14).
 
     Args:
-        python: its interpreter; kept as it is, because resolving it would leave the environment.
+        python: its interpreter. It is not resolved, because that would leave the environment.
         cache: folder for compiled stand-ins.
     """
-    python = Path(os.path.abspath(python))  # noqa: PTH100 - resolve() would follow bin/python out of the environment
+    python = Path(os.path.abspath(python))  # noqa: PTH100 - resolve() would leave the environment
     site = next(iter(sorted(python.parent.parent.glob("lib/python*/site-packages"))))
-    found = sorted(site.glob("tensorflow*-*.dist-info"))
+    infos = sorted(site.glob("tensorflow*-*.dist-info"))
     versions = [
         match[1]
-        for path in found
+        for path in infos
         if (match := re.fullmatch(r"tensorflow(?:_gpu|_cpu)?-([\d.]+)\S*\.dist-info", path.name))
     ]
     if not versions:
         message = f"no tensorflow in {site}"
         raise FileNotFoundError(message)
-    version = tuple(int(part) for part in versions[0].strip(".").split("."))
-    objects, needed = _hard_linked(site / "tensorflow") if version < (1, 14) else ((), set())
+    version = tuple(int(number) for number in versions[0].strip(".").split("."))
+    objects, needed = _find_hard_linked(site / "tensorflow") if version < (1, 14) else ((), set())
     symbols = standins.wanted_symbols(objects)
     if not any(stem(name) == "cublas" for name in needed):
         drivers = standins.driver(cache / "driver", cache)
@@ -117,8 +119,10 @@ def inspect_target(python: Path, cache: Path) -> Target:
                 symbols=symbols.get("lib" + stem(name), ()),
             )
         path = f"{drivers}:{cache / 'asked' / python.parent.parent.name}"
-        seen = observe(python, {**clean_environment(cache), "LD_LIBRARY_PATH": path}, quick=True)
-        needed |= {Path(name).name for name in (*seen.opened, *(one.opened for one in seen.failures))}
+        truth = observe(python, {**clean_environment(cache), "LD_LIBRARY_PATH": path}, quick=True)
+        needed |= {
+            Path(name).name for name in (*truth.opened, *(failure.opened for failure in truth.failures))
+        }
         needed = {name for name in needed if stem(name) in NEEDED_STEMS}
     return Target(
         python=python,
@@ -127,13 +131,13 @@ def inspect_target(python: Path, cache: Path) -> Target:
         hard_linked=bool(objects),
         required=tuple(sorted(name for name in needed if stem(name) not in {"cuda", "nvidia-ml"})),
         objects=objects,
-        symbols={name: frozenset(wanted) for name, wanted in symbols.items()},
+        symbols={name: frozenset(imports) for name, imports in symbols.items()},
         own_wheels=(site / "nvidia").is_dir(),
     )
 
 
-def _hard_linked(package: Path) -> tuple[tuple[Path, ...], set[str]]:
-    """TF's core objects with CUDA in DT_NEEDED, and what they need."""
+def _find_hard_linked(package: Path) -> tuple[tuple[Path, ...], set[str]]:
+    """Return TensorFlow's core objects with CUDA in DT_NEEDED, and the sonames in it."""
     objects: list[Path] = []
     needed: set[str] = set()
     candidates = [
@@ -158,8 +162,8 @@ def _hard_linked(package: Path) -> tuple[tuple[Path, ...], set[str]]:
     return tuple(objects), needed
 
 
-_ABOUT_PYTHON = "from sysconfig import get_config_var as v; print(v('LIBDIR'), v('INSTSONAME'))"
-# Py_Main and Py_DecodeLocale are in every Python 3, and need no header.
+_LIBPYTHON_CODE = "from sysconfig import get_config_var as v; print(v('LIBDIR'), v('INSTSONAME'))"
+# Every Python 3 has Py_Main and Py_DecodeLocale, and they need no header.
 _PROGRAM = r"""
 #include <stddef.h>
 extern wchar_t *Py_DecodeLocale(const char *, size_t *);
@@ -174,29 +178,29 @@ int main(int argc, char **argv) {
 
 @dataclass(slots=True)
 class Bench:
-    """What a situation sets up."""
+    """The temporary machine that a situation sets up."""
 
     target: Target
     root: Path
-    """A folder of its own, empty at first."""
+    """A temporary folder, empty at first."""
     cache: Path
     env: dict[str, str] = field(default_factory=dict)
     path: list[str] = field(default_factory=list)
-    """LD_LIBRARY_PATH's entries; none: the variable is not set."""
+    """Entries of LD_LIBRARY_PATH; the variable is not set if there are none."""
     raw_path: str | None = None
-    """LD_LIBRARY_PATH as a whole, instead of `path`."""
+    """The whole value of LD_LIBRARY_PATH, which replaces `path`."""
     cwd: Path | None = None
     python: Path | None = None
-    """Another interpreter than the target's (a changed copy of the environment)."""
+    """An interpreter that replaces the target's (of a changed copy of the environment)."""
     prefix: list[str] = field(default_factory=list)
-    """A command to run everything under (`unshare …`): then it is what the loader sees that changes."""
+    """A command under which everything runs (`unshare …`), to change what the loader sees."""
 
     def environment(self) -> dict[str, str]:
-        """The child's whole environment."""
+        """Return the complete environment variables of the child."""
         env = clean_environment(self.root)
         devices = Path("/sys/bus/pci/devices")
         if self.target.version < (1, 13) and devices.is_dir():
-            # 1.12 fills the memory where /sys has no NUMA node for a GPU: lend it devices that exist.
+            # 1.12 exhausts the memory if /sys has no NUMA node for a GPU, so use PCI devices that exist.
             env["STANDIN_PCI"] = ",".join(sorted(path.name for path in devices.iterdir())[:4])
         if self.raw_path is not None:
             env["LD_LIBRARY_PATH"] = self.raw_path
@@ -206,22 +210,22 @@ class Bench:
 
     @property
     def interpreter(self) -> Path:
-        """The interpreter to ask."""
+        """The interpreter to run."""
         return self.python or self.target.python
 
     def driver(self, *, cuda: bool = True, nvml: bool = True) -> Path:
-        """Put the stand-in driver on LD_LIBRARY_PATH."""
+        """Put the stand-in driver on LD_LIBRARY_PATH and return its folder."""
         folder = standins.driver(self.root / "driver", self.cache, cuda=cuda, nvml=nvml)
         self.path.append(str(folder))
         return folder
 
-    def one(self, folder: Path, name: str, /, **how: Any) -> Path:
-        """A stand-in of one library that this TF asks for, with the symbols that it wants."""
+    def one(self, folder: Path, name: str, /, **options: Any) -> Path:
+        """Create a stand-in of one library with the symbols that this TensorFlow imports."""
         symbols = set(self.target.symbols.get("lib" + stem(name), frozenset()))
-        return standins.library(folder / name, self.cache, symbols=symbols, **how)
+        return standins.library(folder / name, self.cache, symbols=symbols, **options)
 
     def libraries(self, folder: Path | None = None, *, without: Iterable[str] = ()) -> Path:
-        """Stand-ins of all the libraries but those stems, in a folder that is *not* put on a path."""
+        """Create stand-ins of all libraries except those stems, in a folder that is *not* put on a path."""
         folder = folder or self.root / "cuda"
         folder.mkdir(parents=True, exist_ok=True)
         left_out = set(without)
@@ -231,16 +235,20 @@ class Bench:
         return folder
 
     def everything(self, *, without: Iterable[str] = ()) -> Path:
-        """The driver and all the libraries but those, on LD_LIBRARY_PATH; the libraries' folder."""
+        """Put the driver and all libraries except those stems on LD_LIBRARY_PATH.
+
+        Return the libraries' folder.
+        """
         self.driver()
         folder = self.libraries(without=without)
         self.path.append(str(folder))
         return folder
 
     def copy_environment(self) -> Path:
-        """A copy of the environment to change: TF hard-linked, the rest symlinked; its site-packages.
+        """Copy the environment so that it can be changed, and return the copy's site-packages.
 
-        Symlinks will not do for TF: `$ORIGIN/../../nvidia` would lead out of the copy.
+        TensorFlow is hard-linked and the rest symlinked. With a symlink to TensorFlow, `$ORIGIN/../../nvidia` would
+        lead out of the copy.
         """
         target = self.target
         copy = self.root / "env"
@@ -261,7 +269,7 @@ class Bench:
         return site
 
     def wheels(self, site: Path, *, without: Iterable[str] = ()) -> None:
-        """Stand-ins of all the libraries but those stems, laid out as NVIDIA's wheels are."""
+        """Create stand-ins of all libraries except those stems, laid out like NVIDIA's wheels."""
         left_out = set(without)
         for soname in self.target.required:
             name = stem(soname)
@@ -269,19 +277,19 @@ class Bench:
                 self.one(site / "nvidia" / WHEEL_FOLDERS.get(name, name) / "lib", soname)
 
     def program(self, *, rpath: str | None = None, runpath: str | None = None) -> Path:
-        """A copy of the environment whose python is a program with that DT_RPATH or DT_RUNPATH.
+        """Copy the environment with a python that has this DT_RPATH or DT_RUNPATH, and return the copy's folder.
 
-        conda's pythons have RPATH `$ORIGIN/../lib`. Needs a shared libpython. The copy's folder.
+        conda's pythons have RPATH `$ORIGIN/../lib`. Requires a shared libpython.
         """
         site = self.copy_environment()
-        asked = subprocess.run(
-            [str(self.target.python), "-c", _ABOUT_PYTHON],
+        completed = subprocess.run(
+            [str(self.target.python), "-c", _LIBPYTHON_CODE],
             capture_output=True,
             text=True,
             check=True,
             timeout=60,
         )
-        folder, name = asked.stdout.split()
+        folder, name = completed.stdout.split()
         python = self.root / "env" / "bin" / self.target.python.name
         flags = [f"{folder}/{name}", f"-Wl,-rpath,{rpath or runpath}:{folder}"]
         flags.append("-Wl,--disable-new-dtags" if rpath else "-Wl,--enable-new-dtags")
@@ -293,7 +301,7 @@ class Bench:
         return site.parents[2]
 
     def private_mounts(self, *lines: str) -> None:
-        """Run everything in a mount namespace of its own, after these shell lines (root only)."""
+        """Run everything in a separate mount namespace, after these shell lines (root only)."""
         script = self.root / "mounts.sh"
         script.write_text("set -e\n" + "\n".join(lines) + '\nexec "$@"\n', encoding="utf-8")
         self.prefix = ["unshare", "-m", "sh", str(script)]
@@ -315,11 +323,11 @@ class Situation:
     about: str
     prepare: Callable[[Bench], None]
     core: bool = False
-    """Part of the short list that every TF version gets."""
+    """Whether it is in the short list that every TensorFlow version gets."""
 
 
 def can_mount() -> bool:
-    """Whether private mount namespaces are to be had here."""
+    """Return whether this machine allows private mount namespaces."""
     unshare = shutil.which("unshare")
     if os.geteuid() != 0 or unshare is None:
         return False
@@ -332,62 +340,62 @@ def can_mount() -> bool:
 
 
 def situations(target: Target) -> list[Situation]:
-    """Everything to try with this TensorFlow, in a fixed order; the names are unique."""
+    """Return all situations for this TensorFlow, in a fixed order and with unique names."""
     listed = [
-        *_presence(target),
-        *_transitive(target),
-        *_broken(target),
-        *_driver(),
-        *_devices(),
-        *_search_path(target),
-        *_preloaded(target),
-        *_tf_switches(),
+        *_list_presence(target),
+        *_list_transitive(target),
+        *_list_broken(target),
+        *_list_driver(),
+        *_list_devices(),
+        *_list_search_path(target),
+        *_list_preloaded(target),
+        *_list_switches(),
     ]
     if can_mount():
-        listed += _system_wide(target)
-    names = [one.name for one in listed]
+        listed += _list_system_wide(target)
+    names = [situation.name for situation in listed]
     if len(set(names)) != len(names):
         raise AssertionError(sorted(name for name in names if names.count(name) > 1))
     return listed
 
 
-def _presence(target: Target) -> list[Situation]:
+def _list_presence(target: Target) -> list[Situation]:
     listed = [
         Situation(
             "all-present", "presence", "everything on LD_LIBRARY_PATH", lambda b: void(b.everything()), True
         ),
         Situation("all-missing", "presence", "a driver and no library", lambda b: void(b.driver()), True),
-        Situation("off-path", "presence", "the libraries exist where nobody looks", _off_path, True),
-        Situation("wheels", "presence", "everything in site-packages/nvidia/*/lib", _wheels(()), True),
+        Situation("off-path", "presence", "the libraries exist where nobody looks", _put_off_path, True),
+        Situation("wheels", "presence", "everything in site-packages/nvidia/*/lib", _add_wheels(()), True),
         Situation(
-            "wheels-on-path", "presence", "the same, and each folder on LD_LIBRARY_PATH", _wheels_on_path
+            "wheels-on-path", "presence", "the same, and each folder on LD_LIBRARY_PATH", _put_wheels_on_path
         ),
-        Situation("wheels-no-cudnn", "presence", "wheels without cuDNN's", _wheels(("cudnn",))),
-        Situation("wheels-no-cudart", "presence", "wheels without the runtime's", _wheels(("cudart",))),
-        Situation("wheels-cusolver-linked", "presence", "cusolver symlinked beside cusparse", _wheels_linked),
-        Situation("unversioned", "presence", "only libX.so, no libX.so.N", _unversioned),
-        Situation("older-major", "presence", "another major version of everything", _older_major),
+        Situation("wheels-no-cudnn", "presence", "wheels without cuDNN's", _add_wheels(("cudnn",))),
+        Situation("wheels-no-cudart", "presence", "wheels without the runtime's", _add_wheels(("cudart",))),
+        Situation("wheels-cusolver-linked", "presence", "cusolver symlinked beside cusparse", _link_cusolver),
+        Situation("unversioned", "presence", "only libX.so, no libX.so.N", _remove_versions),
+        Situation("older-major", "presence", "another major version of everything", _use_older_major),
     ]
     for soname in target.required:
         name = stem(soname)
-        listed.append(Situation(f"without-{name}", "presence", f"all but {soname}", _without(name), True))
+        listed.append(Situation(f"without-{name}", "presence", f"all but {soname}", _leave_out(name), True))
     return listed
 
 
 def void(_value: object) -> None:
-    """Do nothing with a value: `prepare` returns nothing."""
+    """Discard a value, because `prepare` returns nothing."""
 
 
-def _off_path(b: Bench) -> None:
+def _put_off_path(b: Bench) -> None:
     b.driver()
     b.libraries()
 
 
-def _without(name: str) -> Callable[[Bench], None]:
+def _leave_out(name: str) -> Callable[[Bench], None]:
     return lambda b: void(b.everything(without=[name]))
 
 
-def _wheels(without: tuple[str, ...]) -> Callable[[Bench], None]:
+def _add_wheels(without: tuple[str, ...]) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.driver()
         b.wheels(b.copy_environment(), without=without)
@@ -399,14 +407,14 @@ def _wheels(without: tuple[str, ...]) -> Callable[[Bench], None]:
     return prepare
 
 
-def _wheels_on_path(b: Bench) -> None:
+def _put_wheels_on_path(b: Bench) -> None:
     b.driver()
     site = b.copy_environment()
     b.wheels(site)
     b.path += sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
 
 
-def _wheels_linked(b: Bench) -> None:
+def _link_cusolver(b: Bench) -> None:
     b.driver()
     site = b.copy_environment()
     b.wheels(site)
@@ -415,7 +423,7 @@ def _wheels_linked(b: Bench) -> None:
         (site / "nvidia/cusparse/lib" / soname).symlink_to(f"../../cusolver/lib/{soname}")
 
 
-def _unversioned(b: Bench) -> None:
+def _remove_versions(b: Bench) -> None:
     b.driver()
     folder = b.libraries()
     for path in list(folder.iterdir()):
@@ -423,7 +431,7 @@ def _unversioned(b: Bench) -> None:
     b.path.append(str(folder))
 
 
-def _older_major(b: Bench) -> None:
+def _use_older_major(b: Bench) -> None:
     b.driver()
     folder = b.root / "cuda"
     for soname in b.target.required:
@@ -431,69 +439,77 @@ def _older_major(b: Bench) -> None:
     b.path.append(str(folder))
 
 
-# -- What a library needs itself -------------------------------------------------------------------
+# -- Dependencies of libraries ------------------------------------------------------------------
 
 
-def _transitive(target: Target) -> list[Situation]:
+def _list_transitive(target: Target) -> list[Situation]:
     listed = [
         Situation(
             "cudnn-needs-foo",
             "transitive",
             "libcudnn needs a libfoo.so.1 that is nowhere",
-            _cudnn_needs(None),
+            _make_cudnn_need(None),
             True,
         ),
         Situation(
             "cudnn-needs-foo-beside",
             "transitive",
             "libfoo lies beside it, and it has no RUNPATH",
-            _foo_beside(None, None),
+            _put_foo_beside(None, None),
         ),
         Situation(
             "cudnn-needs-foo-runpath",
             "transitive",
             "…and RUNPATH $ORIGIN/more finds it",
-            _foo_beside("runpath", "$ORIGIN/more"),
+            _put_foo_beside("runpath", "$ORIGIN/more"),
         ),
         Situation(
             "cudnn-needs-foo-rpath",
             "transitive",
             "…and RPATH ${ORIGIN}/more finds it",
-            _foo_beside("rpath", "${ORIGIN}/more"),
+            _put_foo_beside("rpath", "${ORIGIN}/more"),
         ),
         Situation(
             "cudnn-needs-foo-wrong-runpath",
             "transitive",
             "…and its RUNPATH leads elsewhere",
-            _foo_beside("runpath", "$ORIGIN/less"),
+            _put_foo_beside("runpath", "$ORIGIN/less"),
         ),
         Situation(
-            "cudnn-needs-foo-empty", "transitive", "libfoo.so.1 is an empty file", _cudnn_needs("empty")
+            "cudnn-needs-foo-empty", "transitive", "libfoo.so.1 is an empty file", _make_cudnn_need("empty")
         ),
         Situation(
-            "cudnn-needs-bar-by-foo", "transitive", "two steps away: libfoo needs libbar", _two_steps("none")
+            "cudnn-needs-bar-by-foo",
+            "transitive",
+            "two steps away: libfoo needs libbar",
+            _make_two_steps("none"),
         ),
         Situation(
             "cudnn-needs-bar-rpath-of-cudnn",
             "transitive",
             "cudnn's RPATH serves libfoo's needs",
-            _two_steps("rpath"),
+            _make_two_steps("rpath"),
         ),
         Situation(
             "cudnn-needs-bar-runpath-of-cudnn",
             "transitive",
             "cudnn's RUNPATH does not",
-            _two_steps("runpath"),
+            _make_two_steps("runpath"),
         ),
         Situation(
             "cudnn-needs-bar-already-loaded",
             "transitive",
             "libbar came with cudnn itself",
-            _two_steps("loaded"),
+            _make_two_steps("loaded"),
         ),
-        Situation("cudnn-undefined-symbol", "transitive", "libcudnn wants a function nobody has", _undefined),
-        Situation("cudnn-needs-newer-glibc", "transitive", "libcudnn wants GLIBC_2.99", _newer_glibc),
-        Situation("cudnn-needs-slash", "transitive", "DT_NEEDED holds a path", _needs_slash),
+        Situation(
+            "cudnn-undefined-symbol",
+            "transitive",
+            "libcudnn wants a function nobody has",
+            _make_undefined_symbol,
+        ),
+        Situation("cudnn-needs-newer-glibc", "transitive", "libcudnn wants GLIBC_2.99", _require_newer_glibc),
+        Situation("cudnn-needs-slash", "transitive", "DT_NEEDED holds a path", _require_path),
     ]
     if target.asks("cublas"):
         listed += [
@@ -501,16 +517,21 @@ def _transitive(target: Target) -> list[Situation]:
                 "cublas-needs-lt",
                 "transitive",
                 "libcublas needs its libcublasLt, which is not there",
-                _lt("gone"),
+                _make_cublas_need_lt("gone"),
                 True,
             ),
             Situation(
                 "cublas-needs-lt-runpath",
                 "transitive",
                 "libcublasLt only where libcublas's RUNPATH leads",
-                _lt("runpath"),
+                _make_cublas_need_lt("runpath"),
             ),
-            Situation("cublas-needs-lt-present", "transitive", "both are on the path", _lt("present")),
+            Situation(
+                "cublas-needs-lt-present",
+                "transitive",
+                "both are on the path",
+                _make_cublas_need_lt("present"),
+            ),
         ]
     if target.asks("cusolver") and target.asks("cublas"):
         listed.append(
@@ -518,13 +539,13 @@ def _transitive(target: Target) -> list[Situation]:
                 "cusolver-needs-absent-cublas",
                 "transitive",
                 "one missing library fails two",
-                _solver_needs_blas,
+                _make_cusolver_need_cublas,
             )
         )
     return listed
 
 
-def _cudnn_needs(foo: str | None) -> Callable[[Bench], None]:
+def _make_cudnn_need(foo: str | None) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         folder = b.everything(without=["cudnn"])
         b.one(folder, b.target.soname("cudnn"), needs=["libfoo.so.1"])
@@ -534,19 +555,19 @@ def _cudnn_needs(foo: str | None) -> Callable[[Bench], None]:
     return prepare
 
 
-def _foo_beside(tag: str | None, value: str | None) -> Callable[[Bench], None]:
+def _put_foo_beside(tag: str | None, value: str | None) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         folder = b.everything(without=["cudnn"])
-        how: dict[str, Any] = {"needs": ["libfoo.so.1"]}
+        options: dict[str, Any] = {"needs": ["libfoo.so.1"]}
         if tag:
-            how[tag] = value
-        b.one(folder, b.target.soname("cudnn"), **how)
+            options[tag] = value
+        b.one(folder, b.target.soname("cudnn"), **options)
         standins.library(folder / "more" / "libfoo.so.1", b.cache)
 
     return prepare
 
 
-def _two_steps(how: str) -> Callable[[Bench], None]:
+def _make_two_steps(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         folder = b.everything(without=["cudnn"])
         more = folder / "more"
@@ -563,17 +584,17 @@ def _two_steps(how: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _undefined(b: Bench) -> None:
+def _make_undefined_symbol(b: Bench) -> None:
     folder = b.everything(without=["cudnn"])
     b.one(folder, b.target.soname("cudnn"), imports=["nobody_has_this"])
 
 
-def _newer_glibc(b: Bench) -> None:
+def _require_newer_glibc(b: Bench) -> None:
     folder = b.everything(without=["cudnn"])
     b.one(folder, b.target.soname("cudnn"), needs=["libc.so.6"], imports=["from_the_future@GLIBC_2.99"])
 
 
-def _needs_slash(b: Bench) -> None:
+def _require_path(b: Bench) -> None:
     folder = b.everything(without=["cudnn"])
     real = standins.library(folder / "more" / "libfoo.so.1", b.cache)
     b.one(folder, b.target.soname("cudnn"), needs=[str(real)])
@@ -585,7 +606,7 @@ def _lt_soname(target: Target) -> str:
     return target.soname("cublas").replace("libcublas", "libcublasLt")
 
 
-def _lt(how: str) -> Callable[[Bench], None]:
+def _make_cublas_need_lt(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         lt = _lt_soname(b.target)
         folder = b.everything(without=["cublas", "cublasLt"])
@@ -597,15 +618,15 @@ def _lt(how: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _solver_needs_blas(b: Bench) -> None:
+def _make_cusolver_need_cublas(b: Bench) -> None:
     folder = b.everything(without=["cublas", "cusolver"])
     b.one(folder, b.target.soname("cusolver"), needs=[b.target.soname("cublas")])
 
 
-# -- Files that are not what their name says -------------------------------------------------------
+# -- Damaged files --------------------------------------------------------------------------------
 
 
-def _damage(kind: str, path: Path, good: Path) -> None:
+def _write_damaged(kind: str, path: Path, good: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "empty":
         standins.empty(path)
@@ -659,7 +680,7 @@ DAMAGES = (
 )
 
 
-def _broken(target: Target) -> list[Situation]:
+def _list_broken(target: Target) -> list[Situation]:
     victim = "cudnn" if target.asks("cudnn") else stem(target.required[0])
     core = {"empty", "wrong-class", "text"}
     listed = []
@@ -669,7 +690,7 @@ def _broken(target: Target) -> list[Situation]:
                 f"{victim}-{kind}-first",
                 "broken",
                 "a bad file on the path before the good one",
-                _damaged(victim, kind, alone=False),
+                _put_damaged_first(victim, kind, alone=False),
                 kind in core,
             )
         )
@@ -679,46 +700,48 @@ def _broken(target: Target) -> list[Situation]:
                     f"{victim}-{kind}",
                     "broken",
                     "only the bad file",
-                    _damaged(victim, kind, alone=True),
+                    _put_damaged_first(victim, kind, alone=True),
                     kind in core,
                 )
             )
     listed += [
         Situation(
-            f"{victim}-empty-last", "broken", "the good file before the bad one", _damaged_last(victim)
+            f"{victim}-empty-last", "broken", "the good file before the bad one", _put_damaged_last(victim)
         ),
         Situation(
             "cudart-empty-first",
             "broken",
             "the library that is opened at import, too",
-            _damaged("cudart", "empty", alone=False),
+            _put_damaged_first("cudart", "empty", alone=False),
         ),
-        Situation(f"{victim}-no-soname", "broken", "a library without DT_SONAME", _odd_soname(victim, "")),
+        Situation(
+            f"{victim}-no-soname", "broken", "a library without DT_SONAME", _use_odd_soname(victim, "")
+        ),
         Situation(
             f"{victim}-other-soname",
             "broken",
             "a library with another DT_SONAME",
-            _odd_soname(victim, "libother.so.1"),
+            _use_odd_soname(victim, "libother.so.1"),
         ),
         Situation(
-            f"{victim}-symlink", "broken", "libX.so.N -> libX.so.N.1.2, as installed", _symlinked(victim)
+            f"{victim}-symlink", "broken", "libX.so.N -> libX.so.N.1.2, as installed", _use_symlink(victim)
         ),
     ]
     return listed
 
 
-def _damaged(name: str, kind: str, *, alone: bool) -> Callable[[Bench], None]:
+def _put_damaged_first(name: str, kind: str, *, alone: bool) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         soname = b.target.soname(name)
         good = b.one(b.root / "aside", soname)
-        _damage(kind, b.root / "bad" / soname, good)
+        _write_damaged(kind, b.root / "bad" / soname, good)
         b.path.append(str(b.root / "bad"))
         b.everything(without=[name] if alone else [])
 
     return prepare
 
 
-def _damaged_last(name: str) -> Callable[[Bench], None]:
+def _put_damaged_last(name: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.everything()
         standins.empty(b.root / "bad" / b.target.soname(name))
@@ -727,7 +750,7 @@ def _damaged_last(name: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _odd_soname(name: str, soname: str) -> Callable[[Bench], None]:
+def _use_odd_soname(name: str, soname: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         folder = b.everything(without=[name])
         b.one(folder, b.target.soname(name), soname=soname)
@@ -735,7 +758,7 @@ def _odd_soname(name: str, soname: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _symlinked(name: str) -> Callable[[Bench], None]:
+def _use_symlink(name: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         folder = b.everything(without=[name])
         soname = b.target.soname(name)
@@ -753,57 +776,84 @@ def _symlinked(name: str) -> Callable[[Bench], None]:
 INIT_ERRORS = (3, 34, 35, 36, 46, 100, 101, 802, 803, 804, 999)
 
 
-def _driver() -> list[Situation]:
+def _list_driver() -> list[Situation]:
     listed = [
-        Situation("no-driver", "driver", "neither libcuda nor NVML; all the libraries", _no_driver, True),
+        Situation(
+            "no-driver", "driver", "neither libcuda nor NVML; all the libraries", _leave_out_driver, True
+        ),
         Situation("no-driver-no-libraries", "driver", "nothing at all", void, True),
-        Situation("no-libcuda", "driver", "NVML without libcuda", _drivers(cuda=False, nvml=True)),
-        Situation("no-nvml", "driver", "libcuda without NVML", _drivers(cuda=True, nvml=False), True),
-        Situation("libcuda-empty", "driver", "an empty libcuda.so.1", _bad_driver("empty"), True),
+        Situation("no-libcuda", "driver", "NVML without libcuda", _choose_drivers(cuda=False, nvml=True)),
+        Situation("no-nvml", "driver", "libcuda without NVML", _choose_drivers(cuda=True, nvml=False), True),
+        Situation("libcuda-empty", "driver", "an empty libcuda.so.1", _use_bad_driver("empty"), True),
         Situation(
             "libcuda-wrong-class-first",
             "driver",
             "a 32-bit libcuda.so.1, then the good one",
-            _bad_driver("wrong-class", good=True),
+            _use_bad_driver("wrong-class", good=True),
         ),
         Situation(
-            "libcuda-dangling", "driver", "libcuda.so.1 is a dangling symlink", _bad_driver("dangling")
+            "libcuda-dangling", "driver", "libcuda.so.1 is a dangling symlink", _use_bad_driver("dangling")
         ),
         Situation(
-            "libcuda-dangling-first", "driver", "…and then the good one", _bad_driver("dangling", good=True)
+            "libcuda-dangling-first",
+            "driver",
+            "…and then the good one",
+            _use_bad_driver("dangling", good=True),
         ),
-        Situation("libcuda-unversioned", "driver", "libcuda.so without libcuda.so.1", _libcuda_unversioned),
+        Situation(
+            "libcuda-unversioned", "driver", "libcuda.so without libcuda.so.1", _use_unversioned_libcuda
+        ),
         Situation(
             "stub-first",
             "driver",
             "the toolkit's stub as libcuda.so.1 before the driver",
-            _stub("first"),
+            _use_stub("first"),
             True,
         ),
-        Situation("stub-last", "driver", "the stub after the driver", _stub("last")),
-        Situation("stub-alone", "driver", "the stub and no driver", _stub("alone")),
+        Situation("stub-last", "driver", "the stub after the driver", _use_stub("last")),
+        Situation("stub-alone", "driver", "the stub and no driver", _use_stub("alone")),
         Situation(
             "stub-unversioned",
             "driver",
             "lib64/stubs/libcuda.so as installed, no driver",
-            _stub("unversioned"),
+            _use_stub("unversioned"),
         ),
-        Situation("nvml-empty", "driver", "an empty libnvidia-ml.so.1", _bad_nvml),
-        Situation("nvml-init-9", "driver", "nvmlInit: driver not loaded", _with({"STANDIN_NVML_INIT": "9"})),
+        Situation("nvml-empty", "driver", "an empty libnvidia-ml.so.1", _use_bad_nvml),
         Situation(
-            "nvml-init-18", "driver", "nvmlInit: driver/library mismatch", _with({"STANDIN_NVML_INIT": "18"})
-        ),
-        Situation("nvml-init-999", "driver", "nvmlInit: unknown error", _with({"STANDIN_NVML_INIT": "999"})),
-        Situation("driver-cuda-9", "driver", "a driver for CUDA 9.0", _with({"STANDIN_CUDA": "9000"})),
-        Situation(
-            "driver-cuda-0", "driver", "a driver that says it is for CUDA 0", _with({"STANDIN_CUDA": "0"})
+            "nvml-init-9", "driver", "nvmlInit: driver not loaded", _set_variables({"STANDIN_NVML_INIT": "9"})
         ),
         Situation(
-            "attributes-fail-999", "driver", "cuDeviceGetAttribute fails", _with({"STANDIN_ATTRIBUTE": "999"})
+            "nvml-init-18",
+            "driver",
+            "nvmlInit: driver/library mismatch",
+            _set_variables({"STANDIN_NVML_INIT": "18"}),
         ),
-        Situation("context-fails-2", "driver", "no context: out of memory", _with({"STANDIN_CTX": "2"})),
         Situation(
-            "context-fails-46", "driver", "no context: device unavailable", _with({"STANDIN_CTX": "46"})
+            "nvml-init-999", "driver", "nvmlInit: unknown error", _set_variables({"STANDIN_NVML_INIT": "999"})
+        ),
+        Situation(
+            "driver-cuda-9", "driver", "a driver for CUDA 9.0", _set_variables({"STANDIN_CUDA": "9000"})
+        ),
+        Situation(
+            "driver-cuda-0",
+            "driver",
+            "a driver that says it is for CUDA 0",
+            _set_variables({"STANDIN_CUDA": "0"}),
+        ),
+        Situation(
+            "attributes-fail-999",
+            "driver",
+            "cuDeviceGetAttribute fails",
+            _set_variables({"STANDIN_ATTRIBUTE": "999"}),
+        ),
+        Situation(
+            "context-fails-2", "driver", "no context: out of memory", _set_variables({"STANDIN_CTX": "2"})
+        ),
+        Situation(
+            "context-fails-46",
+            "driver",
+            "no context: device unavailable",
+            _set_variables({"STANDIN_CTX": "46"}),
         ),
     ]
     listed += [
@@ -811,7 +861,7 @@ def _driver() -> list[Situation]:
             f"init-{code}",
             "driver",
             f"cuInit returns {code}",
-            _with({"STANDIN_INIT": str(code)}),
+            _set_variables({"STANDIN_INIT": str(code)}),
             code in {100, 803, 804, 999},
         )
         for code in INIT_ERRORS
@@ -819,7 +869,7 @@ def _driver() -> list[Situation]:
     return listed
 
 
-def _with(env: Mapping[str, str]) -> Callable[[Bench], None]:
+def _set_variables(env: Mapping[str, str]) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.everything()
         b.env.update(env)
@@ -827,11 +877,11 @@ def _with(env: Mapping[str, str]) -> Callable[[Bench], None]:
     return prepare
 
 
-def _no_driver(b: Bench) -> None:
+def _leave_out_driver(b: Bench) -> None:
     b.path.append(str(b.libraries()))
 
 
-def _drivers(*, cuda: bool, nvml: bool) -> Callable[[Bench], None]:
+def _choose_drivers(*, cuda: bool, nvml: bool) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.driver(cuda=cuda, nvml=nvml)
         b.path.append(str(b.libraries()))
@@ -839,10 +889,10 @@ def _drivers(*, cuda: bool, nvml: bool) -> Callable[[Bench], None]:
     return prepare
 
 
-def _bad_driver(kind: str, *, good: bool = False) -> Callable[[Bench], None]:
+def _use_bad_driver(kind: str, *, good: bool = False) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        whole = standins.driver(b.root / "aside", b.cache) / standins.CUDA
-        _damage(kind, b.root / "bad" / standins.CUDA, whole)
+        intact = standins.driver(b.root / "aside", b.cache) / standins.CUDA
+        _write_damaged(kind, b.root / "bad" / standins.CUDA, intact)
         b.path.append(str(b.root / "bad"))
         b.driver(cuda=good)
         b.path.append(str(b.libraries()))
@@ -850,19 +900,19 @@ def _bad_driver(kind: str, *, good: bool = False) -> Callable[[Bench], None]:
     return prepare
 
 
-def _bad_nvml(b: Bench) -> None:
+def _use_bad_nvml(b: Bench) -> None:
     standins.empty(b.root / "bad" / standins.NVML)
     b.path.append(str(b.root / "bad"))
     b.everything()
 
 
-def _libcuda_unversioned(b: Bench) -> None:
+def _use_unversioned_libcuda(b: Bench) -> None:
     folder = b.driver()
     (folder / standins.CUDA).rename(folder / "libcuda.so")
     b.path.append(str(b.libraries()))
 
 
-def _stub(how: str) -> Callable[[Bench], None]:
+def _use_stub(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         stubs = b.root / "lib64" / "stubs"
         standins.stub_driver(stubs / "libcuda.so", b.cache)
@@ -917,10 +967,12 @@ VISIBLE = {
 }
 
 
-def _devices() -> list[Situation]:
+def _list_devices() -> list[Situation]:
     core_visible = {"empty", "minus-one", "0-7-1", "1-0", "abc", "uuid"}
     listed = [
-        Situation(f"gpus-{count}", "devices", f"{count} GPUs", _with({"STANDIN_GPUS": str(count)}), True)
+        Situation(
+            f"gpus-{count}", "devices", f"{count} GPUs", _set_variables({"STANDIN_GPUS": str(count)}), True
+        )
         for count in (0, 1, 2, 4)
     ]
     two = {"STANDIN_GPUS": "2", "STANDIN_NAME": "First;Second"}
@@ -929,7 +981,7 @@ def _devices() -> list[Situation]:
             f"visible-{name}",
             "devices",
             f"2 GPUs, CUDA_VISIBLE_DEVICES={value!r}",
-            _with({**two, "CUDA_VISIBLE_DEVICES": value}),
+            _set_variables({**two, "CUDA_VISIBLE_DEVICES": value}),
             name in core_visible,
         )
         for name, value in VISIBLE.items()
@@ -958,21 +1010,23 @@ def _devices() -> list[Situation]:
             name,
             "devices",
             f"{gpus} GPUs, compute capability {cc}, {mp} multiprocessors",
-            _with({"STANDIN_GPUS": gpus, "STANDIN_CC": cc, "STANDIN_MP": mp}),
+            _set_variables({"STANDIN_GPUS": gpus, "STANDIN_CC": cc, "STANDIN_MP": mp}),
             core,
         )
         for name, (gpus, cc, mp, core) in cards.items()
     ]
-    listed.append(Situation("tiny-memory", "devices", "a GPU with 64 MiB", _with({"STANDIN_MEM_MIB": "64"})))
+    listed.append(
+        Situation("tiny-memory", "devices", "a GPU with 64 MiB", _set_variables({"STANDIN_MEM_MIB": "64"}))
+    )
     return listed
 
 
-# -- How LD_LIBRARY_PATH is read -------------------------------------------------------------------
+# -- Forms of LD_LIBRARY_PATH ---------------------------------------------------------------------
 
 
-def _search_path(target: Target) -> list[Situation]:
+def _list_search_path(target: Target) -> list[Situation]:
     forms: dict[str, tuple[str, str]] = {
-        # name: (LD_LIBRARY_PATH with {d} the driver, {c} the libraries; what it is about)
+        # name: (LD_LIBRARY_PATH, description); {d} is the driver, {c} the libraries, {x} a missing folder
         "path-empty-entry": ("{d}::{x}", "an empty entry is the current directory, which has the libraries"),
         "path-leading-colon": (":{d}", "a leading colon likewise"),
         "path-trailing-colon": ("{d}:", "a trailing colon likewise"),
@@ -994,47 +1048,53 @@ def _search_path(target: Target) -> list[Situation]:
         "path-dotdot": ("{d}:{c}/../cuda", "dots inside"),
         "path-symlink": ("{d}:{r}/link", "a folder reached through a symlink"),
     }
-    listed = [Situation(name, "path", about, _path_form(form)) for name, (form, about) in forms.items()]
+    listed = [Situation(name, "path", about, _set_search_path(form)) for name, (form, about) in forms.items()]
     listed += [
         Situation(
             "path-relative",
             "path",
             "a folder relative to the current directory",
-            _path_form("{d}:cuda", at_root=True),
+            _set_search_path("{d}:cuda", at_root=True),
         ),
         Situation(
-            "program-rpath", "path", "conda: the libraries where python's own RPATH leads", _program("rpath")
+            "program-rpath",
+            "path",
+            "conda: the libraries where python's own RPATH leads",
+            _use_program("rpath"),
         ),
-        Situation("program-runpath", "path", "a python with RUNPATH instead", _program("runpath")),
+        Situation("program-runpath", "path", "a python with RUNPATH instead", _use_program("runpath")),
         Situation(
             "hwcaps-only",
             "path",
             "libcudnn only in glibc-hwcaps/x86-64-v2",
-            _hwcaps("glibc-hwcaps/x86-64-v2", "only"),
+            _use_hwcaps("glibc-hwcaps/x86-64-v2", "only"),
         ),
         Situation(
             "hwcaps-broken",
             "path",
             "a broken one in glibc-hwcaps/x86-64-v2",
-            _hwcaps("glibc-hwcaps/x86-64-v2", "broken"),
+            _use_hwcaps("glibc-hwcaps/x86-64-v2", "broken"),
         ),
         Situation(
             "hwcaps-v4-broken",
             "path",
             "a broken one in glibc-hwcaps/x86-64-v4",
-            _hwcaps("glibc-hwcaps/x86-64-v4", "broken"),
+            _use_hwcaps("glibc-hwcaps/x86-64-v4", "broken"),
         ),
         Situation(
-            "hwcaps-unknown", "path", "libcudnn only in glibc-hwcaps/z99", _hwcaps("glibc-hwcaps/z99", "only")
+            "hwcaps-unknown",
+            "path",
+            "libcudnn only in glibc-hwcaps/z99",
+            _use_hwcaps("glibc-hwcaps/z99", "only"),
         ),
-        Situation("legacy-tls", "path", "libcudnn only in tls/", _hwcaps("tls", "only")),
-        Situation("legacy-haswell", "path", "libcudnn only in haswell/", _hwcaps("haswell", "only")),
-        Situation("legacy-x86_64", "path", "libcudnn only in x86_64/", _hwcaps("x86_64", "only")),
+        Situation("legacy-tls", "path", "libcudnn only in tls/", _use_hwcaps("tls", "only")),
+        Situation("legacy-haswell", "path", "libcudnn only in haswell/", _use_hwcaps("haswell", "only")),
+        Situation("legacy-x86_64", "path", "libcudnn only in x86_64/", _use_hwcaps("x86_64", "only")),
     ]
     return listed
 
 
-def _path_form(form: str, *, at_root: bool = False) -> Callable[[Bench], None]:
+def _set_search_path(form: str, *, at_root: bool = False) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         folder = b.everything()
         b.cwd = b.root if at_root else folder
@@ -1052,7 +1112,7 @@ def _path_form(form: str, *, at_root: bool = False) -> Callable[[Bench], None]:
     return prepare
 
 
-def _program(tag: str) -> Callable[[Bench], None]:
+def _use_program(tag: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.driver()
         environment = b.program(**{tag: "$ORIGIN/../lib"})
@@ -1061,7 +1121,7 @@ def _program(tag: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _hwcaps(sub: str, how: str) -> Callable[[Bench], None]:
+def _use_hwcaps(sub: str, how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         soname = b.target.soname("cudnn")
         folder = b.everything(without=["cudnn"] if how == "only" else [])
@@ -1073,40 +1133,46 @@ def _hwcaps(sub: str, how: str) -> Callable[[Bench], None]:
     return prepare
 
 
-# -- Libraries that are in the process before TF asks ----------------------------------------------
+# -- Preloaded libraries -----------------------------------------------------------------------
 
 
-def _preloaded(target: Target) -> list[Situation]:
+def _list_preloaded(target: Target) -> list[Situation]:
     return [
-        Situation("preload-all", "preloaded", "LD_PRELOAD of every library by its path", _preload("all")),
+        Situation("preload-all", "preloaded", "LD_PRELOAD of every library by its path", _use_preload("all")),
         Situation(
             "preload-by-soname",
             "preloaded",
             "LD_PRELOAD of a file with another name and the right soname",
-            _preload("renamed"),
+            _use_preload("renamed"),
         ),
         Situation(
             "preload-no-soname",
             "preloaded",
             "LD_PRELOAD of the right name without a soname",
-            _preload("no-soname"),
+            _use_preload("no-soname"),
         ),
         Situation(
-            "preload-missing", "preloaded", "LD_PRELOAD of something that is not there", _preload("missing")
+            "preload-missing",
+            "preloaded",
+            "LD_PRELOAD of something that is not there",
+            _use_preload("missing"),
         ),
         Situation(
             "preload-wrong-order",
             "preloaded",
             "LD_PRELOAD of a good one, an empty one on the path",
-            _preload("guards"),
+            _use_preload("guards"),
         ),
         Situation(
-            "sitecustomize-cdll", "preloaded", "sitecustomize opens every library with ctypes", _sitecustomize
+            "sitecustomize-cdll",
+            "preloaded",
+            "sitecustomize opens every library with ctypes",
+            _use_sitecustomize,
         ),
     ]
 
 
-def _preload(how: str) -> Callable[[Bench], None]:
+def _use_preload(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         b.driver()
         if how == "missing":
@@ -1131,7 +1197,7 @@ def _preload(how: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _sitecustomize(b: Bench) -> None:
+def _use_sitecustomize(b: Bench) -> None:
     b.driver()
     folder = b.libraries()
     code = "import ctypes\n" + "".join(f"ctypes.CDLL({str(folder / name)!r})\n" for name in b.target.required)
@@ -1140,10 +1206,10 @@ def _sitecustomize(b: Bench) -> None:
     b.env["PYTHONPATH"] = str(b.root / "custom")
 
 
-# -- TF's own switches -----------------------------------------------------------------------------
+# -- TensorFlow's variables--------------------------------------------------------------------------
 
 
-def _tf_switches() -> list[Situation]:
+def _list_switches() -> list[Situation]:
     mixed = {"STANDIN_GPUS": "2", "STANDIN_MP": "132,2"}
     switches = {
         "min-mp-1": {**mixed, "TF_MIN_GPU_MULTIPROCESSOR_COUNT": "1"},
@@ -1176,53 +1242,57 @@ def _tf_switches() -> list[Situation]:
         "bind-now": {"LD_BIND_NOW": "1"},
     }
     return [
-        Situation(f"switch-{name}", "switches", " ".join(f"{k}={v}" for k, v in env.items()), _with(env))
+        Situation(
+            f"switch-{name}", "switches", " ".join(f"{k}={v}" for k, v in env.items()), _set_variables(env)
+        )
         for name, env in switches.items()
     ]
 
 
-# -- What is system-wide: only in a mount namespace of its own -------------------------------------
+# -- System-wide changes, in a separate mount namespace -----------------------------------------
 
 
-def _system_wide(target: Target) -> list[Situation]:
+def _list_system_wide(target: Target) -> list[Situation]:
     return [
         Situation(
-            "cache-all", "system", "every library and the driver in /etc/ld.so.cache alone", _cached("all")
+            "cache-all", "system", "every library and the driver in /etc/ld.so.cache alone", _use_cache("all")
         ),
         Situation(
             "cache-libraries",
             "system",
             "the driver on the path, the libraries in the cache",
-            _cached("libraries"),
+            _use_cache("libraries"),
         ),
-        Situation("cache-stale", "system", "the cache names files that are gone", _cached("stale")),
+        Situation("cache-stale", "system", "the cache names files that are gone", _use_cache("stale")),
         Situation(
             "cache-path-empty-file",
             "system",
             "in the cache; an empty file on LD_LIBRARY_PATH",
-            _cached("empty-on-path"),
+            _use_cache("empty-on-path"),
         ),
         Situation(
             "cache-path-wrong-class",
             "system",
             "in the cache; a 32-bit file on LD_LIBRARY_PATH",
-            _cached("class-on-path"),
+            _use_cache("class-on-path"),
         ),
         Situation(
-            "cache-broken", "system", "libcudnn in the cache became an empty file", _cached("became-empty")
+            "cache-broken", "system", "libcudnn in the cache became an empty file", _use_cache("became-empty")
         ),
         Situation(
             "conf-without-cache",
             "system",
             "ld.so.conf names the folder, nobody ran ldconfig",
-            _cached("not-run"),
+            _use_cache("not-run"),
         ),
-        Situation("cache-gone", "system", "no cache, the libraries on LD_LIBRARY_PATH", _cached("no-cache")),
-        Situation("default-folder", "system", "the libraries in /usr/lib", _default_folder),
+        Situation(
+            "cache-gone", "system", "no cache, the libraries on LD_LIBRARY_PATH", _use_cache("no-cache")
+        ),
+        Situation("default-folder", "system", "the libraries in /usr/lib", _use_default_folder),
     ]
 
 
-def _cached(how: str) -> Callable[[Bench], None]:
+def _use_cache(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         soname = b.target.soname("cudnn")
         folder = b.libraries()
@@ -1257,7 +1327,7 @@ def _cached(how: str) -> Callable[[Bench], None]:
     return prepare
 
 
-def _default_folder(b: Bench) -> None:
+def _use_default_folder(b: Bench) -> None:
     b.driver()
     folder = b.libraries()
     b.private_mounts(

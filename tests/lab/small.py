@@ -1,6 +1,6 @@
-"""An image made in two seconds without any network: this machine's shell, a few tools and the tests' own Python.
+"""A minimal image, made in two seconds without a network: a shell, a few tools and the tests' own Python.
 
-For tests of the engine side, which need something that runs, and care little what it is.
+For tests of engine code that need a container that runs, whatever is in it.
 """
 
 from __future__ import annotations
@@ -26,37 +26,40 @@ if TYPE_CHECKING:
     from collections.abc import Iterable
 
 TOOLS = ("sh", "cat", "echo", "sleep", "env", "head", "yes", "true", "rm", "mkdir", "id", "ls", "uname", "dd")
-_LEFT_OUT = re.compile(
+_EXCLUDED = re.compile(
     r"(?:^|/)(?:test|tests|idlelib|tkinter|turtledemo|ensurepip|lib2to3|pydoc_data|site-packages|dist-packages"
     r"|__pycache__|config-[^/]*)(?:/|$)"
 )
 SITE = "/opt/site"
-"""Where tfdoctor itself lies in the image."""
+"""The folder of tfdoctor in the image."""
 _ROOT = Path(__file__).resolve().parents[2]
 
 
 def small_root(*, with_tfdoctor: bool = False) -> bytes:
-    """The root of a file system as a tar; `with_tfdoctor`: with the tool and what it imports in SITE."""
+    """Return the root of a file system as a tar.
+
+    with_tfdoctor: include tfdoctor and what it imports in SITE.
+    """
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w", dereference=True) as archive:
         files: dict[str, Path] = {}
         for tool in TOOLS:
-            found = shutil.which(tool)
-            if found is not None:
-                files[f"/usr/bin/{tool}"] = Path(found).resolve()
+            program = shutil.which(tool)
+            if program is not None:
+                files[f"/usr/bin/{tool}"] = Path(program).resolve()
         python = Path(sys.executable).resolve()
         files[str(python)] = python
         libraries = {Path(sysconfig.get_path(name)) for name in ("stdlib", "platstdlib")}
         for folder in libraries:
             for path in folder.rglob("*"):
-                if path.is_file() and not _LEFT_OUT.search(path.relative_to(folder).as_posix()):
+                if path.is_file() and not _EXCLUDED.search(path.relative_to(folder).as_posix()):
                     files[str(path)] = path
-        files |= {name: Path(name) for name in _needed(files.values())}
+        files |= {name: Path(name) for name in _list_shared_objects(files.values())}
         if with_tfdoctor:
-            files |= _tool()
+            files |= _list_tool_files()
         for name, path in sorted(files.items()):
-            archive.add(path, name.lstrip("/"), recursive=False, filter=_plain)
-        for name, target in _links(python).items():
+            archive.add(path, name.lstrip("/"), recursive=False, filter=_reset_owner)
+        for name, target in _make_links(python).items():
             link = tarfile.TarInfo(name.lstrip("/"))
             link.type, link.linkname = tarfile.SYMTYPE, target
             archive.addfile(link)
@@ -73,14 +76,14 @@ def small_root(*, with_tfdoctor: bool = False) -> bytes:
     return out.getvalue()
 
 
-def _plain(entry: tarfile.TarInfo) -> tarfile.TarInfo:
-    """Content and mode alone."""
+def _reset_owner(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return the entry with root as its owner."""
     entry.uid = entry.gid = 0
     return entry
 
 
-def _links(python: Path) -> dict[str, str]:
-    """Names that programs are called by."""
+def _make_links(python: Path) -> dict[str, str]:
+    """Return the symlinks of the image: the target of each name."""
     links = {"/usr/bin/python3": str(python), "/bin": "usr/bin"}
     loader = Path("/lib64")
     if loader.is_symlink():
@@ -88,17 +91,17 @@ def _links(python: Path) -> dict[str, str]:
     return links
 
 
-def _needed(paths: Iterable[Path]) -> set[str]:
-    """The shared objects that these programs and libraries load, with the loader."""
+def _list_shared_objects(paths: Iterable[Path]) -> set[str]:
+    """Return the shared objects that these programs and libraries load, with the loader."""
     programs = [str(path) for path in paths if path.suffix in ("", ".so") or path.parent.name == "bin"]
-    told = subprocess.run([tool("ldd"), *programs], capture_output=True, text=True, check=False).stdout
-    found = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", told, re.MULTILINE))
-    # Where /lib is a link to usr/lib, the link is not in the image: the real place is.
-    return {str(Path(name).parent.resolve() / Path(name).name) for name in found}
+    output = subprocess.run([tool("ldd"), *programs], capture_output=True, text=True, check=False).stdout
+    names = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", output, re.MULTILINE))
+    # If /lib is a link to usr/lib, the image has only the real path.
+    return {str(Path(name).parent.resolve() / Path(name).name) for name in names}
 
 
-def _tool() -> dict[str, Path]:
-    """tfdoctor, its data, and the packages that looking at a machine imports."""
+def _list_tool_files() -> dict[str, Path]:
+    """Return the files of tfdoctor, its data, and the packages that its probes import."""
     files: dict[str, Path] = {}
     package = Path(tfdoctor.__file__).parent
     for module in (package, Path(packaging.__file__).parent, Path(defusedxml.__file__).parent):

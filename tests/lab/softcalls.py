@@ -1,4 +1,4 @@
-"""The software GPU's libraries, loaded into this process to be called as TensorFlow calls them."""
+"""The libraries of the software GPU, loaded into this process and called as TensorFlow calls them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ NOISE = random.Random(7)
 
 
 class Gpu:
-    """The libraries for TensorFlow 2.15.1; two cards of 9.0."""
+    """The libraries for TensorFlow 2.15.1, with two GPUs of compute capability 9.0."""
 
     def __init__(self, folder: Path) -> None:
         self.driver, self.runtime, self.blas, self.lt, self.dnn = (
@@ -30,22 +30,22 @@ class Gpu:
         )
 
     def made(self, library: str, name: str, *arguments: Any) -> c_void_p:
-        """What a function makes and puts where its first argument points."""
+        """Call a function that returns a handle through its first argument, and return the handle."""
         handle = c_void_p()
         assert getattr(getattr(self, library), name)(byref(handle), *arguments) == 0
         return handle
 
 
 def ints(*values: int) -> ctypes.Array[c_int]:
-    """An array of C's int."""
+    """Return a C array of int."""
     return (c_int * len(values))(*values)
 
 
 def floats(values: Sequence[float]) -> ctypes.Array[c_float]:
-    """An array of C's float."""
+    """Return a C array of float."""
     return (c_float * len(values))(*values)
 
 
 def noise(count: int) -> list[float]:
-    """Numbers that half precision holds, too."""
+    """Return random numbers that half precision can represent exactly."""
     return [NOISE.randint(-64, 64) / 16 for _ in range(count)]

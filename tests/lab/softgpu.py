@@ -1,4 +1,4 @@
-"""The software GPU's interpreter, built with the C++ compiler, and kernels that it runs for the tests."""
+"""The interpreter of the software GPU, compiled for the tests, and a class that runs kernels on it."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2
 
 
 def size_of(kind: str) -> int:
-    """How many bytes a value of a PTX type ("f32") has."""
-    return next(size for end, size in _SIZES.items() if kind.endswith(end))
+    """Return the number of bytes of a value of a PTX type ("f32")."""
+    return next(size for suffix, size in _SIZES.items() if kind.endswith(suffix))
 
 
 def build(cache: Path, flags: Sequence[str] = ()) -> Path:
-    """`ptx-run`, compiled once for what its sources and flags are; its path comes back."""
+    """Compile `ptx-run` once for its sources and flags, and return its path."""
     compiler = os.environ.get("CXX") or "c++"
     sources = sorted(PTX.glob("*.cc"))
-    told = hashlib.sha256("\0".join((compiler, *FLAGS, *flags)).encode())
+    digest = hashlib.sha256("\0".join((compiler, *FLAGS, *flags)).encode())
     for path in sorted(PTX.iterdir()):
-        told.update(path.read_bytes())
-    program = cache / f"ptx-run-{told.hexdigest()[:24]}"
+        digest.update(path.read_bytes())
+    program = cache / f"ptx-run-{digest.hexdigest()[:24]}"
     if program.exists():
         return program
     work = cache / f"{program.name}.{os.getpid()}"
@@ -45,12 +45,12 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
 
     def compiled(source: Path) -> Path:
         out = work / f"{source.stem}.o"
-        _checked([compiler, *FLAGS, *flags, "-c", str(source), "-o", str(out)])
+        _check_command([compiler, *FLAGS, *flags, "-c", str(source), "-o", str(out)])
         return out
 
     with ThreadPoolExecutor(2) as pool:
         objects = list(pool.map(compiled, sources))
-    _checked([compiler, *flags, "-o", f"{work}/ptx-run", *map(str, objects)])
+    _check_command([compiler, *flags, "-o", f"{work}/ptx-run", *map(str, objects)])
     (work / "ptx-run").replace(program)
     for path in objects:
         path.unlink()
@@ -61,12 +61,12 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
 def libraries(
     folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",), *, cudnn: str | None = None
 ) -> Path:
-    """The software GPU's libraries under the names that a release of TensorFlow opens; the folder comes back.
+    """Build the software GPU's libraries under the names that a release of TensorFlow opens, and return the folder.
 
-    It goes onto LD_LIBRARY_PATH, and onto PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1"; `cudnn`: what
-    cuDNN says it is ("8.9"; by default what the release was built with). LookupError where no such release with GPUs is
-    known. What each release computes with them: docs/verified.md. cuFFT, cuSPARSE, cuSOLVER and cuRAND are empty:
-    TensorFlow finds them, and says what it does not find in them.
+    The folder belongs on LD_LIBRARY_PATH, and on PATH for `ptxas`, which XLA starts. `tensorflow`: "2.15.1". `cudnn`:
+    the version that cuDNN reports ("8.9"); None for the one that the release was built with. Raise LookupError if no
+    such release with GPUs is known. docs/verified.md lists what each release computes with them. cuFFT, cuSPARSE,
+    cuSOLVER and cuRAND are empty: TensorFlow finds them and reports missing functions.
     """
     release = Compat.load().release(tensorflow)
     if release is None or not release.required_libraries or release.cuda is None or release.cudnn is None:
@@ -74,19 +74,24 @@ def libraries(
         raise LookupError(message)
     folder.mkdir(parents=True, exist_ok=True)
     compilers = Compilers((os.environ.get("CC") or "cc",), (os.environ.get("CXX") or "c++",))
-    wanted = LibrarySet(release.required_libraries, release.cuda, cudnn or release.cudnn)
-    why = build_computing(_wrong, compilers, folder, wanted, options=flags, of_c=C_FLAGS[1:], of_cxx=STRICT)
-    if why is not None:
-        raise RuntimeError(why)
+    library_set = LibrarySet(release.required_libraries, release.cuda, cudnn or release.cudnn)
+    error = build_computing(
+        _run_command, compilers, folder, library_set, options=flags, of_c=C_FLAGS[1:], of_cxx=STRICT
+    )
+    if error is not None:
+        raise RuntimeError(error)
     shutil.copy2(COMPUTE / "ptxas", folder / "ptxas")
     return folder
 
 
 def warnings_of(cuda: str, cudnn: str) -> str:
-    """What the C compiler says against the libraries for such versions ("12.2", "8.9"): empty where nothing."""
+    """Return the C compiler's warnings about the libraries for such versions ("12.2", "8.9").
+
+    Empty if there are none.
+    """
     flags = [flag for flag in C_FLAGS if flag != "-Werror"]
-    told = make_defines(LibrarySet((), cuda, cudnn))
-    options = [*flags, "-O1", "-DCOMPUTES", *told, "-fPIC", "-c", "-o", os.devnull]
+    defines = make_defines(LibrarySet((), cuda, cudnn))
+    options = [*flags, "-O1", "-DCOMPUTES", *defines, "-fPIC", "-c", "-o", os.devnull]
 
     def said(source: Path) -> str:
         command = [os.environ.get("CC") or "cc", *options, str(source)]
@@ -97,26 +102,26 @@ def warnings_of(cuda: str, cudnn: str) -> str:
         return "".join(pool.map(said, (*COMPUTE.glob("*.c"), SOURCES / "libcuda.c")))
 
 
-def _wrong(command: Sequence[str]) -> str | None:
+def _run_command(command: Sequence[str]) -> str | None:
     done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
     return f"{' '.join(command)}: {done.stderr}" if done.returncode else None
 
 
-def _checked(command: Sequence[str]) -> None:
-    why = _wrong(command)
-    if why is not None:
-        raise RuntimeError(why)
+def _check_command(command: Sequence[str]) -> None:
+    error = _run_command(command)
+    if error is not None:
+        raise RuntimeError(error)
 
 
 class RefusedError(Exception):
-    """The interpreter did not run a kernel; its message is the driver's code and the reason."""
+    """The interpreter did not run a kernel; the message is the driver's code and the reason."""
 
 
 class Interpreter:
-    """Runs kernels of PTX text."""
+    """Runs kernels given as PTX text."""
 
     def __init__(self, program: Path, folder: Path) -> None:
-        """`folder`: where the texts are put."""
+        """Use `folder` for the PTX files."""
         self._program = program
         self._folder = folder
 
@@ -129,12 +134,15 @@ class Interpreter:
         shared: int = 0,
         name: str = "k",
     ) -> list[bytes]:
-        """Run kernel `name` of a module; what its memory arguments hold at the end. Raises RefusedError."""
+        """Run the kernel `name` of a module and return the final content of its memory arguments.
+
+        Raise RefusedError if it is not run.
+        """
         path = self._folder / f"{hashlib.sha256(text.encode()).hexdigest()[:16]}.ptx"
         path.write_text(text if ".version" in text else _HEAD + text)
-        shape = [",".join(map(str, one)) for one in (grid, block)]
-        given = [one.hex() if isinstance(one, bytes) else f"u64:{one}" for one in arguments]
-        command = [str(self._program), str(path), name, *shape, str(shared), *given]
+        shape = [",".join(map(str, item)) for item in (grid, block)]
+        parameters = [item.hex() if isinstance(item, bytes) else f"u64:{item}" for item in arguments]
+        command = [str(self._program), str(path), name, *shape, str(shared), *parameters]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
         if done.returncode != 0:
             raise RefusedError(done.stderr.strip())
@@ -149,9 +157,10 @@ class Interpreter:
         declare: str = "",
         block: int | None = None,
     ) -> list[int]:
-        """A thread for each row of `columns` (name: type, the values' bits); the bits of `%d`, of type `result`.
+        """Run one thread for each row of `columns` (name: type and bits of the values).
 
-        `body` finds its values in registers of the columns' names and leaves its result in `%d`; its thread is `%t`.
+        Return the bits of `%d`, which has the type `result`. `body` finds its values in registers with the names of
+        the columns and leaves its result in `%d`; the thread number is in `%t`.
         """
         rows = len(next(iter(columns.values()))[1]) if columns else block or 32
         params, loads = [".param .u64 p_out"], []
@@ -170,18 +179,18 @@ class Interpreter:
             data.append(b"".join((value % (1 << 8 * size)).to_bytes(size, "little") for value in values))
         size = size_of(result)
         register = "pred" if result == "pred" else f"b{max(16, 8 * size)}"
-        keep = ".reg .b16 %d8; selp.u16 %d8, 1, 0, %d; st.global.u8 [%base], %d8;"
+        store_code = ".reg .b16 %d8; selp.u16 %d8, 1, 0, %d; st.global.u8 [%base], %d8;"
         if result != "pred":
-            keep = f"st.global.b{8 * size} [%base], %d;"
+            store_code = f"st.global.b{8 * size} [%base], %d;"
         text = (
             f".visible .entry k({', '.join(params)}) {{\n"
             f".reg .u64 %base; .reg .u32 %t; .reg .u32 %n; .reg .{register} %d; {declare}\n"
             "mov.u32 %t, %ctaid.x; mov.u32 %n, %ntid.x; mad.lo.u32 %t, %t, %n, %tid.x;\n"
             f"setp.ge.u32 %out, %t, {rows}; @%out exit;\n" + "\n".join(loads) + f"\n{body}\n"
-            f"ld.param.u64 %base, [p_out]; mad.wide.u32 %base, %t, {size}, %base; {keep}\nret;\n}}\n"
+            f"ld.param.u64 %base, [p_out]; mad.wide.u32 %base, %t, {size}, %base; {store_code}\nret;\n}}\n"
         ).replace(".reg .u64 %base;", ".reg .u64 %base; .reg .pred %out;", 1)
         threads = min(block or 256, 1024)
         out = self.kernel(
             text, *data, grid=((rows + threads - 1) // threads, 1, 1), block=(min(threads, rows), 1, 1)
         )[0]
-        return [int.from_bytes(out[at : at + size], "little") for at in range(0, len(out), size)]
+        return [int.from_bytes(out[start : start + size], "little") for start in range(0, len(out), size)]

@@ -1,10 +1,10 @@
-"""TensorFlow 2's API, which 1.14 and 1.15 have, too; for a Python with TensorFlow."""
+"""The API of TensorFlow 2, also for 1.14 and 1.15; for a Python with TensorFlow."""
 
 import importlib
 
 
 def tensorflow():
-    """The module whose functions are those of TensorFlow 2."""
+    """Return the module with the functions of TensorFlow 2."""
     tf = importlib.import_module("tensorflow")
     if not tf.__version__.startswith("1."):
         return tf
@@ -20,7 +20,7 @@ class NotThereError(Exception):
 
 
 def known(module, name):
-    """A function of a module; one that raises NotThereError where the release has none."""
+    """Return a function of a module, or one that raises NotThereError if the release has none."""
 
     def missing(*_, **__):
         raise NotThereError(name)

@@ -1,8 +1,8 @@
-"""What each GPU, which is software, lists and computes, beside NumPy; for a Python 3 with TensorFlow 1.13 or newer.
+"""Check what each software GPU lists and computes against NumPy; for a Python 3 with TensorFlow 1.13 or newer.
 
 usage: python software_basic.py [product] [convolution] [copy] [nccl]
 
-A line each; without arguments all but nccl. Exits with 1 where one is wrong or refused.
+Prints one line each; without arguments all but nccl. Exits with 1 if one is wrong or refused.
 """
 
 import importlib
@@ -26,7 +26,7 @@ KERNEL = NOISE.randn(3, 3, 3, 4).astype("float32")
 
 
 def convolved(images, kernel):
-    """A valid convolution with steps of one, NHWC by HWIO."""
+    """Return a valid convolution with strides of one, NHWC by HWIO."""
     rows, columns = (images.shape[i] - kernel.shape[i - 1] + 1 for i in (1, 2))
     out = np.zeros((images.shape[0], rows, columns, kernel.shape[3]))
     for i in range(rows):
@@ -37,38 +37,38 @@ def convolved(images, kernel):
 
 
 def computed(name, gpus):
-    """What `name` gives on each GPU, and what it has to be."""
+    """Return what `name` gives on each GPU, and the right result."""
     if name == "product":
         return [on(gpu, lambda: tf.matmul(tf.constant(A), tf.constant(B))) for gpu in gpus], A @ B
     if name == "convolution":
-        wanted = convolved(IMAGES, KERNEL)
-        return [on(gpu, lambda: tf.nn.conv2d(IMAGES, KERNEL, [1] * 4, "VALID")) for gpu in gpus], wanted
+        expected = convolved(IMAGES, KERNEL)
+        return [on(gpu, lambda: tf.nn.conv2d(IMAGES, KERNEL, [1] * 4, "VALID")) for gpu in gpus], expected
     kinds = {"nccl": "NcclAllReduce", "copy": "HierarchicalCopyAllReduce"}
-    wanted = A * sum(range(1, len(gpus) + 1))
+    expected = A * sum(range(1, len(gpus) + 1))
     if not hasattr(tf.distribute, kinds[name]):
-        return reduced_by_contrib({"nccl": "nccl", "copy": "hierarchical_copy"}[name], gpus), wanted
+        return reduced_by_contrib({"nccl": "nccl", "copy": "hierarchical_copy"}[name], gpus), expected
     strategy = tf.distribute.MirroredStrategy(gpus, cross_device_ops=getattr(tf.distribute, kinds[name])())
 
     def step():
         context = tf.distribute.get_replica_context()
         return context.all_reduce(tf.distribute.ReduceOp.SUM, of_replica(context))
 
-    if OLD:  # a function within the strategy cannot reduce there
+    if OLD:  # TensorFlow 1 cannot reduce in a function within the strategy
         with tf.Graph().as_default(), strategy.scope():
             out = strategy.experimental_local_results(strategy.experimental_run_v2(step))
-            return tf.compat.v1.Session().run(list(out)), wanted
+            return tf.compat.v1.Session().run(list(out)), expected
     out = strategy.experimental_local_results(strategy.run(tf.function(step)))
-    return [value.numpy() for value in out], wanted
+    return [value.numpy() for value in out], expected
 
 
 def of_replica(context):
-    """What a replica, the first or the second, brings into the sum."""
+    """Return what the current replica contributes to the sum."""
     number = getattr(context, "replica_id_in_sync_group", None)
     return tf.constant(A) * (tf.cast(number, tf.float32) + 1)
 
 
 def reduced_by_contrib(algorithm, gpus):
-    """The sums that each GPU has, by the strategies of 1.13."""
+    """Return the sum on each GPU, with the strategies of 1.13."""
     contrib = tf.contrib.distribute
     strategy = contrib.MirroredStrategy(
         gpus, cross_device_ops=contrib.AllReduceCrossDeviceOps(algorithm, num_packs=0)
@@ -87,7 +87,7 @@ def reduced_by_contrib(algorithm, gpus):
 
 
 def on(gpu, function):
-    """The value, and that it was made there."""
+    """Return the value of a function on a GPU. Raise RuntimeError if it was computed elsewhere."""
     with tf.device(gpu):
         value = function()
     if gpu.lower() not in value.device.lower():
@@ -96,29 +96,30 @@ def on(gpu, function):
 
 
 def main():
-    """Print a line for each operation; 0 where all are right."""
+    """Print a line for each operation; return 0 if all are right."""
     if OLD:
         tf.compat.v1.enable_eager_execution()
     gpus = []
-    for one in device_lib.list_local_devices():
-        if one.device_type == "GPU":
-            gpus.append(one.name)
-            print(one.name, one.memory_limit, one.physical_device_desc)
-    wrong = 0 if len(gpus) > 1 else 1
+    for item in device_lib.list_local_devices():
+        if item.device_type == "GPU":
+            gpus.append(item.name)
+            print(item.name, item.memory_limit, item.physical_device_desc)
+    failures = 0 if len(gpus) > 1 else 1
     for name in sys.argv[1:] or ["product", "convolution", "copy"]:
         try:
-            got, wanted = computed(name, gpus)
-            right = len(got) == len(gpus) and all(
-                one.shape == wanted.shape and np.allclose(one, wanted, rtol=1e-5, atol=1e-5) for one in got
+            results, expected = computed(name, gpus)
+            is_right = len(results) == len(gpus) and all(
+                item.shape == expected.shape and np.allclose(item, expected, rtol=1e-5, atol=1e-5)
+                for item in results
             )
-            print(name, "right" if right else "WRONG")
+            print(name, "right" if is_right else "WRONG")
         except Exception as error:  # each kind of refusal is a line
-            right = False
+            is_right = False
             print(name, "refused:", " ".join(str(error).split())[:300])
-        wrong += not right
+        failures += not is_right
         sys.stdout.flush()
-    print(f"{tf.__version__}: {len(gpus)} GPUs, {wrong} wrong")
-    return 1 if wrong else 0
+    print(f"{tf.__version__}: {len(gpus)} GPUs, {failures} wrong")
+    return 1 if failures else 0
 
 
 if __name__ == "__main__":

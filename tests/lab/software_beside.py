@@ -1,33 +1,37 @@
-"""What the trainings on a GPU that is software share (software_cnn.py, software_transformer.py)."""
+"""Comparison of a training on a software GPU with the CPU (software_cnn.py, software_transformer.py)."""
 
 import numpy as np
 
 
-def pairs(some, others):
-    """Each of one list with its own of the other, which is as long."""
-    if len(some) != len(others):
-        message = f"{len(some)} beside {len(others)}"
+def pairs(first, second):
+    """Return pairs of two lists. Raise ValueError if their lengths differ."""
+    if len(first) != len(second):
+        message = f"{len(first)} beside {len(second)}"
         raise ValueError(message)
-    return zip(some, others)  # noqa: B905 strict= is newer than the Python of TensorFlow 1
+    return zip(first, second)  # noqa: B905 strict= is newer than the Python of TensorFlow 1
 
 
 def trained_beside_the_cpu(tf, steps, tolerance):
-    """Run `steps()`, a list of arrays for each step, on the CPU and on each GPU.
+    """Run `steps()`, which returns a list of arrays for each step, on the CPU and on each GPU.
 
-    Prints a line for each device and step. Returns 0 where all are right, which takes at least one GPU.
+    Prints a line for each device and step. Returns 0 if all are right and there is at least one GPU.
     """
     with tf.device("/CPU:0"):
-        wanted = steps()
-    listed = getattr(tf.config, "list_logical_devices", None) or tf.config.experimental.list_logical_devices
-    gpus = listed("GPU")
-    wrong = 0 if gpus else 1
+        expected = steps()
+    list_devices = (
+        getattr(tf.config, "list_logical_devices", None) or tf.config.experimental.list_logical_devices
+    )
+    gpus = list_devices("GPU")
+    failures = 0 if gpus else 1
     for gpu in gpus:
         with tf.device(gpu.name):
-            got = steps()
-        for number, (one, other) in enumerate(pairs(got, wanted), 1):
-            most = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs(one, other)])
-            right = most <= tolerance  # which NaN is not
-            wrong += not right
-            print(f"{gpu.name} step {number}: {most:.1e} {'right' if right else 'WRONG'}, loss {one[0]:.6f}")
-    print(f"{tf.__version__}: {len(gpus)} GPUs, {wrong} wrong")
-    return 1 if wrong else 0
+            results = steps()
+        for number, (result, reference) in enumerate(pairs(results, expected), 1):
+            max_error = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs(result, reference)])
+            is_right = max_error <= tolerance  # false for NaN
+            failures += not is_right
+            print(
+                f"{gpu.name} step {number}: {max_error:.1e} {'right' if is_right else 'WRONG'}, loss {result[0]:.6f}"
+            )
+    print(f"{tf.__version__}: {len(gpus)} GPUs, {failures} wrong")
+    return 1 if failures else 0

@@ -1,10 +1,10 @@
-"""A small CNN's training on each GPU, which is software, beside the same on the CPU.
+"""Compare the training of a small CNN on each software GPU with the CPU.
 
 For a Python with TensorFlow 1.15 or newer.
 
 usage: python software_cnn.py
 
-A line for each device and step of what differs at most; the last one counts. Exits with 1 where one differs.
+Prints the largest difference for each device and step; the last line counts. Exits with 1 if one differs.
 """
 
 import os
@@ -30,7 +30,7 @@ TOLERANCE = 1e-4
 
 
 def steps(count=3):
-    """The loss, the gradients and the statistics of a batch, step by step."""
+    """Return the loss, the statistics of a batch and the gradients for each step."""
     images, labels = tf.constant(IMAGES), tf.constant(LABELS)
     weights = [tf.Variable(value) for value in START]
     scale, offset = tf.Variable(tf.ones(4)), tf.Variable(tf.zeros(4))
@@ -43,11 +43,11 @@ def steps(count=3):
             x = tf.nn.avg_pool2d(tf.nn.conv2d(x, weights[2], 1, "SAME"), 2, 1, "SAME")
             x = tf.matmul(tf.reshape(x, (4, 80)), weights[3]) + weights[4]
             loss = tf.reduce_mean(tf.nn.sparse_softmax_cross_entropy_with_logits(labels=labels, logits=x))
-        trained = [*weights, scale, offset]
-        slopes = tape.gradient(loss, trained)
-        for variable, slope in pairs(trained, slopes):
-            variable.assign_sub(0.1 * slope)
-        out.append([value.numpy() for value in (loss, mean, variance, *slopes)])
+        variables = [*weights, scale, offset]
+        gradients = tape.gradient(loss, variables)
+        for variable, gradient in pairs(variables, gradients):
+            variable.assign_sub(0.1 * gradient)
+        out.append([value.numpy() for value in (loss, mean, variance, *gradients)])
     return out
 
 

@@ -1,8 +1,8 @@
-"""Operations on /GPU:0, which is software, beside the same on the CPU; run by a Python with TensorFlow 1.14 or newer.
+"""Compare operations on /GPU:0, a software GPU, with the CPU; run by a Python with TensorFlow 1.14 or newer.
 
 usage: python software_ops.py [PATTERN]
 
-A line each; the last one counts. Exits with 1 where one differs.
+Prints one line each; the last one counts. Exits with 1 if one differs.
 """
 
 import os
@@ -13,7 +13,9 @@ import time
 import numpy as np
 from software_api import NotThereError, known, tensorflow
 
-os.environ.setdefault("TF_CUDNN_USE_AUTOTUNE", "0")  # checks the memory around each result, in 15 seconds
+os.environ.setdefault(
+    "TF_CUDNN_USE_AUTOTUNE", "0"
+)  # autotuning checks the memory around each result, which takes 15 seconds
 tf = tensorflow()
 
 NOISE = np.random.RandomState(0)
@@ -29,12 +31,12 @@ X = NOISE.randn(2, 8, 9, 4).astype("float32")
 K = NOISE.randn(3, 3, 4, 5).astype("float32")
 L = A > 0
 
-# name: what is computed, and from what
+# name: (function, arguments)
 CASES = {}
 
 
 def of(*values):
-    """Add an operation on these values, under its name."""
+    """Return a function that adds an operation on these values to CASES."""
 
     def add(name, function):
         CASES[name] = (function, values)
@@ -111,7 +113,7 @@ for name in ["igamma", "igammac", "zeta", "polygamma"]:
 for kind in ("int32", "int64", "float16", "float64", "bool", "uint8", "int8", "bfloat16"):
     of(P * 20)(
         "cast " + kind, lambda x, kind=kind: tf.cast(x, kind)
-    )  # what is less than 0 has no meaning as uint8
+    )  # negative values are undefined as uint8
     of(WHOLE)("cast int32 " + kind, lambda x, kind=kind: tf.cast(x, kind))
 for kind in ("float16", "float64", "bfloat16", "int32", "int64"):
     for name in ("add", "multiply", "maximum"):
@@ -136,7 +138,7 @@ for name in ["relu", "relu6", "elu", "selu", "leaky_relu", "softmax", "log_softm
 
 
 def gradient(function, x):
-    """The gradient of a sum."""
+    """Return the gradient of the sum of a function's result."""
     with tf.GradientTape() as tape:
         tape.watch(x)
         y = tf.reduce_sum(function(x))
@@ -192,7 +194,7 @@ for name in ["sum", "mean", "max", "min", "prod"]:
     chosen = known(tf.math, "segment_" + name)
     of(A, S)("segment_" + name, chosen)
     if name in ("max", "min") and RELEASE < (2, 15):
-        # of an empty segment real cards have the type's limit there, where CPUs have 0: tensorflow/tensorflow#58123
+        # for an empty segment, real GPUs give the type's limit and CPUs give 0: tensorflow/tensorflow#58123
         of(A, S)("segment_" + name, lambda x, s, f=chosen: tf.gather(f(x, s), np.unique(S)))
     chosen = known(tf.math, "unsorted_segment_" + name)
     of(A, S)("unsorted_segment_" + name, lambda x, s, f=chosen: f(x, s, 8))
@@ -268,7 +270,10 @@ for name in ("max_pool2d", "avg_pool2d"):
 
 
 def old_moments(training):
-    """What batch norm is given of the batches before: a release before 2.0 takes nothing for a training."""
+    """Return the moments that batch norm gets of earlier batches.
+
+    Releases before 2.0 accept none for training.
+    """
     return (None, None) if training and RELEASE < (2, 0) else (V[8:12], np.abs(V[12:16]))
 
 
@@ -293,25 +298,25 @@ one("gradient of gather", lambda x: gradient(lambda y: tf.convert_to_tensor(tf.g
 
 
 def differs(name, function, values):
-    """What is wrong; empty where both are the same."""
+    """Return how the GPU's result differs from the CPU's; empty if they are equal."""
     results = []
     for device in ("/CPU:0", "/GPU:0"):
         with tf.device(device):
-            found = function(*[tf.identity(tf.constant(value)) for value in values])
-            results.append(tf.convert_to_tensor(found).numpy())
-            where = found.device
-    cpu, gpu = (r.astype("float32") if str(r.dtype) == "bfloat16" else r for r in results)
-    near = 2e-2 if "16" in name else 2e-4
-    if cpu.shape != gpu.shape or not np.allclose(cpu, gpu, rtol=near, atol=near, equal_nan=True):
+            result = function(*[tf.identity(tf.constant(value)) for value in values])
+            results.append(tf.convert_to_tensor(result).numpy())
+            device_name = result.device
+    cpu, gpu = (array.astype("float32") if str(array.dtype) == "bfloat16" else array for array in results)
+    tolerance = 2e-2 if "16" in name else 2e-4
+    if cpu.shape != gpu.shape or not np.allclose(cpu, gpu, rtol=tolerance, atol=tolerance, equal_nan=True):
         return f"{gpu.ravel()[:4]} is not {cpu.ravel()[:4]}"
-    return "" if "GPU" in where else ON_CPU
+    return "" if "GPU" in device_name else ON_CPU
 
 
 ON_CPU = "on the CPU: this release has no such operation for GPUs"
 
 
 def main():
-    """Run them all."""
+    """Run all cases that match the pattern; return 1 if one differs."""
     pattern = re.compile(sys.argv[1] if len(sys.argv) > 1 else "")
     count = dict.fromkeys(("right", "WRONG", "CPU", "no", "-"), 0)
     for name, (function, values) in CASES.items():
@@ -320,15 +325,15 @@ def main():
         start = time.time()
         try:
             problem = differs(name, function, values)
-            word = "CPU" if problem == ON_CPU else "WRONG" if problem else "right"
+            outcome = "CPU" if problem == ON_CPU else "WRONG" if problem else "right"
         except NotThereError as error:
-            word, problem = "-", f"this release has no {error}"
+            outcome, problem = "-", f"this release has no {error}"
         except Exception as error:  # each kind of refusal is a line
-            word, problem = "no", str(error)[:160].replace("\n", " ")
-            if "OpKernel for GPU devices" in problem:  # as 1.14 says it
-                word, problem = "CPU", ON_CPU
-        count[word] += 1
-        print(f"{word:5} {name} {time.time() - start:.2f} s {problem}", flush=True)
+            outcome, problem = "no", str(error)[:160].replace("\n", " ")
+            if "OpKernel for GPU devices" in problem:  # the message of 1.14
+                outcome, problem = "CPU", ON_CPU
+        count[outcome] += 1
+        print(f"{outcome:5} {name} {time.time() - start:.2f} s {problem}", flush=True)
     right, wrong, cpu, refused, _ = count.values()
     print(
         f"{right} right, {wrong} wrong, {refused} refused, {cpu} on the CPU alone, of {right + wrong + cpu + refused}"

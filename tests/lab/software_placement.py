@@ -1,9 +1,9 @@
-"""Where the operations of a small program went, with two GPUs, which are software: TensorFlow's word and its log.
+"""Record where the operations of a small program run with two software GPUs, by TensorFlow's data and in its log.
 
 usage: python software_placement.py session|eager|refused FILE
 
-FILE gets JSON, [operation, device] for each; of a session from the graphs that its devices were given, eagerly from the
-results. What is printed is the log that `tfdoctor placement` reads. For TensorFlow 1.14 and newer.
+FILE gets JSON, [operation, device] for each: of a session from the graphs of its devices, in eager mode from the
+results. The printed output is the log that `tfdoctor placement` reads. For TensorFlow 1.14 and newer.
 """
 
 import json
@@ -18,17 +18,20 @@ from software_api import tensorflow
 
 IDENTITY = np.eye(4, dtype="float32")
 ADDED = ("_Send", "_Recv", "_HostSend", "_HostRecv", "_Arg", "_Retval", "_DeviceArg", "_DeviceRetval")
-"""Operations that the session itself puts in."""
+"""Operations that the session itself adds."""
 
 
 def made(tf):
-    """A graph with operations for each GPU, for none of them, and of types that GPUs have no kernel for."""
+    """Return the input and the outputs of a graph.
+
+    It has operations for each GPU, for no GPU, and of types for which GPUs have no kernel.
+    """
     v1 = tf.compat.v1
-    given = v1.placeholder(tf.float32, (4, 4), name="given")
+    inputs = v1.placeholder(tf.float32, (4, 4), name="given")
     with tf.device("/GPU:0"):
         weights = v1.get_variable("weights", (4, 4), initializer=v1.ones_initializer(), use_resource=True)
-        hidden = tf.nn.relu(tf.matmul(given, weights))
-        words = v1.as_string(hidden)
+        hidden = tf.nn.relu(tf.matmul(inputs, weights))
+        text_tensor = v1.as_string(hidden)
         single, _ = tf.unique(tf.reshape(tf.cast(hidden, tf.int32), [-1]))
     with tf.device("/GPU:1"):
         product = tf.matmul(hidden, hidden)
@@ -37,32 +40,32 @@ def made(tf):
     with tf.device("/CPU:0"):
         total = tf.reduce_sum(lower)
     best = tf.nn.top_k(tf.nn.softmax(product), 2)
-    return given, [words, single, whole, total, best.values, tf.where(hidden > 0)]
+    return inputs, [text_tensor, single, whole, total, best.values, tf.where(hidden > 0)]
 
 
 def session(tf):
-    """What went into the graphs that the devices were given; nothing is optimised away."""
+    """Return the operations in the graphs of the devices, without optimisation."""
     v1 = tf.compat.v1
     config = v1.ConfigProto(log_device_placement=True, allow_soft_placement=True)
     config.graph_options.optimizer_options.opt_level = -1
     config.graph_options.rewrite_options.disable_meta_optimizer = True
-    out = {}  # both runs have nodes of the same name
+    placed = {}  # both runs have nodes of the same name
     with tf.Graph().as_default():
-        given, wanted = made(tf)
+        inputs, outputs = made(tf)
         start = v1.global_variables_initializer()
-        with v1.Session(config=config) as running:
-            for fetched, fed in ((start, {}), (wanted, {given: IDENTITY})):
+        with v1.Session(config=config) as active_session:
+            for fetches, feeds in ((start, {}), (outputs, {inputs: IDENTITY})):
                 metadata, options = v1.RunMetadata(), v1.RunOptions(output_partition_graphs=True)
-                running.run(fetched, fed, options=options, run_metadata=metadata)
+                active_session.run(fetches, feeds, options=options, run_metadata=metadata)
                 for graph in metadata.partition_graphs:
-                    out.update(
+                    placed.update(
                         {node.name: [node.op, node.device] for node in graph.node if node.op not in ADDED}
                     )
-    return list(out.values())
+    return list(placed.values())
 
 
 def eager(tf):
-    """Operations one by one, and where their results were made."""
+    """Run operations one by one and return where their results are."""
     tf.debugging.set_log_device_placement(True)
     out = []
 
@@ -73,8 +76,8 @@ def eager(tf):
     start = tf.constant(IDENTITY)
     product = kept("MatMul", tf.matmul(start, start))
     with tf.device("/GPU:1"):
-        again = kept("MatMul", tf.matmul(product, product))
-        positive = kept("Relu", tf.nn.relu(again))
+        second_product = kept("MatMul", tf.matmul(product, product))
+        positive = kept("Relu", tf.nn.relu(second_product))
     with tf.device("/CPU:0"):
         kept("Floor", tf.floor(positive))
     kept("AsString", tf.strings.as_string(positive))
@@ -83,13 +86,13 @@ def eager(tf):
 
 
 def refused(tf):
-    """A GPU that has no kernel for what it is told: nothing is placed."""
+    """Request a GPU for an operation without a GPU kernel; nothing is placed."""
     v1 = tf.compat.v1
     with tf.Graph().as_default():
         with tf.device("/GPU:0"):
-            words = v1.as_string(v1.placeholder_with_default(IDENTITY, (4, 4)))
+            text_tensor = v1.as_string(v1.placeholder_with_default(IDENTITY, (4, 4)))
         try:
-            v1.Session(config=v1.ConfigProto(log_device_placement=True)).run(words)
+            v1.Session(config=v1.ConfigProto(log_device_placement=True)).run(text_tensor)
         except tf.errors.InvalidArgumentError as error:
             sys.stderr.write(str(error) + "\n")
             return []

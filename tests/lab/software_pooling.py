@@ -1,6 +1,6 @@
-"""One average pooling on the first GPU, which needs cuDNN and no kernel of TensorFlow's; for any TensorFlow.
+"""Run one average pooling on the first GPU, which needs cuDNN but no kernel of TensorFlow's; for any TensorFlow.
 
-What it computes, or why it does not, is printed; what TensorFlow says of cuDNN is in its log.
+Prints the result or the error; TensorFlow's messages about cuDNN are in its log.
 """
 
 import importlib

@@ -1,11 +1,11 @@
-"""A small transformer's training on each GPU, which is software, beside the CPU.
+"""Compare the training of a small transformer on each software GPU with the CPU.
 
 For a Python with TensorFlow 1.15 or newer.
 
 usage: python software_transformer.py
 
-Embeddings, attention of two heads with a causal mask, layer norm, gelu, softmax, Adam. A line for each device and step
-of what differs at most; the last one counts. Exits with 1 where one differs.
+Embeddings, attention of two heads with a causal mask, layer norm, gelu, softmax, Adam. Prints the largest difference
+for each device and step; the last line counts. Exits with 1 if one differs.
 """
 
 import os
@@ -41,18 +41,18 @@ TOLERANCE = 1e-4
 
 
 def normal(x, scale, offset):
-    """Layer norm."""
+    """Return the layer norm."""
     mean, variance = tf.nn.moments(x, [-1], keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale + offset
 
 
 def gelu_by_erf(x):
-    """What tf.nn.gelu is, from 2.4 on."""
+    """Return gelu as tf.nn.gelu computes it, which exists from 2.4 on."""
     return 0.5 * x * (1.0 + tf.math.erf(x / np.float32(np.sqrt(2))))
 
 
 def attention(x, w):
-    """Each place looks at those before it."""
+    """Return causal self-attention: each position attends to itself and those before it."""
     parts = tf.reshape(tf.tensordot(x, w["qkv"], 1), (BATCH, LENGTH, 3, HEADS, WIDTH // HEADS))
     q, k, v = tf.unstack(tf.transpose(parts, (2, 0, 3, 1, 4)))
     scores = tf.matmul(q, k, transpose_b=True) / tf.sqrt(float(WIDTH // HEADS))
@@ -63,7 +63,7 @@ def attention(x, w):
 
 
 def loss_of(w, text):
-    """How badly the next word is foretold, and where the model is surest."""
+    """Return the loss of the prediction of the next word, and the logits."""
     x = tf.nn.embedding_lookup(w["words"], text[:, :-1]) + w["places"]
     x += attention(normal(x, w["scale 1"], w["offset 1"]), w)
     inner = getattr(tf.nn, "gelu", gelu_by_erf)(
@@ -76,7 +76,7 @@ def loss_of(w, text):
 
 
 def steps(count=4):
-    """The loss, the logits, the gradients and what Adam makes of them, step by step."""
+    """Return the loss, the logits, the gradients and the state of Adam for each step."""
     text = tf.constant(TEXT)
     weights = {name: tf.Variable(value) for name, value in START.items()}
     moments = {name: [tf.Variable(tf.zeros(shape)) for _ in "mv"] for name, shape in SHAPES.items()}
@@ -86,10 +86,11 @@ def steps(count=4):
         with tf.GradientTape() as tape:
             loss, logits = (run if step % 2 else loss_of)(weights, text)
         names = list(weights)
-        slopes = [
-            tf.convert_to_tensor(slope) for slope in tape.gradient(loss, [weights[name] for name in names])
+        gradients = [
+            tf.convert_to_tensor(gradient)
+            for gradient in tape.gradient(loss, [weights[name] for name in names])
         ]
-        for name, slope in pairs(names, slopes):
+        for name, gradient in pairs(names, gradients):
             tf.raw_ops.ResourceApplyAdam(
                 var=weights[name].handle,
                 m=moments[name][0].handle,
@@ -100,13 +101,19 @@ def steps(count=4):
                 beta1=0.9,
                 beta2=0.999,
                 epsilon=1e-4,
-                grad=slope,
+                grad=gradient,
             )
-        places = {value.device.rpartition("/")[2] for value in (loss, logits, *slopes)}
-        if places != {weights["words"].device.rpartition("/")[2]}:
-            raise RuntimeError("made on " + " and ".join(sorted(places)))
-        kept = [loss, logits, *slopes, *weights.values(), *(one for pair in moments.values() for one in pair)]
-        out.append([value.numpy() for value in kept])
+        devices = {value.device.rpartition("/")[2] for value in (loss, logits, *gradients)}
+        if devices != {weights["words"].device.rpartition("/")[2]}:
+            raise RuntimeError("made on " + " and ".join(sorted(devices)))
+        values = [
+            loss,
+            logits,
+            *gradients,
+            *weights.values(),
+            *(moment for pair in moments.values() for moment in pair),
+        ]
+        out.append([value.numpy() for value in values])
     return out
 
 

@@ -1,7 +1,7 @@
-"""Stand-ins for the NVIDIA driver and for CUDA libraries, made with the C compiler.
+"""Stand-ins for the NVIDIA driver and for CUDA libraries, compiled with the C compiler.
 
-Everything compiled is kept in a cache folder under the hash of what it was made from, so a library
-costs its 50 ms once; placing one is a copy. Nothing here is NVIDIA's.
+Everything compiled is kept in a cache folder under the hash of its source, so that a library is compiled only once
+(50 ms) and later copied. Nothing here is NVIDIA's.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ if TYPE_CHECKING:
 
 CUDA = "libcuda.so.1"
 NVML = "libnvidia-ml.so.1"
-_NOTHING = "static int nothing __attribute__((unused));\n"
+_EMPTY_SOURCE = "static int nothing __attribute__((unused));\n"
 
-# Whose an undefined symbol is, where it carries no version. The order matters: cu[A-Z] is the driver's.
+# The library of an undefined symbol without a version. The order matters, because cu[A-Z] matches more names.
 _OWNERS = (
     ("libcudnn", re.compile(r"cudnn")),
     ("libcublas", re.compile(r"cublas")),
@@ -38,7 +38,7 @@ _OWNERS = (
     ("libcuda", re.compile(r"cu[A-Z]")),
 )
 
-# Functions that must answer something: Eigen, inside TF up to 1.13, allocates as many as it is told.
+# Functions that must return valid data: Eigen in TensorFlow up to 1.13 allocates for the returned device count.
 # STANDIN_RUNTIME is what the first call of a program that needs a device returns (35: the driver is too old).
 _BODIES = {
     "cudaGetDeviceCount": "int cudaGetDeviceCount(int *count) { *count = 32; return 0; }",
@@ -64,7 +64,7 @@ const char *cudaGetErrorString(int error) {
 }""",
     "cudaGetErrorName": """
 const char *cudaGetErrorName(int error) { return error ? "cudaErrorUnknown" : "cudaSuccess"; }""",
-    # cuDNN 9.3.0, whatever its name says.
+    # Always cuDNN 9.3.0, whatever the soname.
     "cudnnGetProperty": """
 int cudnnGetProperty(int which, int *value) { *value = which == 0 ? 9 : which == 1 ? 3 : 0; return 0; }""",
     "cudnnGetVersion": "unsigned long cudnnGetVersion(void) { return 90300; }",
@@ -81,16 +81,16 @@ RUNTIME: Mapping[str, frozenset[str]] = {
     ),
     "libcudnn": frozenset({"cudnnGetProperty", "cudnnGetVersion"}),
 }
-"""The functions of each library that TF from 1.14 on calls to make a device: enough of it to name the device."""
+"""The functions of each library that TensorFlow from 1.14 on calls to create a device and name it."""
 
 
 def tool(name: str) -> str:
-    """Where one of binutils' programs is."""
-    found = shutil.which(name)
-    if found is None:
+    """Return the path of a program of binutils. Raise FileNotFoundError if it is not installed."""
+    path = shutil.which(name)
+    if path is None:
         message = f"{name} is not installed (package binutils)"
         raise FileNotFoundError(message)
-    return found
+    return path
 
 
 def _compile(
@@ -102,7 +102,7 @@ def _compile(
     script: str = "",
     imports: Sequence[str] = (),
 ) -> Path:
-    """Compile C into a shared object in the cache, once, and return where it is."""
+    """Compile C into a shared object in the cache, once, and return its path."""
     compiler = os.environ.get("CC") or "cc"
     parts = (compiler, source, script, *flags, "needs", *needs, "imports", *imports)
     built = cache / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:24]}.so"
@@ -119,7 +119,7 @@ def _compile(
         if needs:
             for index, need in enumerate(needs):
                 versioned = [name for name in imports if "@" in name and not index]
-                code, versions = _defining(versioned)
+                code, versions = _define_functions(versioned)
                 built_need = _compile(cache, code, ["-nostdlib", f"-Wl,-soname,{need}"], script=versions)
                 shutil.copyfile(built_need, work / f"need{index}.so")
             linked = [f"-l:need{index}.so" for index in range(len(needs))]
@@ -132,15 +132,16 @@ def _compile(
     return built
 
 
-def _defining(symbols: Iterable[str]) -> tuple[str, str]:
-    """C that defines "name" and "name@version" as functions, and the linker's version script for it."""
+def _define_functions(symbols: Iterable[str]) -> tuple[str, str]:
+    """Return C code that defines "name" and "name@version" as functions, and the linker's version script."""
     versions: dict[str, list[str]] = {}
     for symbol in sorted(set(symbols)):
         name, _, version = symbol.partition("@")
         versions.setdefault(version, []).append(name)
     names = sorted({name for group in versions.values() for name in group})
     source = (
-        "".join(_BODIES.get(name, f"int {name}(void) {{ return 0; }}") + "\n" for name in names) or _NOTHING
+        "".join(_BODIES.get(name, f"int {name}(void) {{ return 0; }}") + "\n" for name in names)
+        or _EMPTY_SOURCE
     )
     script = "".join(
         f"{version} {{ global: {' '.join(f'{name};' for name in group)} }};\n"
@@ -150,7 +151,7 @@ def _defining(symbols: Iterable[str]) -> tuple[str, str]:
     return source, script
 
 
-def _place(built: Path, path: Path) -> Path:
+def _copy_library(built: Path, path: Path) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     shutil.copyfile(built, path)
@@ -161,14 +162,14 @@ def _place(built: Path, path: Path) -> Path:
 def driver(
     folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True, gpus: int = 1, init: int = 0
 ) -> Path:
-    """Put the stand-in driver (libcuda.so.1, libnvidia-ml.so.1) into a folder; the folder comes back.
+    """Write the stand-in driver (libcuda.so.1, libnvidia-ml.so.1) into a folder, and return the folder.
 
-    `gpus`: how many devices it has where STANDIN_GPUS does not say; `init`: what cuInit gives where STANDIN_INIT does
-    not.
+    gpus: the number of devices if STANDIN_GPUS is not set. init: the result of cuInit if STANDIN_INIT is not
+    set.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    for wanted, soname, name in ((cuda, CUDA, "libcuda.c"), (nvml, NVML, "libnvidia-ml.c")):
-        if wanted:
+    for is_included, soname, name in ((cuda, CUDA, "libcuda.c"), (nvml, NVML, "libnvidia-ml.c")):
+        if is_included:
             source = (SOURCES / name).read_text(encoding="utf-8")
             flags = [
                 "-std=c99",
@@ -180,12 +181,12 @@ def driver(
                 f"-DINIT={init}",
                 f"-Wl,-soname,{soname}",
             ]
-            _place(_compile(cache, source, flags), folder / soname)
+            _copy_library(_compile(cache, source, flags), folder / soname)
     return folder
 
 
 def stub_driver(path: Path, cache: Path) -> Path:
-    """Make what the toolkit keeps in lib64/stubs: soname libcuda.so.1, every function there, none works."""
+    """Write the toolkit's stub: soname libcuda.so.1, with all functions, none of which works."""
     with tempfile.TemporaryDirectory() as folder:
         names = defined_symbols(driver(Path(folder), cache, nvml=False) / CUDA)
     source = "".join(
@@ -198,7 +199,7 @@ def stub_driver(path: Path, cache: Path) -> Path:
         "int cuGetErrorString(int e, const char **s) "
         '{ (void)e; *s = "CUDA driver is a stub library"; return 0; }\n'
     )
-    return _place(_compile(cache, source, ["-std=c99", "-nostdlib", f"-Wl,-soname,{CUDA}"]), path)
+    return _copy_library(_compile(cache, source, ["-std=c99", "-nostdlib", f"-Wl,-soname,{CUDA}"]), path)
 
 
 def library(
@@ -213,41 +214,41 @@ def library(
     imports: Sequence[str] = (),
     flags: Sequence[str] = (),
 ) -> Path:
-    """Make a stand-in of a shared library; its path comes back.
+    """Write a stand-in of a shared library and return its path.
 
     Args:
-        path: where it goes; its name is its soname unless `soname` says otherwise ("" for none).
-        cache: the folder for what is compiled.
+        path: its path; the file name is the soname unless `soname` is given ("" for none).
+        cache: the folder for compiled files.
         soname: see `path`.
         needs: sonames for its DT_NEEDED, none of which has to exist.
-        rpath: its DT_RPATH, which may hold `$ORIGIN`.
+        rpath: its DT_RPATH, which may contain `$ORIGIN`.
         runpath: its DT_RUNPATH, likewise.
         symbols: functions that it defines, each "name" or "name@version"; they return 0.
-        imports: functions that it leaves undefined, so that loading fails where nobody has them;
-            "name@version" asks the first of `needs` for that version.
-        flags: more for the compiler.
+        imports: functions that it leaves undefined, so that loading fails if no library defines them;
+            "name@version" requires that version of the first of `needs`.
+        flags: additional compiler flags.
     """
-    named = path.name if soname is None else soname
+    effective_soname = path.name if soname is None else soname
     options = ["-nostdlib", *flags]
-    if named:
-        options.append(f"-Wl,-soname,{named}")
+    if effective_soname:
+        options.append(f"-Wl,-soname,{effective_soname}")
     if rpath is not None:
         options += [f"-Wl,-rpath,{rpath}", "-Wl,--disable-new-dtags"]
     if runpath is not None:
         options += [f"-Wl,-rpath,{runpath}", "-Wl,--enable-new-dtags"]
-    source, script = _defining(symbols)
+    source, script = _define_functions(symbols)
     for symbol in imports:
         name = symbol.partition("@")[0]
         source += f"extern int {name}(void);\nint (*use_{name})(void) = {name};\n"
-    return _place(_compile(cache, source, options, needs=needs, script=script, imports=imports), path)
+    return _copy_library(_compile(cache, source, options, needs=needs, script=script, imports=imports), path)
 
 
 def wanted_symbols(objects: Iterable[Path]) -> dict[str, set[str]]:
-    """The CUDA functions that these ELF objects leave undefined, by the stem of their library.
+    """Return the CUDA functions that these ELF objects leave undefined, by the stem of their library.
 
     {"libcublas": {"cublasSgemm_v2@libcublas.so.10.0", ...}, "libcuda": {"cuInit", ...}, ...}
     """
-    found: dict[str, set[str]] = {}
+    symbols: dict[str, set[str]] = {}
     for path in objects:
         done = subprocess.run(
             [tool("nm"), "-D", "--undefined-only", str(path)],
@@ -261,13 +262,13 @@ def wanted_symbols(objects: Iterable[Path]) -> dict[str, set[str]]:
             for stem, pattern in _OWNERS:
                 if pattern.match(symbol):
                     version = symbol.partition("@")[2]
-                    found.setdefault(version.partition(".so")[0] or stem, set()).add(symbol)
+                    symbols.setdefault(version.partition(".so")[0] or stem, set()).add(symbol)
                     break
-    return found
+    return symbols
 
 
 def defined_symbols(path: Path) -> set[str]:
-    """The dynamic symbols that an ELF object defines, without versions."""
+    """Return the dynamic symbols that an ELF object defines, without versions."""
     done = subprocess.run(
         [tool("nm"), "-D", "--defined-only", str(path)],
         capture_output=True,
@@ -279,49 +280,49 @@ def defined_symbols(path: Path) -> set[str]:
 
 
 def lacking_in_driver(objects: Iterable[Path], cache: Path) -> set[str]:
-    """Driver functions that these objects link against and the stand-in lacks: there should be none."""
+    """Return the driver functions that these objects import and the stand-in lacks; should be empty."""
     with tempfile.TemporaryDirectory() as folder:
-        known = defined_symbols(driver(Path(folder), cache, nvml=False) / CUDA)
-    return wanted_symbols(objects).get("libcuda", set()) - known
+        defined = defined_symbols(driver(Path(folder), cache, nvml=False) / CUDA)
+    return wanted_symbols(objects).get("libcuda", set()) - defined
 
 
-# -- Things that are not libraries ----------------------------------------------------------------
+# -- Damaged files ---------------------------------------------------------------------------------
 
 
 def wrong_class(path: Path) -> Path:
-    """A 32-bit x86 shared object, as far as its header goes."""
+    """Write the header of a 32-bit x86 shared object."""
     header = b"\x7fELF" + bytes([1, 1, 1]) + bytes(9)
     header += struct.pack("<HHIIIIIHHHHHH", 3, 3, 1, 0, 52, 0, 0, 52, 32, 0, 40, 0, 0)
-    return _write(path, header.ljust(4096, b"\0"))
+    return _write_file(path, header.ljust(4096, b"\0"))
 
 
 def wrong_machine(path: Path) -> Path:
-    """A 64-bit shared object for a processor that this one is not (AArch64 here, x86-64 there)."""
+    """Write the header of a 64-bit shared object for another processor (AArch64 on x86-64 and vice versa)."""
     machine = 62 if os.uname().machine == "aarch64" else 183
     header = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
     header += struct.pack("<HHIQQQIHHHHHH", 3, machine, 1, 0, 64, 0, 0, 64, 56, 0, 64, 0, 0)
-    return _write(path, header.ljust(4096, b"\0"))
+    return _write_file(path, header.ljust(4096, b"\0"))
 
 
 def empty(path: Path) -> Path:
-    """No bytes at all: what a full disk or an interrupted copy leaves."""
-    return _write(path, b"")
+    """Write an empty file, as a full disk or an interrupted copy leaves it."""
+    return _write_file(path, b"")
 
 
 def truncated(path: Path, whole: Path, keep: int) -> Path:
-    """The first bytes of a good library."""
-    return _write(path, whole.read_bytes()[:keep])
+    """Write the first `keep` bytes of a good library."""
+    return _write_file(path, whole.read_bytes()[:keep])
 
 
 def linker_script(path: Path) -> Path:
-    """A text file in the place of a library, as -dev packages have them."""
-    return _write(
+    """Write a text file instead of a library, as -dev packages have them."""
+    return _write_file(
         path,
         b"/* GNU ld script */\nOUTPUT_FORMAT(elf64-x86-64)\nINPUT ( /nowhere/" + path.name.encode() + b" )\n",
     )
 
 
-def _write(path: Path, content: bytes) -> Path:
+def _write_file(path: Path, content: bytes) -> Path:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
     path.write_bytes(content)

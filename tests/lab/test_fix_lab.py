@@ -1,7 +1,8 @@
-"""`check` names what is broken, `fix` mends it, real TensorFlow confirms it, `--undo` takes it back: byte for byte.
+"""`check` reports a breakage, `fix` repairs it, real TensorFlow confirms that, and `--undo` restores every byte.
 
-Opt-in like the rest of the lab (TFDOCTOR_LAB=1; always on in CI): then the short list, with TFDOCTOR_LAB_FULL=1
-everything in broken.py. TFDOCTOR_LAB_BASES=FOLDER keeps the environments that they start from.
+Opt-in like the rest of the lab (TFDOCTOR_LAB=1; always on in CI). By default only the short list runs; with
+TFDOCTOR_LAB_FULL=1 everything in broken.py. TFDOCTOR_LAB_BASES=FOLDER keeps the environments that they start
+from.
 """
 
 from __future__ import annotations
@@ -29,30 +30,30 @@ CHOSEN = sorted(
     (one for one in BROKEN if one.cheap or environments.list_everything()),
     key=lambda one: list(BASES).index(one.base),
 )
-"""One base after the other: each is gigabytes."""
+"""The breakages to test, sorted by base, because each base is gigabytes."""
 
 
 @pytest.fixture(scope="module")
 def bases(tmp_path_factory: pytest.TempPathFactory, standin_cache: Path) -> Iterator[Bases]:
-    """The environments to break; each is removed when the tests go on to the next."""
-    kept = os.environ.get("TFDOCTOR_LAB_BASES")
-    folder = Path(kept) if kept else tmp_path_factory.mktemp("my envs")
-    made = Bases(folder.resolve(), standin_cache)
-    yield made
-    for name in list(made.made):
-        if kept:
-            made.made[name].drop()
+    """The environments to break; each is removed when the tests continue with the next one."""
+    kept_folder = os.environ.get("TFDOCTOR_LAB_BASES")
+    folder = Path(kept_folder) if kept_folder else tmp_path_factory.mktemp("my envs")
+    prepared = Bases(folder.resolve(), standin_cache)
+    yield prepared
+    for name in list(prepared.made):
+        if kept_folder:
+            prepared.made[name].drop()
         else:
-            made.drop(name)
+            prepared.drop(name)
 
 
 def real(test: Callable[..., None]) -> Callable[..., None]:
-    """With real environments."""
-    why = "set TFDOCTOR_LAB=1 to break and mend real environments (gigabytes)"
+    """Mark a test that needs real environments."""
+    reason = "set TFDOCTOR_LAB=1 to break and mend real environments (gigabytes)"
     for mark in (
         pytest.mark.tensorflow,
         pytest.mark.timeout(1500),
-        pytest.mark.skipif(not environments.parse_wanted(), reason=why),
+        pytest.mark.skipif(not environments.parse_wanted(), reason=reason),
     ):
         test = mark(test)
     return test
@@ -60,22 +61,22 @@ def real(test: Callable[..., None]) -> Callable[..., None]:
 
 @real
 @pytest.mark.parametrize("one", CHOSEN, ids=lambda one: one.name)
-def test_fix_mends_what_can_be_mended_and_undo_restores_it(one: Broken, bases: Bases) -> None:
+def test_fix_repairs_and_undo_restores(one: Broken, bases: Bases) -> None:
     if not os.environ.get("TFDOCTOR_LAB_BASES"):
         for name in set(bases.made) - {one.base}:
             bases.drop(name)
     try:
         trial = attempt(one, bases, quick=not environments.list_everything())
-    except Unavailable as why:
-        pytest.skip(str(why))
-    _sound(trial)
+    except Unavailable as reason:
+        pytest.skip(str(reason))
+    _assert_no_problems(trial)
 
 
-def _list_named(name: str) -> Broken:
-    return next(one for one in BROKEN if one.name == name)
+def _find_breakage(name: str) -> Broken:
+    return next(breakage for breakage in BROKEN if breakage.name == name)
 
 
-def _sound(trial: Trial) -> None:
+def _assert_no_problems(trial: Trial) -> None:
     assert not trial.problems, "\n".join([*trial.problems, "", *trial.notes])
 
 
@@ -83,38 +84,38 @@ def _sound(trial: Trial) -> None:
 @pytest.mark.parametrize(
     "number", [signal.SIGKILL, *([signal.SIGINT] if environments.list_everything() else [])]
 )
-def test_a_fix_that_is_stopped_leaves_nothing_half_done(number: signal.Signals, bases: Bases) -> None:
+def test_stopped_fix_is_reverted(number: signal.Signals, bases: Bases) -> None:
     try:
-        _sound(stop_in_the_middle(_list_named("no-cuda"), bases, number))
-    except Unavailable as why:
-        pytest.skip(str(why))
+        _assert_no_problems(stop_in_the_middle(_find_breakage("no-cuda"), bases, number))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
 @real
-def test_without_a_network_nothing_is_changed(bases: Bases) -> None:
+def test_fix_without_network_changes_nothing(bases: Bases) -> None:
     try:
-        _sound(without_network(_list_named("cufft-wheel-gone"), bases))
-    except Unavailable as why:
-        pytest.skip(str(why))
+        _assert_no_problems(without_network(_find_breakage("cufft-wheel-gone"), bases))
+    except Unavailable as reason:
+        pytest.skip(str(reason))
 
 
-def test_the_table_of_broken_environments_is_sound() -> None:
-    names = [one.name for one in BROKEN]
+def test_table_of_breakages_is_consistent() -> None:
+    names = [breakage.name for breakage in BROKEN]
     codes, causes = {rule.code for rule in ALL_RULES}, {cause.value for cause in Cause}
     assert len(set(names)) == len(names)
-    assert sum(one.mendable for one in BROKEN) >= 28
-    assert {one.base for one in BROKEN} == set(BASES)
-    for one in BROKEN:
-        assert set(one.codes) <= codes, one.name
-        assert one.cause is None or one.cause in causes, one.name
-        assert one.mendable == (not one.why_not), one.name
-        assert set(one.informs) <= set(one.codes), one.name
+    assert sum(breakage.mendable for breakage in BROKEN) >= 28
+    assert {breakage.base for breakage in BROKEN} == set(BASES)
+    for breakage in BROKEN:
+        assert set(breakage.codes) <= codes, breakage.name
+        assert breakage.cause is None or breakage.cause in causes, breakage.name
+        assert breakage.mendable == (not breakage.why_not), breakage.name
+        assert set(breakage.informs) <= set(breakage.codes), breakage.name
 
 
-# -- The snapshot, which must see what a journal may forget --------------------------------------------
+# -- Snapshots, which must detect what a journal may miss ----------------------------------------------
 
 
-def _tree(root: Path) -> None:
+def _make_tree(root: Path) -> None:
     (root / "bin").mkdir(parents=True)
     (root / "lib" / "a").mkdir(parents=True)
     (root / "bin" / "activate").write_text("PATH=x\n", encoding="utf-8")
@@ -126,7 +127,7 @@ def _tree(root: Path) -> None:
 
 
 def _rewrite(path: Path, content: bytes) -> None:
-    """As installers write: another file under the same name, with the time of the first."""
+    """Replace a file as installers do: another file with the same name and time."""
     status = path.stat()
     path.unlink()
     path.write_bytes(content)
@@ -164,9 +165,9 @@ CHANGES: dict[str, Callable[[Path], object]] = {
 
 
 @pytest.mark.parametrize("change", CHANGES)
-def test_a_snapshot_sees_a_change_and_takes_it_back(change: str, tmp_path: Path) -> None:
+def test_snapshot_reports_and_restores_changes(change: str, tmp_path: Path) -> None:
     root = tmp_path / "env"
-    _tree(root)
+    _make_tree(root)
     before = {path: (entry.kind, entry.mode, entry.size) for path, entry in list_tree(root).items()}
     snapshot = Snapshot(root, tmp_path / "kept")
     assert snapshot.differences() == []
@@ -177,14 +178,16 @@ def test_a_snapshot_sees_a_change_and_takes_it_back(change: str, tmp_path: Path)
     assert {path: (entry.kind, entry.mode, entry.size) for path, entry in list_tree(root).items()} == before
 
 
-def test_a_snapshot_leaves_derived_files_out_and_refuses_what_was_spoilt(tmp_path: Path) -> None:
+def test_snapshot_ignores_bytecode_and_detects_damage(tmp_path: Path) -> None:
     root = tmp_path / "env"
-    _tree(root)
+    _make_tree(root)
     snapshot = Snapshot(root, tmp_path / "kept")
     (root / "lib" / "__pycache__").mkdir()
     (root / "lib" / "__pycache__" / "b.pyc").write_bytes(b"")
     assert snapshot.differences() == []
-    (root / "lib" / "b.py").write_text("b = 3\n", encoding="utf-8")  # in place: what is kept is the same file
+    (root / "lib" / "b.py").write_text(
+        "b = 3\n", encoding="utf-8"
+    )  # in place, so that the hard-linked copy changes, too
     assert snapshot.differences()
     with pytest.raises(RuntimeError, match="in place"):
         snapshot.restore()

@@ -1,4 +1,4 @@
-"""The lab itself: the stand-ins answer as the real things do, and TensorFlow's logs are read right.
+"""Tests of the lab itself: the stand-ins behave like the real libraries, and TensorFlow's logs are read correctly.
 
 No TensorFlow is needed here.
 """
@@ -29,7 +29,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
 ]
 
-_ASK = r"""
+_QUERY_CODE = r"""
 import ctypes, json, os
 out = {}
 cuda = ctypes.CDLL("libcuda.so.1")
@@ -88,16 +88,16 @@ def drivers(cache: Path) -> Path:
 
 
 def ask(drivers: Path, **env: str) -> dict[str, Any]:
-    """What the stand-in driver and NVML say."""
+    """Return the answers of the stand-in driver and of NVML."""
     child = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(drivers), **env}
     done = subprocess.run(
-        [sys.executable, "-c", _ASK], env=child, capture_output=True, text=True, check=True, timeout=60
+        [sys.executable, "-c", _QUERY_CODE], env=child, capture_output=True, text=True, check=True, timeout=60
     )
     return dict(json.loads(done.stdout))
 
 
 def opens(library: str, *folders: Path, **env: str) -> str:
-    """dlerror's text, or "" where the library opens."""
+    """Return the text of dlerror, or "" if the library can be opened."""
     code = f"import ctypes\ntry: ctypes.CDLL({library!r})\nexcept OSError as error: print(error)"
     child = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": ":".join(map(str, folders)), **env}
     done = subprocess.run(
@@ -106,8 +106,8 @@ def opens(library: str, *folders: Path, **env: str) -> str:
     return done.stdout.strip()
 
 
-def test_driver_has_a_list_for_each_property(drivers: Path) -> None:
-    said = ask(
+def test_driver_reads_lists_of_properties(drivers: Path) -> None:
+    answer = ask(
         drivers,
         STANDIN_GPUS="3",
         STANDIN_NAME="A;B b",
@@ -115,13 +115,13 @@ def test_driver_has_a_list_for_each_property(drivers: Path) -> None:
         STANDIN_MEM_MIB="100,200,300",
         STANDIN_MP="132,2",
     )
-    assert said["before"] == 3  # CUDA_ERROR_NOT_INITIALIZED
-    assert [d["name"] for d in said["devices"]] == ["A", "B b", "B b"]
-    assert [(d["major"], d["minor"]) for d in said["devices"]] == [(8, 0), (3, 0), (3, 0)]
-    assert [d["mib"] for d in said["devices"]] == [100, 200, 300]
-    assert [d["mp"] for d in said["devices"]] == [132, 2, 2]
-    assert [d["pci"] for d in said["devices"]] == ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
-    assert said["nvml_names"] == [["A", UUIDS[0]], ["B b", UUIDS[1]], ["B b", UUIDS[2]]]
+    assert answer["before"] == 3  # CUDA_ERROR_NOT_INITIALIZED
+    assert [device["name"] for device in answer["devices"]] == ["A", "B b", "B b"]
+    assert [(device["major"], device["minor"]) for device in answer["devices"]] == [(8, 0), (3, 0), (3, 0)]
+    assert [device["mib"] for device in answer["devices"]] == [100, 200, 300]
+    assert [device["mp"] for device in answer["devices"]] == [132, 2, 2]
+    assert [device["pci"] for device in answer["devices"]] == ["0000:01:00.0", "0000:02:00.0", "0000:03:00.0"]
+    assert answer["nvml_names"] == [["A", UUIDS[0]], ["B b", UUIDS[1]], ["B b", UUIDS[2]]]
 
 
 VISIBLE_TO = {
@@ -156,16 +156,18 @@ VISIBLE_TO = {
 
 
 @pytest.mark.parametrize("value", VISIBLE_TO)
-def test_visible_devices(drivers: Path, value: str) -> None:
-    said = ask(drivers, STANDIN_GPUS="2", STANDIN_NAME="zero;one", CUDA_VISIBLE_DEVICES=value)
-    wanted = VISIBLE_TO[value]
-    assert [d["name"] for d in said["devices"]] == [("zero", "one")[index] for index in wanted]
-    assert [d["pci"] for d in said["devices"]] == [f"0000:0{index + 1}:00.0" for index in wanted]
-    assert said["init"] == (0 if wanted else 100)
-    assert said["nvml_count"] == 2
+def test_cuda_visible_devices(drivers: Path, value: str) -> None:
+    answer = ask(drivers, STANDIN_GPUS="2", STANDIN_NAME="zero;one", CUDA_VISIBLE_DEVICES=value)
+    expected = VISIBLE_TO[value]
+    assert [device["name"] for device in answer["devices"]] == [("zero", "one")[index] for index in expected]
+    assert [device["pci"] for device in answer["devices"]] == [
+        f"0000:0{index + 1}:00.0" for index in expected
+    ]
+    assert answer["init"] == (0 if expected else 100)
+    assert answer["nvml_count"] == 2
 
 
-def test_situations_have_no_value_twice() -> None:
+def test_visible_values_are_unique() -> None:
     assert len(set(VISIBLE.values())) == len(VISIBLE)
 
 
@@ -181,15 +183,15 @@ def test_situations_have_no_value_twice() -> None:
     ],
 )
 def test_init_errors_have_names(drivers: Path, code: int, name: str) -> None:
-    said = ask(drivers, STANDIN_INIT=str(code))
-    assert (said["init"], said["known"], said["error"], said["count"]) == (code, 0, name, -1)
+    answer = ask(drivers, STANDIN_INIT=str(code))
+    assert (answer["init"], answer["known"], answer["error"], answer["count"]) == (code, 0, name, -1)
 
 
-def test_nvml_fails_on_demand(drivers: Path) -> None:
+def test_nvml_init_error(drivers: Path) -> None:
     assert ask(drivers, STANDIN_NVML_INIT="18")["nvml"] == 18
 
 
-def test_stub_driver_says_34(cache: Path, drivers: Path, tmp_path: Path) -> None:
+def test_stub_driver_returns_34(cache: Path, drivers: Path, tmp_path: Path) -> None:
     standins.stub_driver(tmp_path / standins.CUDA, cache)
     child = {"LD_LIBRARY_PATH": f"{tmp_path}:{drivers}"}
     code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
@@ -200,7 +202,7 @@ def test_stub_driver_says_34(cache: Path, drivers: Path, tmp_path: Path) -> None
     assert standins.defined_symbols(tmp_path / standins.CUDA) >= {"cuDeviceGet", "cuLaunchKernel"}
 
 
-def test_library_has_what_was_asked(cache: Path, tmp_path: Path) -> None:
+def test_library_has_the_requested_contents(cache: Path, tmp_path: Path) -> None:
     path = standins.library(
         tmp_path / "libcublas.so.10.0",
         cache,
@@ -221,7 +223,7 @@ def test_library_has_what_was_asked(cache: Path, tmp_path: Path) -> None:
     assert standins.defined_symbols(path) >= {"plain", "old", "new"}
 
 
-def test_rpath_and_no_soname(cache: Path, tmp_path: Path) -> None:
+def test_library_with_rpath_without_soname(cache: Path, tmp_path: Path) -> None:
     path = standins.library(tmp_path / "libx.so", cache, soname="", rpath="/nowhere")
     with path.open("rb") as stream:
         dynamic = ELFFile(stream).get_section_by_name(".dynamic")
@@ -238,8 +240,8 @@ def test_wanted_symbols_keep_versions(cache: Path, tmp_path: Path) -> None:
         needs=["libcublas.so.10.0"],
         imports=["cublasSgemm_v2@libcublas.so.10.0", "cudnnCreate", "cuInit", "__cudaRegisterFatBinary"],
     )
-    wanted = standins.wanted_symbols([path])
-    assert wanted == {
+    imported = standins.wanted_symbols([path])
+    assert imported == {
         "libcublas": {"cublasSgemm_v2@libcublas.so.10.0"},
         "libcudnn": {"cudnnCreate"},
         "libcuda": {"cuInit"},
@@ -247,7 +249,7 @@ def test_wanted_symbols_keep_versions(cache: Path, tmp_path: Path) -> None:
     }
     assert standins.lacking_in_driver([path], cache) == set()
     folder = tmp_path / "cuda"
-    for name, symbols in wanted.items():
+    for name, symbols in imported.items():
         soname = {"libcublas": "libcublas.so.10.0"}.get(name, f"{name}.so")
         standins.library(folder / soname, cache, symbols=symbols)
     preload = ":".join(str(folder / f"{name}.so") for name in ("libcudnn", "libcuda", "libcudart"))
@@ -257,20 +259,20 @@ def test_wanted_symbols_keep_versions(cache: Path, tmp_path: Path) -> None:
     )
 
 
-def test_what_is_no_library_does_not_open(cache: Path, tmp_path: Path) -> None:
+def test_damaged_library_does_not_open(cache: Path, tmp_path: Path) -> None:
     good = standins.library(tmp_path / "good" / "libx.so.1", cache)
-    made = {
+    damaged = {
         "file too short": standins.empty(tmp_path / "empty" / "libx.so.1"),
         "invalid ELF header": standins.linker_script(tmp_path / "text" / "libx.so.1"),
         "wrong ELF class: ELFCLASS32": standins.wrong_class(tmp_path / "class" / "libx.so.1"),
         "cannot open shared object file": standins.wrong_machine(tmp_path / "machine" / "libx.so.1"),
         "cannot read file data": standins.truncated(tmp_path / "cut" / "libx.so.1", good, 64),
     }
-    for message, path in made.items():
+    for message, path in damaged.items():
         assert message in opens("libx.so.1", path.parent)
-        # The wrong kind is passed over; a broken file ends the search.
-        goes_on = path.parent.name in {"class", "machine"}
-        assert (opens("libx.so.1", path.parent, good.parent) == "") is goes_on
+        # The loader skips a file of another architecture; a broken file ends the search.
+        is_skipped = path.parent.name in {"class", "machine"}
+        assert (opens("libx.so.1", path.parent, good.parent) == "") is is_skipped
 
 
 NO_FILE = "cannot open shared object file: No such file or directory"
@@ -306,12 +308,12 @@ LOGS = {
 
 
 @pytest.mark.parametrize("log", LOGS)
-def test_failures_in(log: str) -> None:
+def test_failures_are_read_from_logs(log: str) -> None:
     text, failure = LOGS[log]
     assert failures_in(f"before\n{text}\n{text}\nafter\n") == [failure]
 
 
-def test_judge_import_error() -> None:
+def test_truth_of_an_import_error() -> None:
     error = (
         "Traceback:\nImportError: libcublas.so.10.0: cannot open shared object file: No such file\n\nFailed\n"
     )
@@ -320,27 +322,27 @@ def test_judge_import_error() -> None:
     assert truth.missing_libraries == truth.really_missing == ["libcublas.so.10.0"]
 
 
-def test_judge_crash() -> None:
+def test_truth_of_a_crash() -> None:
     truth = judge({"stage": "list", "tensorflow": "2.4.4", "count": None}, "", -7, 1.0)
     assert (truth.import_ok, truth.gpu_registered, truth.crashed) == (True, False, "SIGBUS")
 
 
-def test_judge_leaves_tensorrt_out() -> None:
+def test_truth_ignores_tensorrt() -> None:
     log = "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open\n"
     truth = judge({"stage": "done", "tensorflow": "2.10.1", "count": 1}, log, 0, 1.0)
     assert truth.missing_libraries == []
     assert [failure.opened for failure in truth.failures] == ["libnvinfer.so.7"]
 
 
-def test_stem() -> None:
+def test_stem_of_a_soname() -> None:
     assert stem("/x/libcublasLt.so.12") == "cublasLt"
     assert stem("libnvidia-ml.so.1") == "nvidia-ml"
 
 
-def test_what_a_wheel_says_of_its_cudnn_is_read() -> None:
-    said = "E cuda_dnn.cc:324] Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.0.4.  CuDNN library"
-    old = "Loaded runtime CuDNN library: 6021 (compatibility version 6000) but source was compiled with 7004 (comp"
-    assert compiled_with(said) == "8.0.4"
-    assert compiled_with(old) == "7.0.4"
+def test_cudnn_version_is_read_from_the_message() -> None:
+    newer = "E cuda_dnn.cc:324] Loaded runtime CuDNN library: 7.0.0 but source was compiled with: 8.0.4.  CuDNN library"
+    older = "Loaded runtime CuDNN library: 6021 (compatibility version 6000) but source was compiled with 7004 (comp"
+    assert compiled_with(newer) == "8.0.4"
+    assert compiled_with(older) == "7.0.4"
     assert compiled_with("Loaded cuDNN version 90300\ncomputed 8.0") is None
-    assert [before(text) for text in ("9.3", "8.1", "7")] == ["8.0", "7.0", "6.0"]
+    assert [before(version) for version in ("9.3", "8.1", "7")] == ["8.0", "7.0", "6.0"]

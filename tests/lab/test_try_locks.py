@@ -1,7 +1,8 @@
-"""Locks installed for real, and TensorFlow imported from them: one for each Python that is to be had.
+"""Install locks and import TensorFlow from them, one lock for each available Python.
 
-Opt-in like the rest of the lab (TFDOCTOR_LAB=1; always on in CI); TFDOCTOR_LAB_LOCKS="tensorflow-2.6.5-cp38.txt …"
-takes other locks. `scripts/update_locks.py --try` does it for all, and keeps the record in compat/locks/tried.json.
+Opt-in like the rest of the lab (TFDOCTOR_LAB=1; always on in CI). TFDOCTOR_LAB_LOCKS="tensorflow-2.6.5-cp38.txt …"
+tests other locks. `scripts/update_locks.py --try` does this for all and records the results in
+compat/locks/tried.json.
 """
 
 from __future__ import annotations
@@ -33,15 +34,17 @@ pytestmark = [
 ]
 
 CHOSEN = ("tensorflow-gpu-1.4.1-cp27.txt", "tensorflow-gpu-1.13.2-cp36.txt")
+"""Small locks of different kinds: with linked CUDA, and with source archives to build.
+
+test_install_lab.py installs the releases from 2.12 on.
+"""
 if environments.list_everything():
     CHOSEN += ("tensorflow-gpu-1.15.5-cp37.txt", "tensorflow-2.10.1-cp310.txt")
-"""Small ones, each of another kind: CUDA linked, sources to build; of those whose Python is here. test_install_lab.py
-installs those from 2.12 on."""
 TARGETS = {target.name: target for target in script.targets()}
 
 
 @pytest.mark.parametrize("name", os.environ.get("TFDOCTOR_LAB_LOCKS", "").split() or CHOSEN)
-def test_a_lock_installs_and_tensorflow_computes(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_lock_installs_and_tensorflow_computes(name: str, tmp_path_factory: pytest.TempPathFactory) -> None:
     target = TARGETS[name]
     python = trials.find_python(target.python)
     if python is None:

@@ -1,4 +1,4 @@
-"""What real TensorFlow does: a child process imports it, lists the GPUs, and its log is read.
+"""What real TensorFlow does: a child process imports it and lists the GPUs, and its log is read.
 
 Nothing is computed, so the stand-in driver is enough. TensorFlow 1.0 to 2.22 and Python 2.7 to 3.14.
 """
@@ -20,8 +20,8 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
 # Runs in the target interpreter: any Python from 2.7 on. The answer goes to the file in argv[1],
-# because TensorFlow and its friends write to both streams. os._exit: some releases crash on the way
-# out with a stand-in driver, which says nothing about registration.
+# because TensorFlow and its dependencies write to both streams. os._exit is used because some releases
+# crash at exit with a stand-in driver, which is unrelated to registration.
 CHILD = r"""
 import json, os, sys, traceback
 answer = {"stage": "import", "tensorflow": None, "count": None, "devices": [], "error": None, "made": None}
@@ -141,7 +141,7 @@ sys.stderr.flush()
 os._exit(0)
 """
 
-# Registration asks for these and no others; TensorRT, NCCL, CUPTI and ROCm's libraries are optional.
+# Registration requires only these; TensorRT, NCCL, CUPTI and ROCm's libraries are optional.
 NEEDED_STEMS = frozenset(
     {"cuda", "nvidia-ml", "cudart", "cublas", "cublasLt", "cufft", "curand", "cusolver", "cusparse", "cudnn"}
 )
@@ -151,26 +151,26 @@ _FAILED = re.compile(
     r"(?:; LD_LIBRARY_PATH: .*)?$",
     re.MULTILINE,
 )
-# TF 1.0, which says no more than that.
-_COULD_NOT = re.compile(r"Couldn't open CUDA library (?P<name>[^/\s]+?)\. LD_LIBRARY_PATH: ")
+# The message of TensorFlow 1.0, which has no error text.
+_FAILED_1_0 = re.compile(r"Couldn't open CUDA library (?P<name>[^/\s]+?)\. LD_LIBRARY_PATH: ")
 _OPENED = re.compile(r"Successfully opened (?:dynamic|CUDA) library (?P<name>\S+)", re.MULTILINE)
-_LOCALLY = re.compile(r"successfully opened CUDA library (?P<name>\S+) locally")
+_OPENED_LOCALLY = re.compile(r"successfully opened CUDA library (?P<name>\S+) locally")
 _NO_FILE = re.compile(r"^(?P<name>[^/\s:]+): cannot open shared object file")
 _BROKEN = re.compile(r"^(?P<path>/[^:]+|[^:\s]+): ")
-_IMPORT = re.compile(r"^(?:ImportError|OSError): (?P<error>\S*lib\S+?\.so\S*: .*)$", re.MULTILINE)
+_IMPORT_ERROR = re.compile(r"^(?:ImportError|OSError): (?P<error>\S*lib\S+?\.so\S*: .*)$", re.MULTILINE)
 _SKIPPED = "Skipping registering GPU devices"
 
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """One dlopen (or, where TF links CUDA hard, one import) that failed."""
+    """One failed dlopen or, if TensorFlow links CUDA directly, one failed import."""
 
     opened: str
-    """The soname that was asked for; for a failed import the same as `really_missing`."""
+    """The requested soname; for a failed import the same as `really_missing`."""
     really_missing: str
-    """The file that is not there or is broken: `opened`, or something that it needs."""
+    """The missing or broken file: `opened`, or one of its dependencies."""
     error: str
-    """dlerror's text."""
+    """The text of dlerror."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,52 +180,60 @@ class Truth:
     tensorflow: str | None
     import_ok: bool
     gpu_registered: bool | None
-    """None where it was not asked (1.13 and older without `session`); False where asking raises."""
+    """None if it was not tried (1.13 and older without `session`).
+
+    False if listing the devices failed.
+    """
     gpu_count: int | None
     asked: bool
-    """Whether TF came as far as trying every library: only then is `missing_libraries` complete."""
+    """Whether TensorFlow tried all libraries; only then is `missing_libraries` complete."""
     skipped: bool
-    """Whether it said "Skipping registering GPU devices"."""
+    """Whether it printed "Skipping registering GPU devices"."""
     missing_libraries: list[str]
-    """The sonames that TF asked for in vain, sorted; of those that registration needs."""
+    """The required sonames that could not be opened, sorted."""
     really_missing: list[str]
-    """The files that are not there or are broken, sorted: those, or what they need. Where a version of
-    a symbol is missing ("version `GLIBC_2.99' not found (required by ...)") the library that lacks it."""
+    """The missing or broken files, sorted: those libraries or their dependencies.
+
+    If a symbol version is missing ("version `GLIBC_2.99' not found (required by ...)"), the library that
+    lacks it.
+    """
     opened: list[str]
-    """The sonames it opened, in order."""
+    """The sonames that it opened, in order."""
     failures: list[Failure]
-    """Everything that failed, optional libraries included, in order, without repetition."""
+    """All failures, including optional libraries, in order and without repetition."""
     devices: list[dict[str, Any]]
     made: list[str] | None
-    """What TensorFlow says of each GPU that it made; None where it was not asked to, or could not."""
+    """TensorFlow's description of each created GPU; None if it did not create them."""
     crashed: str | None
-    """The signal's name, or "timeout"."""
+    """The name of the signal, or "timeout"; None if it did not crash."""
     error: str | None
-    """The traceback of a failed import or listing."""
+    """The traceback of a failed import or listing, or None."""
     seconds: float
     log: str
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data for JSON."""
+        """Return plain data for JSON."""
         return asdict(self)
 
 
 def stem(soname: str) -> str:
-    """'libcublasLt.so.12' -> 'cublasLt'."""
+    """Return 'cublasLt' for 'libcublasLt.so.12'."""
     return Path(soname).name.removeprefix("lib").partition(".so")[0]
 
 
 def failures_in(log: str) -> list[Failure]:
-    """Every dlopen that a TensorFlow log says failed, each once."""
-    found: dict[Failure, None] = {}
+    """Return every dlopen failure in a TensorFlow log, each once."""
+    failures: dict[Failure, None] = {}
     for match in _FAILED.finditer(log):
-        found[Failure(match["name"], _really(match["error"], match["name"]), match["error"])] = None
-    for match in _COULD_NOT.finditer(log):
-        found[Failure(match["name"], match["name"], "")] = None
-    return list(found)
+        failures[
+            Failure(match["name"], _find_missing_file(match["error"], match["name"]), match["error"])
+        ] = None
+    for match in _FAILED_1_0.finditer(log):
+        failures[Failure(match["name"], match["name"], "")] = None
+    return list(failures)
 
 
-def _really(error: str, otherwise: str) -> str:
+def _find_missing_file(error: str, otherwise: str) -> str:
     missing = _NO_FILE.match(error)
     if missing:
         return missing["name"]
@@ -248,20 +256,20 @@ def observe(
     make: bool = False,
     answers: Path | None = None,
 ) -> Truth:
-    """Ask the TensorFlow of one interpreter what it registers.
+    """Run the TensorFlow of one interpreter and return what it registers.
 
     Args:
-        python: the interpreter (or, behind a shell's `prefix`, its name); its TensorFlow is the one asked.
-        env: the whole environment of the child; TF's logging switches are added.
+        python: the interpreter or, with a shell's `prefix`, its name.
+        env: the complete environment of the child; TensorFlow's logging variables are added.
         cwd: the child's current directory.
         timeout: seconds before it is killed.
-        quick: load and ask TF's native code without the Python around it: the same answer in a tenth
+        quick: load TensorFlow's native code without its Python code, which gives the same result in a tenth
             of the time (compared in every situation of the lab on ten releases).
         prefix: a command to run the interpreter under (a mount namespace).
-        session: for 1.13 and older, make the devices too (they cannot be listed otherwise).
-        verbose: have TensorFlow name every library; without, the log is what a user has.
-        make: make every device after listing (needs a libcudart that answers: standins.RUNTIME).
-        answers: a folder that whoever runs it may write into; a temporary one otherwise.
+        session: for 1.13 and older, create the devices too (they cannot be listed otherwise).
+        verbose: make TensorFlow name every library; otherwise the log is the default one of users.
+        make: create every device after listing (needs a libcudart with functions: standins.RUNTIME).
+        answers: a folder that the child's user may write into; None for a temporary one.
     """
     child_env = dict(env)
     if verbose:
@@ -275,7 +283,7 @@ def observe(
     started = time.monotonic()
     with tempfile.TemporaryDirectory() as private:
         folder = answers or private
-        Path(folder).chmod(0o777)  # the prefix may make it another user
+        Path(folder).chmod(0o777)  # the prefix may change the user
         answer_path, log_path = Path(folder) / "answer.json", Path(folder) / "log"
         answer_path.unlink(missing_ok=True)
         with log_path.open("wb") as log_file:
@@ -293,7 +301,7 @@ def observe(
             except subprocess.TimeoutExpired:
                 code = None
             finally:
-                if child.returncode is None:  # too slow, or we are told to end
+                if child.returncode is None:  # timeout, or this process is interrupted
                     os.killpg(child.pid, signal.SIGKILL)
                     child.wait()
         seconds = time.monotonic() - started
@@ -305,32 +313,34 @@ def observe(
 
 
 def judge(answer: Mapping[str, Any], log: str, code: int | None, seconds: float) -> Truth:
-    """Make a Truth of the child's answer, its log and how it ended (None: killed for time)."""
+    """Return the Truth from the child's answer, its log and its exit status (None: killed at the timeout)."""
     crashed = "timeout" if code is None else None
     if code is not None and code < 0:
         crashed = signal.Signals(-code).name
     error = answer.get("error")
     failures = failures_in(log)
     if answer.get("stage", "import") == "import" and error:
-        for match in _IMPORT.finditer(error):
-            really = _really(match["error"], match["error"].partition(":")[0])
-            failure = Failure(really, really, match["error"])
+        for match in _IMPORT_ERROR.finditer(error):
+            missing_file = _find_missing_file(match["error"], match["error"].partition(":")[0])
+            failure = Failure(missing_file, missing_file, match["error"])
             if failure not in failures:
                 failures.append(failure)
-    # 1.0 names a library without an error, and needs none of those but the driver.
+    # 1.0 names a library without an error, and requires only the driver of these.
     needed = [
-        f
-        for f in failures
+        failed
+        for failed in failures
         if answer.get("stage") == "import"
-        or (stem(f.opened) in NEEDED_STEMS and (f.error or stem(f.opened) == "cuda"))
+        or (stem(failed.opened) in NEEDED_STEMS and (failed.error or stem(failed.opened) == "cuda"))
     ]
-    opened = [m["name"] for m in _OPENED.finditer(log)] or [m["name"] for m in _LOCALLY.finditer(log)]
+    opened = [opening["name"] for opening in _OPENED.finditer(log)] or [
+        opening["name"] for opening in _OPENED_LOCALLY.finditer(log)
+    ]
     count = answer.get("count")
     import_ok = answer.get("tensorflow") is not None
     registered = None if count is None else bool(count)
     if not import_ok or (count is None and (crashed or error)):
         registered = False
-    stems = {stem(name) for name in opened} | {stem(f.opened) for f in failures}
+    stems = {stem(name) for name in opened} | {stem(failed.opened) for failed in failures}
     return Truth(
         tensorflow=answer.get("tensorflow"),
         import_ok=import_ok,
@@ -338,8 +348,8 @@ def judge(answer: Mapping[str, Any], log: str, code: int | None, seconds: float)
         gpu_count=count if import_ok else 0,
         asked={"cusolver", "cudnn", "cufft"} <= stems,
         skipped=_SKIPPED in log,
-        missing_libraries=sorted({f.opened for f in needed}),
-        really_missing=sorted({f.really_missing for f in needed}),
+        missing_libraries=sorted({failed.opened for failed in needed}),
+        really_missing=sorted({failed.really_missing for failed in needed}),
         opened=list(dict.fromkeys(opened)),
         failures=failures,
         devices=list(answer.get("devices", [])),

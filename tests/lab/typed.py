@@ -1,7 +1,8 @@
-"""Type what `check` prints: the commands of the root finding's first remedy, as that user, in that shell; then ask
-real TensorFlow there.
+"""Run the commands that `check` prints as the user would type them, and check real TensorFlow afterwards.
 
 PYTHONPATH=tests python -m lab.typed --bases FOLDER [--only NAME]…    # keeps the bases in FOLDER
+
+The commands are those of the root finding's first remedy, run as that user in that shell.
 """
 
 from __future__ import annotations
@@ -26,18 +27,24 @@ if TYPE_CHECKING:
 FOR_ROOT = re.compile(
     r"(?:^|[;&|] *)(?:sudo |apt-get |dnf |zypper |pacman |modprobe |reboot|systemctl |ldconfig|conda |srun |nvidia-smi)"
 )
-"""What changes the machine that the lab runs on, or wants what it has not: such a remedy is not typed."""
+"""Commands that change the machine of the lab or need something it lacks.
+
+A remedy with such a command is not run.
+"""
 SHELL = r"""
 cd "$1" || exit 97
 . "$2" >"$3" 2>&1
 shift 3
 exec "$@"
 """
-"""`.`: what a command exports, what follows has; a command that fails stops nothing, as in a terminal."""
+"""The script is sourced, so that exported variables persist.
+
+A failed command does not stop the script, as in a terminal.
+"""
 
 
 def first_remedy(answer: dict[str, object]) -> Sequence[str]:
-    """The commands of the first remedy of the finding that leads; empty where it prints none."""
+    """Return the commands of the first remedy of the first finding; empty if it has none."""
     findings = answer.get("findings") or ()
     for finding in findings if isinstance(findings, list) else ():
         for remedy in finding["remedies"]:
@@ -47,7 +54,10 @@ def first_remedy(answer: dict[str, object]) -> Sequence[str]:
 
 
 def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
-    """Whether TensorFlow registers the GPUs after the first remedy was typed; None where it was not typed."""
+    """Run the commands of the first remedy and return whether TensorFlow then registers the GPUs.
+
+    None if they were not run.
+    """
     run = tfdoctor(env, "check", "--json")
     answer = run.json()
     if not trial.expect("verdict" in answer, f"check: {run}"):
@@ -66,9 +76,9 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
     programs = env.work / "programs"
     programs.mkdir(exist_ok=True)
     tool = programs / "tfdoctor"
-    # Another user may have no way to this very Python; what `check` then says is not what is looked at.
-    works = f'exec {sys.executable} -m tfdoctor "$@"' if env.user is None else "exit 0"
-    tool.write_text(f"#!/bin/sh\n{works}\n", encoding="utf-8")
+    # Another user may not be allowed to run this Python; the output of `check` does not matter then.
+    shell_command = f'exec {sys.executable} -m tfdoctor "$@"' if env.user is None else "exit 0"
+    tool.write_text(f"#!/bin/sh\n{shell_command}\n", encoding="utf-8")
     tool.chmod(0o755)
     script, log = env.work / "typed.sh", env.work / "typed.log"
     lines = [f'{command} || echo "status $? of: {number}"' for number, command in enumerate(commands)]
@@ -80,33 +90,33 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
         variables |= {"UV_CACHE_DIR": str(caches / "uv"), "PIP_CACHE_DIR": str(caches / "pip")}
     home = env.work / "home"
     home.mkdir()
-    variables["HOME"] = str(home)  # nothing is ever typed into the real one
+    variables["HOME"] = str(home)  # the real home folder is never used
     for path in (env.work, log, home):
         path.chmod(0o777)
     variables["PATH"] = f"{programs}{os.pathsep}{variables['PATH']}"
     folder = env.work / "folder of the user"
     folder.mkdir(exist_ok=True)
     folder.chmod(0o777)
-    words = [*env.prefix(), "bash", "-c", SHELL, "bash", str(folder), str(script), str(log)]
-    seen = observe(env.python, variables, cwd=env.work, prefix=words, quick=quick, timeout=900)
+    prefix = [*env.prefix(), "bash", "-c", SHELL, "bash", str(folder), str(script), str(log)]
+    truth = observe(env.python, variables, cwd=env.work, prefix=prefix, quick=quick, timeout=900)
     trial.notes += [
         f"    > {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
     ]
-    trial.notes.append(f"TensorFlow then: {show_answer(seen)}")
-    trial.expect(seen.import_ok, "typed, and the import fails")
-    trial.expect(seen.gpu_count == GPUS, f"typed, and TensorFlow registers {seen.gpu_count}")
+    trial.notes.append(f"TensorFlow then: {show_answer(truth)}")
+    trial.expect(truth.import_ok, "typed, and the import fails")
+    trial.expect(truth.gpu_count == GPUS, f"typed, and TensorFlow registers {truth.gpu_count}")
     return not trial.problems
 
 
-def attempt(one: Broken, bases: Bases, *, quick: bool) -> tuple[Trial, bool | None]:
-    """Break it, type what is printed, ask TensorFlow. Raises Unavailable where its base cannot be had."""
-    trial = Trial(one)
-    with bases.make_broken_image(one) as env:
-        return trial, type_it(trial, env, quick=quick and not one.whole)
+def attempt(broken: Broken, bases: Bases, *, quick: bool) -> tuple[Trial, bool | None]:
+    """Break an environment, run the printed commands and check TensorFlow. Raise Unavailable."""
+    trial = Trial(broken)
+    with bases.make_broken_image(broken) as env:
+        return trial, type_it(trial, env, quick=quick and not broken.whole)
 
 
 def main() -> int:
-    """Try them from a command line."""
+    """Run the trials; return 1 if one failed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     parser.add_argument("--bases", type=Path, required=True, help="where the bases are, and stay")
     parser.add_argument("--only", action="append", default=[], metavar="NAME", help="of a breakage or a base")
@@ -118,25 +128,27 @@ def main() -> int:
     folder = options.bases.resolve()
     bases = Bases(folder, folder / "standins")
     bases.cache.mkdir(parents=True, exist_ok=True)
-    right = tried = 0
-    for one in (
-        one for one in (*BROKEN, *PEOPLE) if not options.only or {one.name, one.base} & set(options.only)
+    succeeded = tried = 0
+    for broken in (
+        broken
+        for broken in (*BROKEN, *PEOPLE)
+        if not options.only or {broken.name, broken.base} & set(options.only)
     ):
         started = time.monotonic()
         try:
-            trial, mended = attempt(one, bases, quick=options.quick)
-        except Unavailable as why:
-            print(f"SKIPPED {one.name}: {why}")
+            trial, is_repaired = attempt(broken, bases, quick=options.quick)
+        except Unavailable as reason:
+            print(f"SKIPPED {broken.name}: {reason}")
             continue
-        right, tried = right + bool(mended), tried + (mended is not None)
-        word = {None: "left", True: "right", False: "WRONG"}[mended]
-        lines = [f"{word:7} {one.name:26} {time.monotonic() - started:6.1f} s"]
+        succeeded, tried = succeeded + bool(is_repaired), tried + (is_repaired is not None)
+        outcome = {None: "left", True: "right", False: "WRONG"}[is_repaired]
+        lines = [f"{outcome:7} {broken.name:26} {time.monotonic() - started:6.1f} s"]
         lines += [f"        - {problem}" for problem in trial.problems]
-        if options.verbose or not mended:
+        if options.verbose or not is_repaired:
             lines += [f"        | {line}" for note in trial.notes for line in note.splitlines()]
         print("\n".join(lines), flush=True)
-    print(f"{right} of {tried} remedies that were typed made TensorFlow register the GPUs")
-    return 0 if right == tried else 1
+    print(f"{succeeded} of {tried} remedies that were typed made TensorFlow register the GPUs")
+    return 0 if succeeded == tried else 1
 
 
 if __name__ == "__main__":

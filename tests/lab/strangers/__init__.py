@@ -1,5 +1,5 @@
-"""A generator of strangers: environments composed by a grammar and a seed, tried on real TensorFlow and on tfdoctor.
+"""Randomly broken environments, composed by a grammar and a seed, and tried on real TensorFlow and on tfdoctor.
 
-`scripts/strangers --help` says how it is run. `ground` is what there is to break, `grammar` what a seed draws out of
-it, `kinds` and its neighbours the ways to break it, `person` whose shell it is, `trying` one seed from end to end.
+See `scripts/strangers --help`. `ground` describes what can be broken, `grammar` what a seed draws from it, `kinds`
+and `kinds_*` the ways to break it, `person` the user and the shell, and `trying` runs one seed from start to end.
 """

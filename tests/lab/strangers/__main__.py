@@ -1,10 +1,10 @@
-"""Environments broken by strangers: composed by a grammar and a seed, tried on real TensorFlow and on tfdoctor.
+"""Environments broken at random: composed by a grammar and a seed, and tried on real TensorFlow and on tfdoctor.
 
     scripts/strangers --bases FOLDER --seeds 1-40 --only-check
     scripts/strangers --bases FOLDER --results FILE --seeds 1000-1150 --tfdoctor ANOTHER/CHECKOUT
     scripts/strangers --results FILE                  # the summary of what is there
 
-A run goes on where it ended: seeds that FILE has are left out. Exits 1 where tfdoctor was wrong.
+An interrupted run continues: seeds that are in FILE are skipped. Exits 1 if tfdoctor was wrong.
 """
 
 from __future__ import annotations
@@ -35,27 +35,30 @@ if TYPE_CHECKING:
     from lab.strangers.person import Person
 
 
-def tool_of(given: Path) -> Path:
-    """The interpreter of a checkout, an environment, or itself."""
-    inside = (given, *(given / name / "bin" / "python" for name in (".venv-test", ".venv-run", ".")))
-    for path in inside:
+def tool_of(location: Path) -> Path:
+    """Return the interpreter of a checkout or an environment, or the given interpreter."""
+    candidates = (
+        location,
+        *(location / name / "bin" / "python" for name in (".venv-test", ".venv-run", ".")),
+    )
+    for path in candidates:
         if path.is_file():
             return path.absolute()
-    message = f"no Python with tfdoctor in {given}"
+    message = f"no Python with tfdoctor in {location}"
     raise SystemExit(message)
 
 
 def seeds_of(text: str) -> list[int]:
-    """'1-40,50' -> 1 … 40, 50."""
-    found: list[int] = []
+    """Return the seeds of a text such as '1-40,50'."""
+    seeds: list[int] = []
     for part in text.split(","):
         first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+        seeds += range(int(first), int(last or first) + 1)
+    return seeds
 
 
 def main() -> int:
-    """Parse the command line, try, print, sum up."""
+    """Try the seeds, print the results and return the exit status."""
     parser = argparse.ArgumentParser(
         prog="strangers", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -74,23 +77,23 @@ def main() -> int:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="also what was right")
     options = parser.parse_args()
-    kept = results.read(options.results)
+    lines_by_seed = results.read(options.results)
     if options.seeds:
         if options.bases is None:
             parser.error("--seeds needs --bases")
         if not can_mount():
             parser.error("this needs root and private mount namespaces")
-        os.environ["PATH"] += f":{Path(sys.executable).parent}"  # uv is there
-        todo = [seed for seed in options.seeds if seed not in kept]
-        # So that what is broken is put back.
+        os.environ["PATH"] += f":{Path(sys.executable).parent}"  # the folder with uv
+        pending = [seed for seed in options.seeds if seed not in lines_by_seed]
+        # Exit normally, so that the broken environment is restored.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
         stock = Stock(options.bases, tool_of(options.tfdoctor))
         try:
-            for seed in todo:
+            for seed in pending:
                 line = one(stock, seed, options)
                 if line is None:
                     continue
-                kept[seed] = line
+                lines_by_seed[seed] = line
                 results.add(options.results, line)
                 results.tell(line, verbose=options.verbose)
                 if options.keep and results.problems(line):
@@ -98,46 +101,48 @@ def main() -> int:
                     break
         finally:
             stock.leave()
-    chosen = [kept[seed] for seed in (options.seeds or sorted(kept)) if seed in kept]
-    return results.sum_up(chosen)
+    lines = [
+        lines_by_seed[seed] for seed in (options.seeds or sorted(lines_by_seed)) if seed in lines_by_seed
+    ]
+    return results.sum_up(lines)
 
 
 @dataclass(frozen=True, slots=True)
 class Grounds(Mapping[str, Ground]):
-    """The bases by name; each is looked at when it is drawn."""
+    """The bases by name; each is inspected when it is drawn."""
 
     names: Sequence[str]
     stock: Stock
 
     def __getitem__(self, name: str) -> Ground:
-        """Raises Unavailable."""
+        """Return a base. Raise Unavailable."""
         return self.stock.ground(name)
 
     def __iter__(self) -> Iterator[str]:
-        """The names."""
+        """Iterate over the names."""
         return iter(self.names)
 
     def __len__(self) -> int:
-        """How many."""
+        """Return the number of bases."""
         return len(self.names)
 
 
 def show(person: Person) -> None:
-    """Where it is, and how to be that person."""
+    """Print where the environment is and how to start the user's shell."""
     print(f"{person.place} is left as it is; this is that person's shell:")
     variables = [f"{name}={value}" for name, value in sorted(person.environment().items())]
     print(shlex.join(["env", "-i", *variables, *person.prefix(), "bash", "--norc"]))
 
 
 def story_of(line: dict[str, Any]) -> Story:
-    """The story that a line of the results is about."""
-    said = dict(line["story"])
-    changes = tuple(Change(one["kind"], tuple(one["words"])) for one in said.pop("changes"))
-    return Story(**said, changes=changes)
+    """Return the story of a line of the results."""
+    data = dict(line["story"])
+    changes = tuple(Change(change["kind"], tuple(change["words"])) for change in data.pop("changes"))
+    return Story(**data, changes=changes)
 
 
 def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
-    """Try a seed; a line for the results. None where it was only to be drawn."""
+    """Try a seed and return a line for the results, or None if it is only drawn."""
     started = time.monotonic()
     names = options.release or list(STARTS)
     kinds = [kind for kind in KINDS if not options.kind or kind.name in options.kind]
@@ -148,10 +153,10 @@ def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] 
             print(json.dumps(story.as_dict()))
             return None
         return Try(story, stock, only_check=options.only_check).go()
-    except (Undrawn, Unavailable) as why:
+    except (Undrawn, Unavailable) as reason:
         changes = [str(change) for change in story.changes] if story else []
         seconds = round(time.monotonic() - started, 1)
-        return {"seed": seed, "skipped": str(why)[:500], "changes": changes, "seconds": seconds}
+        return {"seed": seed, "skipped": str(reason)[:500], "changes": changes, "seconds": seconds}
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What a seed means: a base, a person, and one to three changes. Drawing looks at nothing but the ground."""
+"""What a seed draws: a base, a user, and one to three changes. Drawing depends only on the bases and the index."""
 
 from __future__ import annotations
 
@@ -15,41 +15,41 @@ if TYPE_CHECKING:
     from lab.strangers.person import Person
 
 DOORS = ("shell", "activate", "conda", "sitecustomize", "usercustomize", "pth")
-"""How a variable comes to be set."""
+"""How a variable is set."""
 OWN = "own"
-"""Drawn as a door: the one that goes with how the environment is used."""
-_OWN_DOORS = {"path": "shell", "activated": "activate", "conda": "conda"}
+"""Drawn instead of one of DOORS: the one that matches how the environment is used."""
+_MATCHING_DOORS = {"path": "shell", "activated": "activate", "conda": "conda"}
 WAYS = ("path", "path", "activated", "activated", "conda")
-"""How the environment is used: drawn out of these."""
-_TRIES = 60
+"""How the environment is used; repeated entries are more likely."""
+_MAX_DRAWS = 60
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """One thing that was done to an environment: its kind, and the kind's own words."""
+    """One change to an environment: its kind, and the arguments of the kind."""
 
     kind: str
     words: tuple[str, ...]
 
     def __str__(self) -> str:
-        """In a line."""
-        return " ".join((self.kind, *(word or "''" for word in self.words)))
+        """Return one line."""
+        return " ".join((self.kind, *(argument or "''" for argument in self.words)))
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """What a change may rightly be called, and whether it can be taken back by what is printed and by `fix`.
+    """The right causes of a change, and whether the printed commands or `fix` can revert it.
 
-    None: a right answer may do either, so it is not counted.
+    None: both results are right, so it is not counted.
     """
 
     causes: frozenset[Cause]
     later: frozenset[Cause] = frozenset()
-    """Right, too, where the GPUs are registered all the same: something fails later, or may."""
+    """Causes that are also right if the GPUs are registered, because something may fail later."""
     by_hand: bool | None = True
-    """Whether commands that change no more than this user's things can mend it."""
+    """Whether commands that change only the user's own files can repair it."""
     fix: bool | None = True
-    """Whether `fix` can."""
+    """Whether `fix` can repair it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,15 +59,15 @@ class Kind:
     name: str
     weight: int
     draw: Callable[[random.Random, Ground], tuple[str, ...] | None]
-    """Its words; None where this ground has nothing of the sort."""
+    """Draws the arguments; None if it does not apply to this base."""
     apply: Callable[[Person, tuple[str, ...]], None]
     mean: Callable[[tuple[str, ...]], Meaning]
     group: str = ""
-    """Of the kinds of one group at most one is drawn; empty: of this kind as many as come."""
+    """Name of a group of which at most one kind is drawn; empty for kinds that may be drawn several times."""
     first: bool = False
-    """Whether it must be done before the others, which look at where the environment is."""
+    """Whether it must be applied before the others, which depend on the environment's folder."""
     last: bool = False
-    """Whether it must be done after the others: it takes away what they need."""
+    """Whether it must be applied after the others, because it removes what they need."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,69 +79,75 @@ class Story:
     way: str
     """ "path", "activated" or "conda"."""
     ready: str
-    """How the base's CUDA is made known to it: "" (it is by itself), "link", "shell", "activate"."""
+    """How the base finds its CUDA libraries.
+
+    "" (by itself), "link", "shell" or "activate".
+    """
     gpus: int
     capability: str
     uv: bool
-    """Whether the person has uv on PATH."""
+    """Whether uv is on the user's PATH."""
     changes: tuple[Change, ...] = field(default=())
 
     def as_dict(self) -> dict[str, Any]:
-        """As plain data."""
+        """Return plain data."""
         return asdict(self)
 
     def with_changes(self, changes: Iterable[Change]) -> Story:
-        """The same with other changes."""
+        """Return a copy with other changes."""
         return Story(
             self.seed, self.base, self.way, self.ready, self.gpus, self.capability, self.uv, tuple(changes)
         )
 
 
 def draw(seed: int, grounds: Mapping[str, Ground], kinds: Sequence[Kind]) -> Story:
-    """The environment that a seed stands for; the same every time. Raises Undrawn where nothing can be drawn."""
+    """Return the environment of a seed, always the same. Raise Undrawn if nothing can be drawn."""
     rng = random.Random(seed)
-    # Drawn first and always, so that another choice of bases does not change the rest of a seed.
-    place = rng.random()
-    way = rng.choice(WAYS)
+    # These are always drawn first, so that another choice of bases does not change the rest of a seed.
+    base_position = rng.random()
+    usage = rng.choice(WAYS)
     gpus = rng.choice((1, 1, 2))
     uv = rng.random() < 0.5
     door = rng.choice(("shell", "activate"))
-    many = rng.choice((1, 1, 1, 1, 2, 2, 2, 3))
+    change_count = rng.choice((1, 1, 1, 1, 2, 2, 2, 3))
     names = sorted(grounds)
-    ground = grounds[names[int(place * len(names))]]
+    ground = grounds[names[int(base_position * len(names))]]
     if ground.base in LINKED:
         ready = "link"
     elif ground.base in ON_PATH or ground.toolkit:
-        ready = "shell" if way == "path" else door
+        ready = "shell" if usage == "path" else door
     else:
         ready = ""
     changes: list[Change] = []
-    taken: set[str] = set()
-    for _ in range(_TRIES):
-        if len(changes) == many:
+    used_groups: set[str] = set()
+    for _ in range(_MAX_DRAWS):
+        if len(changes) == change_count:
             break
-        kind = rng.choices(kinds, [one.weight for one in kinds])[0]
-        if kind.group in taken and kind.group:
+        kind = rng.choices(kinds, [item.weight for item in kinds])[0]
+        if kind.group in used_groups and kind.group:
             continue
         try:
-            words = kind.draw(rng, ground)
+            arguments = kind.draw(rng, ground)
         except Undrawn:
             continue
-        if words is None:
+        if arguments is None:
             continue
-        change = Change(kind.name, tuple(_OWN_DOORS[way] if word == OWN else word for word in words))
+        change = Change(
+            kind.name,
+            tuple(_MATCHING_DOORS[usage] if argument == OWN else argument for argument in arguments),
+        )
         if change not in changes:
-            taken.add(kind.group)
+            used_groups.add(kind.group)
             changes.append(change)
     if not changes:
         message = "nothing could be drawn"
         raise Undrawn(message)
-    ordered = {kind.name: kind.last - kind.first for kind in kinds}
-    changes.sort(key=lambda one: ordered[one.kind])
+    order = {kind.name: kind.last - kind.first for kind in kinds}
+    changes.sort(key=lambda item: order[item.kind])
     capability = CAPABILITY.get(ground.base, "8.0")
-    return Story(seed, ground.base, way, ready, gpus, capability, uv, tuple(changes))
+    return Story(seed, ground.base, usage, ready, gpus, capability, uv, tuple(changes))
 
 
 def causes(*names: str) -> frozenset[Cause]:
-    """Words of the vocabulary; a word that is none raises ValueError."""
+    """Return the causes with these names. Raise ValueError for an unknown name."""
     return frozenset(Cause(name) for name in names)

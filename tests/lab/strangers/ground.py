@@ -1,4 +1,4 @@
-"""What there is to break: the bases, what lies in them, and the versions that the package index has."""
+"""The bases, their contents, and the versions on the package index."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ STARTS: Mapping[str, Base] = {
         )
     },
 }
-"""The releases that strangers break: one of every era."""
+"""The releases to break, one of every period."""
 
 TOOLKITS: Mapping[str, tuple[str, ...]] = {
     "2.4": (
@@ -45,48 +45,51 @@ TOOLKITS: Mapping[str, tuple[str, ...]] = {
         *("libcusolver.so.10.0", "libcusparse.so.10.0", "libcudnn.so.7"),
     ),
 }
-"""Bases for which no wheel brings CUDA: the libraries that stand in a toolkit's folder beside them."""
+"""Bases without CUDA wheels: the libraries in a toolkit's folder outside the environment."""
 ON_PATH = frozenset({"2.13", "2.10", "2.8"})
-"""Bases whose TensorFlow does not look into NVIDIA's wheels by itself."""
+"""Bases whose TensorFlow does not find NVIDIA's wheels by itself."""
 LINKED = frozenset({"2.21"})
-"""Bases that need the link to cuSOLVER before they register a GPU."""
+"""Bases that need a symlink to cuSOLVER before they register a GPU."""
 CAPABILITY: Mapping[str, str] = {"1.15": "7.0"}
-"""Of the card that goes with a release; 8.0 with all others."""
+"""Compute capability of the GPU for a release; 8.0 for all others."""
 
 _NOT_COMPANIONS = re.compile(r"(nvidia|tensorflow|tf)[-_]|pip$|wheel$|uv$|tensorflow$|libclang$")
 _FOLLOWED = (".so", ".pyd")
-_MOST_FILES = 4000
+_MAX_FILES = 4000
 
 
 class Undrawn(Exception):  # noqa: N818 - it is not an error
-    """What was drawn cannot be had; the seed is drawn again, or left out."""
+    """What was drawn is not available; it is drawn again, or the seed is skipped."""
 
 
 @dataclass(slots=True)
 class Index:
-    """The versions that the package index has wheels of, kept in a file: a seed stays what it was."""
+    """The versions of which the package index has wheels.
+
+    They are kept in a file, so that a seed keeps its meaning.
+    """
 
     path: Path
     known: dict[str, dict[str, list[str]]] = field(default_factory=dict)
-    """{"3.11": {"numpy": ["2.4.0", ...]}}, newest first."""
+    """Versions by Python and package, newest first: {"3.11": {"numpy": ["2.4.0", ...]}}."""
 
     def __post_init__(self) -> None:
-        """Read what was asked before."""
+        """Read the versions of earlier queries."""
         if self.path.exists():
             self.known = json.loads(self.path.read_text(encoding="utf-8"))
 
     def versions(self, name: str, python: str) -> list[str]:
-        """Newest first; empty where there is no wheel for this Python. Raises Undrawn."""
-        kept = self.known.setdefault(python, {})
-        if name not in kept:
-            kept[name] = _ask(name, python)
+        """Return the versions, newest first; empty if there is no wheel for this Python. Raise Undrawn."""
+        known_versions = self.known.setdefault(python, {})
+        if name not in known_versions:
+            known_versions[name] = _query_index(name, python)
             self.path.write_text(json.dumps(self.known, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-        return kept[name]
+        return known_versions[name]
 
 
-def _ask(name: str, python: str) -> list[str]:
-    # Asked for a version that nobody has, pip lists those that it could have taken: of wheels for this Python
-    # alone. Its `index versions` lists sources, too.
+def _query_index(name: str, python: str) -> list[str]:
+    # For a version that does not exist, pip lists those that it could install, only wheels for this Python.
+    # `pip index versions` lists source archives, too.
     with tempfile.TemporaryDirectory() as folder:
         command = [
             sys.executable,
@@ -102,32 +105,34 @@ def _ask(name: str, python: str) -> list[str]:
         command += ["--python-version", python, f"{name}==0.0.0.dev987654"]
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-        except subprocess.TimeoutExpired as late:
+        except subprocess.TimeoutExpired as error:
             message = f"the index did not answer about {name}"
-            raise Undrawn(message) from late
+            raise Undrawn(message) from error
     listed = re.search(r"\(from versions: ([^)]*)\)", done.stderr)
     if listed is None:
         message = f"the index did not answer about {name}: {done.stderr[-200:]}"
         raise Undrawn(message)
-    found = [one for one in listed[1].split(", ") if re.fullmatch(r"[0-9.]+(\.?post[0-9]+)?", one)]
-    return sorted(found, key=Version, reverse=True)
+    versions = [
+        version for version in listed[1].split(", ") if re.fullmatch(r"[0-9.]+(\.?post[0-9]+)?", version)
+    ]
+    return sorted(versions, key=Version, reverse=True)
 
 
 @dataclass(frozen=True, slots=True)
 class Ground:
-    """One base as a grammar sees it: names alone, in a fixed order."""
+    """One base as the grammar sees it: names in a fixed order."""
 
     base: str
     python: str
-    """"3.11"."""
+    """Its Python version, as "3.11"."""
     companions: Mapping[str, str]
-    """Distributions that are neither TensorFlow nor NVIDIA's: normalised name → version."""
+    """Distributions that are neither TensorFlow nor NVIDIA's: version by normalized name."""
     nvidia: Mapping[str, str]
-    """NVIDIA's: normalised name → version."""
+    """NVIDIA's distributions: version by normalized name."""
     libraries: Sequence[str]
     """CUDA's shared objects, relative to site-packages (or names in the toolkit's folder)."""
     native: Sequence[str]
-    """TensorFlow's shared objects that lie at its top, relative to site-packages."""
+    """TensorFlow's top-level shared objects, relative to site-packages."""
     extensions: Sequence[str]
     """Extension modules and libraries of companions, relative to site-packages."""
     modules: Sequence[str]
@@ -136,60 +141,62 @@ class Ground:
 
     @property
     def release(self) -> tuple[int, int]:
-        """(2, 20)."""
+        """Major and minor version, as (2, 20)."""
         major, minor = self.base.split(".")[:2]
         return int(major), int(minor)
 
     @property
     def toolkit(self) -> bool:
-        """Whether its CUDA lies in a folder beside it, made of stand-ins."""
+        """Whether its CUDA is in a folder outside the environment, as stand-ins."""
         return self.base in TOOLKITS
 
     def versions(self, name: str) -> list[str]:
-        """What the index has for this Python; Raises Undrawn where that is nothing."""
-        found = self.index.versions(name, self.python)
-        if not found:
+        """Return the versions on the index for this Python. Raise Undrawn if there are none."""
+        versions = self.index.versions(name, self.python)
+        if not versions:
             message = f"no wheel of {name} for Python {self.python}"
             raise Undrawn(message)
-        return found
+        return versions
 
 
 def normalised(name: str) -> str:
-    """As the index spells it."""
+    """Return the name as the index spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def survey(base: str, root: Path, index: Index) -> Ground:
-    """Look at a base that is whole."""
+    """Inspect an intact base."""
     site = next(iter(sorted(root.glob("lib/python*/site-packages"))))
-    named = {}
+    versions = {}
     for path in sorted(site.glob("*.dist-info")):
         name, _, version = path.name.removesuffix(".dist-info").rpartition("-")
-        named[normalised(name)] = version
-    nvidia = {name: version for name, version in named.items() if name.startswith("nvidia-")}
-    companions = {name: version for name, version in named.items() if not _NOT_COMPANIONS.match(name)}
-    libraries: Sequence[str] = TOOLKITS.get(base) or _below(site, "nvidia/*/lib/lib*.so*")
+        versions[normalised(name)] = version
+    nvidia = {name: version for name, version in versions.items() if name.startswith("nvidia-")}
+    companions = {name: version for name, version in versions.items() if not _NOT_COMPANIONS.match(name)}
+    libraries: Sequence[str] = TOOLKITS.get(base) or _list_files(site, "nvidia/*/lib/lib*.so*")
     tensorflow = "tensorflow_core" if (site / "tensorflow_core" / "python").is_dir() else "tensorflow"
-    native = _below(site, f"{tensorflow}/lib*.so*", f"{tensorflow}/python/*.so")
+    native = _list_files(site, f"{tensorflow}/lib*.so*", f"{tensorflow}/python/*.so")
     extensions = [
         path
-        for path in _below(site, "*/**/*.so", "*.libs/*.so*")
+        for path in _list_files(site, "*/**/*.so", "*.libs/*.so*")
         if not path.startswith(("nvidia/", "tensorflow", "pip/", "clang/"))
     ]
     modules = [
         path
-        for path in _below(site, "*.py", "*/__init__.py", "*/core/*.py", "*/_*.py", "google/protobuf/*.py")
+        for path in _list_files(
+            site, "*.py", "*/__init__.py", "*/core/*.py", "*/_*.py", "google/protobuf/*.py"
+        )
         if not path.startswith(("nvidia/", "pip/", "_distutils_hack/", "distutils-"))
     ]
     python = site.parent.name.removeprefix("python")
     return Ground(base, python, companions, nvidia, libraries, native, extensions, modules, index)
 
 
-def _below(site: Path, *patterns: str) -> list[str]:
-    found = {
+def _list_files(site: Path, *patterns: str) -> list[str]:
+    paths = {
         path.relative_to(site).as_posix()
         for pattern in patterns
         for path in site.glob(pattern)
         if path.is_file() and not path.is_symlink() and path.stat().st_size
     }
-    return sorted(found)[:_MOST_FILES]
+    return sorted(paths)[:_MAX_FILES]

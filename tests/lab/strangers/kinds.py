@@ -1,4 +1,4 @@
-"""All ways to change an environment."""
+"""All kinds of changes to an environment."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ BY_NAME = {kind.name: kind for kind in KINDS}
 
 
 def make(person: Person, change: Change) -> None:
-    """Do it to somebody's environment. Raises Undrawn where it cannot be done here."""
+    """Apply a change to a user's environment. Raise Undrawn if it is not possible."""
     BY_NAME[change.kind].apply(person, change.words)
 
 
 def meaning(change: Change) -> Meaning:
-    """What it may rightly be called."""
+    """Return the right causes of a change."""
     return BY_NAME[change.kind].mean(change.words)

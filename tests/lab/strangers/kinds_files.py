@@ -1,4 +1,4 @@
-"""Ways to change single files: cut, emptied, replaced, gone, not to be read; and plugins that TensorFlow loads."""
+"""Changes to single files: cut, emptied, replaced, removed or unreadable; and plugins that TensorFlow loads."""
 
 from __future__ import annotations
 
@@ -19,22 +19,27 @@ if TYPE_CHECKING:
     from lab.strangers.person import Person
 
 MOST_COPIED = 64 << 20
-"""Bytes that are kept of a file that is cut: the rest of a library of hundreds of MB says nothing more."""
-_HOW = ("cut", "cut", "emptied", "text", "wrong-class", "wrong-machine", "zeros")
+"""Maximum bytes that are kept of a file that is cut.
+
+The rest of a large library makes no difference.
+"""
+_DAMAGES = ("cut", "cut", "emptied", "text", "wrong-class", "wrong-machine", "zeros")
 
 
-_NEEDED = re.compile(r"lib(cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn|nvJitLink)\.so")
+_OPENED_LIBRARY = re.compile(
+    r"lib(cudart|cublas|cublasLt|cufft|curand|cusolver|cusparse|cudnn|nvJitLink)\.so"
+)
 
 
 def pick_library(rng: random.Random, ground: Ground) -> str | None:
-    """One of CUDA's, mostly of those that TensorFlow opens."""
-    needed = [name for name in ground.libraries if _NEEDED.search(name)]
-    found = needed if needed and rng.random() < 0.7 else list(ground.libraries)
-    return rng.choice(found) if found else None
+    """Return a CUDA library, mostly one that TensorFlow opens; None if there is none."""
+    needed = [name for name in ground.libraries if _OPENED_LIBRARY.search(name)]
+    candidates = needed if needed and rng.random() < 0.7 else list(ground.libraries)
+    return rng.choice(candidates) if candidates else None
 
 
-def _pick(rng: random.Random, ground: Ground) -> tuple[str, str] | None:
-    """What sort of file, and which."""
+def _pick_file(rng: random.Random, ground: Ground) -> tuple[str, str] | None:
+    """Return a type of file and a file, or None."""
     sort = rng.choice(("cuda", "cuda", "cuda", "native", "extension", "extension", "module"))
     if sort == "cuda":
         library = pick_library(rng, ground)
@@ -47,34 +52,34 @@ def _pick(rng: random.Random, ground: Ground) -> tuple[str, str] | None:
     return (sort, rng.choice(list(files))) if files else None
 
 
-def _where(person: Person, sort: str, name: str) -> Path:
+def _find_file(person: Person, sort: str, name: str) -> Path:
     if sort == "cuda" and person.story.base in TOOLKITS:
-        found = person.work / "cuda/lib64" / name
+        file_path = person.work / "cuda/lib64" / name
     else:
-        found = person.site / name
-    if not found.is_file():
+        file_path = person.site / name
+    if not file_path.is_file():
         message = f"{name} is not there any more"
         raise Undrawn(message)
-    return found
+    return file_path
 
 
 def _draw_damaged(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
-    picked = _pick(rng, ground)
+    picked = _pick_file(rng, ground)
     if picked is None:
         return None
-    how = rng.choice(_HOW)
+    how = rng.choice(_DAMAGES)
     if picked[0] == "module":
         how = rng.choice(("cut", "emptied", "zeros"))
     return *picked, how, str(rng.randrange(5, 96))
 
 
-def _damage(person: Person, words: tuple[str, ...]) -> None:
-    sort, name, how, percent = words
-    damage(_where(person, sort, name), how, int(percent))
+def _apply_damage(person: Person, arguments: tuple[str, ...]) -> None:
+    sort, name, how, percent = arguments
+    damage(_find_file(person, sort, name), how, int(percent))
 
 
 def damage(path: Path, how: str, percent: int) -> None:
-    """Put something else in the place of a file, never into it: others have it, too."""
+    """Replace a file with a damaged one; never write into it, because hard links share it."""
     mode = path.stat().st_mode
     keep = min(path.stat().st_size * percent // 100, MOST_COPIED)
     with path.open("rb") as stream:
@@ -85,52 +90,52 @@ def damage(path: Path, how: str, percent: int) -> None:
         standins.wrong_machine(path)
     else:
         path.unlink()
-        named = {"cut": content, "emptied": b"", "text": b"<html>404 Not Found</html>\n"}
-        path.write_bytes(named.get(how, b"\0" * min(max(keep, 4096), 1 << 20)))
+        contents = {"cut": content, "emptied": b"", "text": b"<html>404 Not Found</html>\n"}
+        path.write_bytes(contents.get(how, b"\0" * min(max(keep, 4096), 1 << 20)))
     path.chmod(mode)
 
 
-def _damaged_means(words: tuple[str, ...]) -> Meaning:
-    sort, name = words[0], words[1]
-    found = causes("damaged-file")
-    if sort == "cuda" and "/" not in name:  # a toolkit's: not of this environment
-        return Meaning(found, later=found, by_hand=None, fix=None)
+def _explain_damaged(arguments: tuple[str, ...]) -> Meaning:
+    sort, name = arguments[0], arguments[1]
+    right = causes("damaged-file")
+    if sort == "cuda" and "/" not in name:  # of a toolkit outside the environment
+        return Meaning(right, later=right, by_hand=None, fix=None)
     if sort in ("extension", "module"):
-        found |= causes("package-conflict")
-    return Meaning(found, later=causes("damaged-file"))
+        right |= causes("package-conflict")
+    return Meaning(right, later=causes("damaged-file"))
 
 
 def _draw_removed(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
-    return _pick(rng, ground)
+    return _pick_file(rng, ground)
 
 
-def _remove(person: Person, words: tuple[str, ...]) -> None:
-    _where(person, *words).unlink()
+def _apply_removed(person: Person, arguments: tuple[str, ...]) -> None:
+    _find_file(person, *arguments).unlink()
 
 
-def _removed_means(words: tuple[str, ...]) -> Meaning:
-    sort, name = words
+def _explain_removed(arguments: tuple[str, ...]) -> Meaning:
+    sort, name = arguments
     if sort == "cuda":
         stem = "cudnn" if "cudnn" in name else "nvjitlink" if "nvJitLink" in name else name
-        found = of_cuda(stem) | causes("damaged-file", "libs-not-on-path")
-        inside = True if "/" in name else None
-        return Meaning(found, later=found, by_hand=inside, fix=inside)
-    found = causes("damaged-file")
+        right = of_cuda(stem) | causes("damaged-file", "libs-not-on-path")
+        is_mendable = True if "/" in name else None
+        return Meaning(right, later=right, by_hand=is_mendable, fix=is_mendable)
+    right = causes("damaged-file")
     if sort != "native":
-        found |= causes("package-conflict")
-    return Meaning(found, later=found)
+        right |= causes("package-conflict")
+    return Meaning(right, later=right)
 
 
 def _draw_unreadable(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
-    picked = _pick(rng, ground)
+    picked = _pick_file(rng, ground)
     if picked is None or (picked[0] == "cuda" and ground.toolkit):
         return None
     return *picked, rng.choice(("file", "folder", "folder")), rng.choice(("000", "700", "700"))
 
 
-def _make_unreadable(person: Person, words: tuple[str, ...]) -> None:
-    sort, name, which, mode = words
-    path = _where(person, sort, name)
+def _make_unreadable(person: Person, arguments: tuple[str, ...]) -> None:
+    sort, name, which, mode = arguments
+    path = _find_file(person, sort, name)
     person.user = NOBODY
     if which == "folder" and path.parent != person.site:
         path.parent.chmod(int(mode, 8))
@@ -141,7 +146,7 @@ def _make_unreadable(person: Person, words: tuple[str, ...]) -> None:
     person.changed(path.relative_to(person.site).as_posix()).chmod(int(mode, 8))
 
 
-def _not_permitted(_words: tuple[str, ...]) -> Meaning:
+def _explain_not_permitted(_words: tuple[str, ...]) -> Meaning:
     return Meaning(causes("not-permitted"), later=causes("not-permitted"), by_hand=None, fix=False)
 
 
@@ -153,8 +158,8 @@ def _draw_plugin(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     )
 
 
-def _add_plugin(person: Person, words: tuple[str, ...]) -> None:
-    how, name = words
+def _add_plugin(person: Person, arguments: tuple[str, ...]) -> None:
+    how, name = arguments
     folder = person.site / "tensorflow-plugins"
     folder.mkdir(exist_ok=True)
     path = folder / name
@@ -167,11 +172,11 @@ def _add_plugin(person: Person, words: tuple[str, ...]) -> None:
         damage(path, how, 50)
 
 
-def _plugin_means(words: tuple[str, ...]) -> Meaning:
-    found = causes("damaged-file", "package-conflict")
-    if words[0] == "needs-more":
-        found |= causes("libs-transitive", "libs-not-installed")
-    return Meaning(found, later=found)
+def _explain_plugin(arguments: tuple[str, ...]) -> Meaning:
+    right = causes("damaged-file", "package-conflict")
+    if arguments[0] == "needs-more":
+        right |= causes("libs-transitive", "libs-not-installed")
+    return Meaning(right, later=right)
 
 
 def _draw_doubled(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
@@ -179,18 +184,18 @@ def _draw_doubled(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     return (rng.choice(libraries),) if libraries else None
 
 
-def _double(person: Person, words: tuple[str, ...]) -> None:
-    path = _where(person, "cuda", words[0])
+def _apply_doubled(person: Person, arguments: tuple[str, ...]) -> None:
+    path = _find_file(person, "cuda", arguments[0])
     shutil.copyfile(path, path.with_name(path.name + ".bak")) if path.stat().st_size < MOST_COPIED else None
-    other = person.folder("backup/lib")
-    (other / path.name).symlink_to(path)
-    person.opens("shell", "LD_LIBRARY_PATH", str(other), front=True)
+    backup = person.folder("backup/lib")
+    (backup / path.name).symlink_to(path)
+    person.opens("shell", "LD_LIBRARY_PATH", str(backup), front=True)
 
 
 KINDS = (
-    Kind("file-damaged", 12, _draw_damaged, _damage, _damaged_means),
-    Kind("file-removed", 6, _draw_removed, _remove, _removed_means),
-    Kind("unreadable", 4, _draw_unreadable, _make_unreadable, _not_permitted, group="user"),
-    Kind("plugin", 4, _draw_plugin, _add_plugin, _plugin_means),
-    Kind("doubled", 1, _draw_doubled, _double, lambda _words: Meaning(of_cuda("cudnn"), fix=None)),
+    Kind("file-damaged", 12, _draw_damaged, _apply_damage, _explain_damaged),
+    Kind("file-removed", 6, _draw_removed, _apply_removed, _explain_removed),
+    Kind("unreadable", 4, _draw_unreadable, _make_unreadable, _explain_not_permitted, group="user"),
+    Kind("plugin", 4, _draw_plugin, _add_plugin, _explain_plugin),
+    Kind("doubled", 1, _draw_doubled, _apply_doubled, lambda _words: Meaning(of_cuda("cudnn"), fix=None)),
 )

@@ -1,4 +1,4 @@
-"""Ways to change what is installed: companions at other versions, dropped, halved; CUDA's wheels; TensorFlow itself."""
+"""Changes to packages: companions at other versions, removed or halved; the CUDA wheels; TensorFlow itself."""
 
 from __future__ import annotations
 
@@ -37,10 +37,11 @@ BESIDE = (
     ),
     *("tblib", "dill", "psutil", "pyarrow", "numexpr", "bottleneck", "tensorflow-probability"),
 )
-"""What people have beside TensorFlow, of which TensorFlow or Keras imports some where it is there."""
+"""Packages that users have beside TensorFlow; TensorFlow or Keras imports some of them if they are installed.
+"""
 SMALL = ("cuda-runtime", "nvjitlink", "curand", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cufft")
 """Parts of CUDA whose wheels are below 250 MB."""
-_SPECIAL = {
+_CAUSES_OF = {
     "numpy": causes("numpy-abi"),
     "ml-dtypes": causes("numpy-abi"),
     "h5py": causes("numpy-abi"),
@@ -52,7 +53,7 @@ _SPECIAL = {
     "tensorboard": causes("protobuf-conflict"),
     "google-api-core": causes("protobuf-conflict"),
 }
-_CUDA = {
+_CAUSES_OF_CUDA = {
     "cudnn": causes("cudnn-missing", "cudnn-version-mismatch"),
     "nvjitlink": causes("libs-transitive"),
     "cuda-nvcc": causes("libdevice-or-ptxas-missing"),
@@ -62,25 +63,28 @@ _CUDA = {
 
 
 def of_companion(name: str) -> Meaning:
-    """A companion that is there at a version, or built in a way, that TensorFlow's import fails with."""
-    return Meaning(causes("package-conflict") | _SPECIAL.get(name, frozenset()))
+    """Return the meaning of a companion whose version or build makes TensorFlow's import fail."""
+    return Meaning(causes("package-conflict") | _CAUSES_OF.get(name, frozenset()))
 
 
 def of_cuda(part: str) -> frozenset:
-    """A part of CUDA ("cudnn", "nvjitlink") that is gone or of another version."""
-    own = next((words for stem, words in _CUDA.items() if part.endswith(stem)), frozenset())
-    return causes("libs-not-installed", "libs-wrong-version", "libs-transitive") | own
+    """Return the causes of a part of CUDA ("cudnn", "nvjitlink") that is missing or of another version."""
+    part_causes = next((names for stem, names in _CAUSES_OF_CUDA.items() if part.endswith(stem)), frozenset())
+    return causes("libs-not-installed", "libs-wrong-version", "libs-transitive") | part_causes
 
 
 def spread(rng: random.Random, versions: list[str]) -> str:
-    """One of these versions, newest first: old ones as likely as new ones, however many each year brought."""
+    """Return one of the versions, given newest first.
+
+    Each minor release is equally likely, however many patches it has.
+    """
     by_release: dict[str, list[str]] = {}
     for version in versions:
         by_release.setdefault(".".join(version.split(".")[:2]), []).append(version)
     return rng.choice(by_release[rng.choice(list(by_release))])
 
 
-_IMPORTED = (
+_IMPORTED_PACKAGES = (
     *(
         "numpy",
         "protobuf",
@@ -108,8 +112,8 @@ _IMPORTED = (
 
 
 def pick_companion(rng: random.Random, ground: Ground) -> str:
-    """A distribution, mostly one that TensorFlow or Keras imports."""
-    imported = [name for name in _IMPORTED if name in ground.companions]
+    """Return a distribution, mostly one that TensorFlow or Keras imports."""
+    imported = [name for name in _IMPORTED_PACKAGES if name in ground.companions]
     if imported and rng.random() < 0.75:
         return rng.choice(imported)
     return rng.choice(sorted(ground.companions))
@@ -133,33 +137,33 @@ def _draw_beside(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     return name, spread(rng, ground.versions(name)), rng.choice(("alone", "with-deps", "with-deps"))
 
 
-def _install(person: Person, words: tuple[str, ...]) -> None:
-    name, version, deps = words
+def _install(person: Person, arguments: tuple[str, ...]) -> None:
+    name, version, deps = arguments
     install(person, *(("--no-deps",) if deps == "alone" else ()), f"{name}=={version}")
 
 
-def install(person: Person, *words: str) -> None:
-    """As a user does. Raises Undrawn where there is no such wheel, or the index does not answer."""
+def install(person: Person, *arguments: str) -> None:
+    """Install wheels. Raise Undrawn if there is no such wheel or the index does not answer."""
     try:
-        person.install("--only-binary", ":all:", *words)
-    except subprocess.CalledProcessError as why:
-        message = f"cannot install {' '.join(words)}: {(why.stderr or b'')[-300:]!r}"
-        raise Undrawn(message) from why
-    except subprocess.TimeoutExpired as why:
-        message = f"cannot install {' '.join(words)} in time"
-        raise Undrawn(message) from why
+        person.install("--only-binary", ":all:", *arguments)
+    except subprocess.CalledProcessError as error:
+        message = f"cannot install {' '.join(arguments)}: {(error.stderr or b'')[-300:]!r}"
+        raise Undrawn(message) from error
+    except subprocess.TimeoutExpired as error:
+        message = f"cannot install {' '.join(arguments)} in time"
+        raise Undrawn(message) from error
 
 
 def _draw_dropped(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     return (pick_companion(rng, ground),)
 
 
-def _drop(person: Person, words: tuple[str, ...]) -> None:
+def _drop(person: Person, names: tuple[str, ...]) -> None:
     try:
-        person.uninstall(*words)
-    except subprocess.CalledProcessError as why:
-        message = f"cannot uninstall {words}"
-        raise Undrawn(message) from why
+        person.uninstall(*names)
+    except subprocess.CalledProcessError as error:
+        message = f"cannot uninstall {names}"
+        raise Undrawn(message) from error
 
 
 # -- Half removed ------------------------------------------------------------------------------------
@@ -171,31 +175,33 @@ def _draw_halved(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     return pick_companion(rng, ground), rng.choice(_HALVES), str(rng.randrange(1000))
 
 
-def _halve(person: Person, words: tuple[str, ...]) -> None:
-    name, how, number = words
+def _halve(person: Person, arguments: tuple[str, ...]) -> None:
+    name, how, number = arguments
     info, files = distribution(person, name)
     if how == "record-gone":
         shutil.rmtree(info)
         return
-    top = sorted(
+    top_folders = sorted(
         {path.relative_to(person.site).parts[0] for path in files} - {info.name, "__pycache__", ".."}
     )
     if how == "leftover":
-        # What pip leaves on Windows or after Ctrl-C: the same folder under another name.
+        # pip leaves such renamed folders on Windows or after Ctrl-C.
         (person.site / f"~{info.name[1:]}").mkdir()
-        for one in top[:1]:
-            (person.site / f"~{one[1:]}").mkdir(exist_ok=True)
+        for top_folder in top_folders[:1]:
+            (person.site / f"~{top_folder[1:]}").mkdir(exist_ok=True)
         return
-    own = [path for path in files if info not in path.parents and path.is_file()]
+    package_files = [path for path in files if info not in path.parents and path.is_file()]
     chosen = (
-        own if how == "files-gone" else [path for i, path in enumerate(own) if (i + int(number)) % 3 == 0]
+        package_files
+        if how == "files-gone"
+        else [path for index, path in enumerate(package_files) if (index + int(number)) % 3 == 0]
     )
     for path in chosen:
         path.unlink()
 
 
 def distribution(person: Person, name: str) -> tuple[Path, list[Path]]:
-    """Its dist-info and the files that its RECORD lists below site-packages. Raises Undrawn where it is gone."""
+    """Return the dist-info folder and the files in its RECORD below site-packages. Raise Undrawn."""
     for info in sorted(person.site.glob("*.dist-info")):
         if normalised(info.name.removesuffix(".dist-info").rpartition("-")[0]) == name:
             record = (info / "RECORD").read_text(encoding="utf-8").splitlines()
@@ -205,8 +211,8 @@ def distribution(person: Person, name: str) -> tuple[Path, list[Path]]:
     raise Undrawn(message)
 
 
-def _halved_means(words: tuple[str, ...]) -> Meaning:
-    return Meaning(of_companion(words[0]).causes | causes("damaged-file"))
+def _explain_halved(arguments: tuple[str, ...]) -> Meaning:
+    return Meaning(of_companion(arguments[0]).causes | causes("damaged-file"))
 
 
 # -- TensorFlow itself -------------------------------------------------------------------------------
@@ -225,12 +231,12 @@ _TENSORFLOW = (
 def _draw_tensorflow(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     how = rng.choice(_TENSORFLOW)
     if how.startswith("cpu") and ground.release < (2, 8):
-        return None  # its wheels are not in a cache, and large
+        return None  # its wheels are large and not cached
     return how, str(rng.randrange(1000))
 
 
-def _break_tensorflow(person: Person, words: tuple[str, ...]) -> None:
-    how, number = words
+def _break_tensorflow(person: Person, arguments: tuple[str, ...]) -> None:
+    how, number = arguments
     info, files = distribution(person, "tensorflow-gpu" if person.story.base == "1.15" else "tensorflow")
     package = person.site / ("tensorflow_core" if person.story.base == "1.15" else "tensorflow")
     if how == "record-gone":
@@ -253,15 +259,15 @@ def _break_tensorflow(person: Person, words: tuple[str, ...]) -> None:
             person.uninstall("tensorflow-cpu")
 
 
-def _tensorflow_means(words: tuple[str, ...]) -> Meaning:
-    named = {
+def _explain_tensorflow(arguments: tuple[str, ...]) -> Meaning:
+    causes_by_change = {
         "record-gone": causes("damaged-file", "tensorflow-missing"),
         "renamed": causes("damaged-file", "tensorflow-missing"),
         "cpu-over": causes("both-packages", "cpu-only-build"),
         "cpu-over-and-gone": causes("both-packages", "damaged-file", "tensorflow-missing", "cpu-only-build"),
     }
-    found = named.get(words[0], causes("damaged-file"))
-    return Meaning(found, later=found if words[0] in ("record-gone", "some-gone") else frozenset())
+    right = causes_by_change.get(arguments[0], causes("damaged-file"))
+    return Meaning(right, later=right if arguments[0] in ("record-gone", "some-gone") else frozenset())
 
 
 # -- CUDA's wheels -----------------------------------------------------------------------------------
@@ -271,9 +277,9 @@ def _draw_cuda_dropped(rng: random.Random, ground: Ground) -> tuple[str, ...] | 
     return (rng.choice(sorted(ground.nvidia)),) if ground.nvidia else None
 
 
-def _cuda_means(words: tuple[str, ...]) -> Meaning:
-    found = of_cuda(words[0].rpartition("-cu1")[0] or words[0])
-    return Meaning(found, later=found)
+def _explain_cuda(arguments: tuple[str, ...]) -> Meaning:
+    right = of_cuda(arguments[0].rpartition("-cu1")[0] or arguments[0])
+    return Meaning(right, later=right)
 
 
 def _draw_cuda_version(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
@@ -289,27 +295,27 @@ def _draw_laid_over(rng: random.Random, ground: Ground) -> tuple[str, ...] | Non
     if not ground.nvidia:
         return None
     part = rng.choice(("cuda-runtime", "nvjitlink", "curand", "cuda-cupti", "cuda-nvcc"))
-    own = "cu11" if any(name.endswith("cu11") for name in ground.nvidia) else "cu12"
-    other = rng.choice(sorted({"cu11", "cu12"} - {own}) * 2 + ["cu13"])
+    suffix = "cu11" if any(name.endswith("cu11") for name in ground.nvidia) else "cu12"
+    other = rng.choice(sorted({"cu11", "cu12"} - {suffix}) * 2 + ["cu13"])
     if part == "nvjitlink" and other == "cu11":
         return None
     name = f"nvidia-{part}" if other == "cu13" else f"nvidia-{part}-{other}"
-    versions = [one for one in ground.versions(name) if one[0] != "0"]
+    versions = [version for version in ground.versions(name) if version[0] != "0"]
     if not versions:
         return None
     return name, spread(rng, versions), rng.choice(("kept", "removed"))
 
 
-def _lay_over(person: Person, words: tuple[str, ...]) -> None:
-    name, version, then = words
+def _lay_over(person: Person, arguments: tuple[str, ...]) -> None:
+    name, version, ending = arguments
     install(person, "--no-deps", f"{name}=={version}")
-    if then == "removed":
+    if ending == "removed":
         person.uninstall(name)
 
 
-def _laid_over_means(words: tuple[str, ...]) -> Meaning:
-    found = of_cuda(words[0].rpartition("-cu1")[0] or words[0]) | causes("damaged-file")
-    return Meaning(found, later=found)
+def _explain_laid_over(arguments: tuple[str, ...]) -> Meaning:
+    right = of_cuda(arguments[0].rpartition("-cu1")[0] or arguments[0]) | causes("damaged-file")
+    return Meaning(right, later=right)
 
 
 def _draw_all_dropped(_rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
@@ -324,10 +330,12 @@ KINDS = (
     Kind("companion-version", 26, _draw_version, _install, lambda words: of_companion(words[0])),
     Kind("beside", 10, _draw_beside, _install, lambda words: of_companion(words[0])),
     Kind("companion-dropped", 7, _draw_dropped, _drop, lambda words: of_companion(words[0])),
-    Kind("companion-halved", 7, _draw_halved, _halve, _halved_means),
-    Kind("tensorflow-broken", 5, _draw_tensorflow, _break_tensorflow, _tensorflow_means, group="tensorflow"),
-    Kind("cuda-dropped", 6, _draw_cuda_dropped, _drop, _cuda_means),
+    Kind("companion-halved", 7, _draw_halved, _halve, _explain_halved),
+    Kind(
+        "tensorflow-broken", 5, _draw_tensorflow, _break_tensorflow, _explain_tensorflow, group="tensorflow"
+    ),
+    Kind("cuda-dropped", 6, _draw_cuda_dropped, _drop, _explain_cuda),
     Kind("cuda-all-dropped", 2, _draw_all_dropped, _drop_all, lambda _words: Meaning(of_cuda("cudnn"))),
-    Kind("cuda-version", 5, _draw_cuda_version, _install, _cuda_means),
-    Kind("cuda-laid-over", 5, _draw_laid_over, _lay_over, _laid_over_means),
+    Kind("cuda-version", 5, _draw_cuda_version, _install, _explain_cuda),
+    Kind("cuda-laid-over", 5, _draw_laid_over, _lay_over, _explain_laid_over),
 )

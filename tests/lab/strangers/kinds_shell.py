@@ -1,4 +1,4 @@
-"""Ways to change what a shell and a working folder bring: variables, hiding libraries, overlays, shadows."""
+"""Changes to the shell and the working folder: variables, shadowing libraries, overlays and shadowing modules."""
 
 from __future__ import annotations
 
@@ -68,75 +68,80 @@ STARTING = (
     ("VIRTUAL_ENV", "/nowhere/env"),
     ("CONDA_PREFIX", "/nowhere/conda"),
 )
-"""Read when Python starts: only a shell can set them."""
+"""Variables that are read when Python starts, which only a shell can set."""
 _IN_SHELLS = (OWN, OWN, OWN, "shell", "activate", "conda")
 
 
-def _door(rng: random.Random, doors: tuple[str, ...] = (OWN, OWN, *DOORS)) -> str:
+def _draw_door(rng: random.Random, doors: tuple[str, ...] = (OWN, OWN, *DOORS)) -> str:
     return rng.choice(doors)
 
 
 def _draw_hiding(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
-    return _door(rng), "CUDA_VISIBLE_DEVICES", rng.choice(HIDING)
+    return _draw_door(rng), "CUDA_VISIBLE_DEVICES", rng.choice(HIDING)
 
 
 def _draw_switch(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
-    return _door(rng), *rng.choice(SWITCHES)
+    return _draw_door(rng), *rng.choice(SWITCHES)
 
 
 def _draw_starting(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
-    return _door(rng, _IN_SHELLS), *rng.choice(STARTING)
+    return _draw_door(rng, _IN_SHELLS), *rng.choice(STARTING)
 
 
-def _set(person: Person, words: tuple[str, ...]) -> None:
-    door, name, value = words
+def _set_variable(person: Person, arguments: tuple[str, ...]) -> None:
+    door, name, value = arguments
     person.opens(door, name, value)
 
 
 def by_door(door: str) -> bool | None:
-    """Whether `fix` is to mend what is set there: not the caller's shell; whether Python's own files, is open."""
+    """Return whether `fix` should repair a variable that is set there.
+
+    Not in the caller's shell; None for Python's own files.
+    """
     return {"shell": False, "activate": True, "conda": True}.get(door)
 
 
-def _hidden(words: tuple[str, ...]) -> Meaning:
-    found = causes("hidden-by-env")
-    return Meaning(found, later=found, fix=by_door(words[0]))
+def _explain_hiding(arguments: tuple[str, ...]) -> Meaning:
+    right = causes("hidden-by-env")
+    return Meaning(right, later=right, fix=by_door(arguments[0]))
 
 
-def _switch_means(words: tuple[str, ...]) -> Meaning:
-    found = causes("hidden-by-env", "package-conflict")
-    if words[1].startswith("PROTOCOL"):
-        found |= causes("protobuf-conflict")
-    return Meaning(found, by_hand=None, fix=None)
+def _explain_switch(arguments: tuple[str, ...]) -> Meaning:
+    right = causes("hidden-by-env", "package-conflict")
+    if arguments[1].startswith("PROTOCOL"):
+        right |= causes("protobuf-conflict")
+    return Meaning(right, by_hand=None, fix=None)
 
 
-def _starting_means(words: tuple[str, ...]) -> Meaning:
-    named = {
+def _explain_starting(arguments: tuple[str, ...]) -> Meaning:
+    causes_by_name = {
         "PYTHONHOME": causes("python-unusable"),
         "PYTHONPATH": causes("shadowed-module"),
         "VIRTUAL_ENV": causes("python-unusable", "tensorflow-missing"),
         "CONDA_PREFIX": causes("python-unusable", "tensorflow-missing"),
     }
-    return Meaning(named.get(words[1], causes("hidden-by-env", "package-conflict")), by_hand=None, fix=None)
+    return Meaning(
+        causes_by_name.get(arguments[1], causes("hidden-by-env", "package-conflict")), by_hand=None, fix=None
+    )
 
 
-# -- Libraries that hide others ----------------------------------------------------------------------
+# -- Shadowing libraries -----------------------------------------------------------------------------
 
-_OLD = ("emptied", "cut", "needs-more", "works", "wrong-machine", "symbols", "text")
+_STATES = ("emptied", "cut", "needs-more", "works", "wrong-machine", "symbols", "text")
 
 
-def _soname(name: str) -> str:
-    """'nvidia/cufft/lib/libcufft.so.11' -> 'libcufft.so.11'."""
+def _get_soname(name: str) -> str:
+    """Return 'libcufft.so.11' for 'nvidia/cufft/lib/libcufft.so.11'."""
     return name.rpartition("/")[2]
 
 
 def _draw_hider(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     library = pick_library(rng, ground)
-    return (_door(rng, _IN_SHELLS), _soname(library), rng.choice(_OLD)) if library else None
+    return (_draw_door(rng, _IN_SHELLS), _get_soname(library), rng.choice(_STATES)) if library else None
 
 
-def _hide(person: Person, words: tuple[str, ...]) -> None:
-    door, soname, how = words
+def _add_hiding_library(person: Person, arguments: tuple[str, ...]) -> None:
+    door, soname, how = arguments
     folder = person.folder("usr/local/cuda-old/lib64")
     path = folder / soname
     needs = ("libnothere.so.7",) if how == "needs-more" else ()
@@ -147,24 +152,24 @@ def _hide(person: Person, words: tuple[str, ...]) -> None:
     person.opens(door, "LD_LIBRARY_PATH", str(folder), front=True)
 
 
-def _hider_means(words: tuple[str, ...]) -> Meaning:
-    door, soname, how = words
-    found = causes("libs-wrong-version", "libs-transitive")
+def _explain_hider(arguments: tuple[str, ...]) -> Meaning:
+    door, soname, how = arguments
+    right = causes("libs-wrong-version", "libs-transitive")
     if how not in ("needs-more", "works"):
-        found |= causes("damaged-file")
+        right |= causes("damaged-file")
     if "cudnn" in soname:
-        found |= causes("cudnn-version-mismatch")
-    return Meaning(found, later=found, fix=by_door(door))
+        right |= causes("cudnn-version-mismatch")
+    return Meaning(right, later=right, fix=by_door(door))
 
 
 def _draw_machine_library(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
-    return _door(rng, _IN_SHELLS), rng.choice(
+    return _draw_door(rng, _IN_SHELLS), rng.choice(
         ("libstdc++.so.6", "libz.so.1", "libgcc_s.so.1", "libcuda.so.1")
     )
 
 
-def _hide_machine_library(person: Person, words: tuple[str, ...]) -> None:
-    door, soname = words
+def _hide_machine_library(person: Person, arguments: tuple[str, ...]) -> None:
+    door, soname = arguments
     folder = person.folder("opt/tool/lib")
     if soname == standins.CUDA:
         standins.stub_driver(folder / soname, person.cache)
@@ -173,39 +178,41 @@ def _hide_machine_library(person: Person, words: tuple[str, ...]) -> None:
     person.opens(door, "LD_LIBRARY_PATH", str(folder), front=True)
 
 
-def _machine_library_means(words: tuple[str, ...]) -> Meaning:
-    door, soname = words
+def _explain_machine_library(arguments: tuple[str, ...]) -> Meaning:
+    door, soname = arguments
     if soname == standins.CUDA:
         return Meaning(causes("stub-libcuda"), fix=by_door(door))
-    found = causes(
+    right = causes(
         "libstdcxx-too-old", "libs-wrong-version", "damaged-file", "libs-transitive", "python-unusable"
     )
-    return Meaning(found, later=found, fix=by_door(door))
+    return Meaning(right, later=right, fix=by_door(door))
 
 
 def _draw_path(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
-    return _door(rng, _IN_SHELLS), rng.choice(("nowhere", "empty", "nothing"))
+    return _draw_door(rng, _IN_SHELLS), rng.choice(("nowhere", "empty", "nothing"))
 
 
-def _replace_path(person: Person, words: tuple[str, ...]) -> None:
-    door, what = words
-    value = {"nowhere": "/nowhere/lib64", "empty": str(person.folder("usr/lib64")), "nothing": ""}[what]
+def _replace_path(person: Person, arguments: tuple[str, ...]) -> None:
+    door, replacement = arguments
+    value = {"nowhere": "/nowhere/lib64", "empty": str(person.folder("usr/lib64")), "nothing": ""}[
+        replacement
+    ]
     person.opens(door, "LD_LIBRARY_PATH", value)
 
 
-def _path_means(words: tuple[str, ...]) -> Meaning:
-    found = causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
-    return Meaning(found, by_hand=None, fix=None)
+def _explain_path(words: tuple[str, ...]) -> Meaning:
+    right = causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
+    return Meaning(right, by_hand=None, fix=None)
 
 
 def _draw_preload(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
-    what = rng.choice(("nowhere", "stub", "library", "not-elf", "tcmalloc"))
-    soname = _soname(pick_library(rng, ground) or "libcudart.so.12")
-    return _door(rng, _IN_SHELLS), what, soname
+    preloaded = rng.choice(("nowhere", "stub", "library", "not-elf", "tcmalloc"))
+    soname = _get_soname(pick_library(rng, ground) or "libcudart.so.12")
+    return _draw_door(rng, _IN_SHELLS), preloaded, soname
 
 
-def _preload(person: Person, words: tuple[str, ...]) -> None:
-    door, what, soname = words
+def _set_preload(person: Person, arguments: tuple[str, ...]) -> None:
+    door, preloaded, soname = arguments
     folder = person.folder("opt/preload")
     path = {
         "nowhere": folder / "libgone.so",
@@ -213,20 +220,20 @@ def _preload(person: Person, words: tuple[str, ...]) -> None:
         "library": folder / soname,
         "not-elf": folder / "libtext.so",
         "tcmalloc": folder / "libtcmalloc.so.4",
-    }[what]
-    if what == "stub":
+    }[preloaded]
+    if preloaded == "stub":
         standins.stub_driver(path, person.cache)
-    elif what in ("library", "tcmalloc"):
+    elif preloaded in ("library", "tcmalloc"):
         standins.library(path, person.cache)
-    elif what == "not-elf":
+    elif preloaded == "not-elf":
         path.write_text("no library\n", encoding="utf-8")
     person.opens(door, "LD_PRELOAD", str(path))
 
 
-def _preload_means(words: tuple[str, ...]) -> Meaning:
-    door, what, _ = words
-    found = causes("stub-libcuda") if what == "stub" else of_cuda("cudnn") | causes("damaged-file")
-    return Meaning(found, later=found, fix=by_door(door))
+def _explain_preload(arguments: tuple[str, ...]) -> Meaning:
+    door, preloaded, _ = arguments
+    right = causes("stub-libcuda") if preloaded == "stub" else of_cuda("cudnn") | causes("damaged-file")
+    return Meaning(right, later=right, fix=by_door(door))
 
 
 # -- Overlays ----------------------------------------------------------------------------------------
@@ -248,21 +255,21 @@ def _draw_overlay(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     how = rng.choice(("PYTHONPATH", "PYTHONPATH", "pth", "user"))
     name = rng.choice(_OVERLAID)
     if rng.random() < 0.12 and ground.release >= (2, 8):
-        versions = [one for one in ground.versions("tensorflow-cpu") if "rc" not in one]
+        versions = [candidate for candidate in ground.versions("tensorflow-cpu") if "rc" not in candidate]
         name, version = "tensorflow-cpu", rng.choice(versions[:3])
     else:
         version = spread(rng, ground.versions(name))
-    return how, _door(rng, (OWN, OWN, "shell")), name, version
+    return how, _draw_door(rng, (OWN, OWN, "shell")), name, version
 
 
-def _overlay(person: Person, words: tuple[str, ...]) -> None:
-    how, door, name, version = words
+def _add_overlay(person: Person, arguments: tuple[str, ...]) -> None:
+    how, door, name, version = arguments
     if how == "user":
         python = ".".join(person.site.parent.name.removeprefix("python").split("."))
         folder = person.home / f".local/lib/python{python}/site-packages"
         config = person.root / "pyvenv.cfg"
         text = config.read_text(encoding="utf-8")
-        config.unlink()  # a virtual environment looks into the user's folder only where it sees the system's
+        config.unlink()  # a virtual environment uses the user's packages only together with the system's
         config.write_text(
             text.replace("include-system-site-packages = false", "include-system-site-packages = true"),
             encoding="utf-8",
@@ -277,14 +284,14 @@ def _overlay(person: Person, words: tuple[str, ...]) -> None:
         (person.site / "zz_shared.pth").write_text(line, encoding="utf-8")
 
 
-def _overlay_means(words: tuple[str, ...]) -> Meaning:
-    name = words[2]
-    found = causes("shadowed-module")
-    found |= causes("cpu-only-build") if name == "tensorflow-cpu" else of_companion(name).causes
-    return Meaning(found, later=found, fix=None)
+def _explain_overlay(arguments: tuple[str, ...]) -> Meaning:
+    name = arguments[2]
+    right = causes("shadowed-module")
+    right |= causes("cpu-only-build") if name == "tensorflow-cpu" else of_companion(name).causes
+    return Meaning(right, later=right, fix=None)
 
 
-# -- Shadows -----------------------------------------------------------------------------------------
+# -- Shadowing modules -----------------------------------------------------------------------------------------
 
 _SHADOWS = (
     *(
@@ -348,9 +355,9 @@ def _draw_shadow(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
     return rng.choice(("here", "here", "here", "PYTHONPATH")), rng.choice(_SHADOWS), rng.choice(_CONTENTS)
 
 
-def _shadow(person: Person, words: tuple[str, ...]) -> None:
-    where, name, content = words
-    folder = person.here if where == "here" else person.folder("my code")
+def _add_shadow(person: Person, arguments: tuple[str, ...]) -> None:
+    location, name, content = arguments
+    folder = person.here if location == "here" else person.folder("my code")
     text = {
         "print": "print('hello')\n",
         "empty": "",
@@ -362,11 +369,11 @@ def _shadow(person: Person, words: tuple[str, ...]) -> None:
         path.mkdir(parents=True, exist_ok=True)
         path /= "__init__.py" if content != "empty" else "notes.txt"
     path.write_text(text, encoding="utf-8")
-    if where == "PYTHONPATH":
+    if location == "PYTHONPATH":
         person.opens("shell", "PYTHONPATH", str(folder), front=True)
 
 
-def _shadow_means(_words: tuple[str, ...]) -> Meaning:
+def _explain_shadow(_words: tuple[str, ...]) -> Meaning:
     return Meaning(causes("shadowed-module"), later=causes("shadowed-module"), fix=None)
 
 
@@ -376,7 +383,7 @@ def _draw_site(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
     )
 
 
-def _break_site(person: Person, words: tuple[str, ...]) -> None:
+def _break_site(person: Person, arguments: tuple[str, ...]) -> None:
     site = person.site
     texts = {
         "broken-pth": ("zz_old.pth", "import no_such_module_at_all\n"),
@@ -385,16 +392,16 @@ def _break_site(person: Person, words: tuple[str, ...]) -> None:
         "egg-link": ("easy-install.pth", "/nowhere/project\n"),
         "own-sitecustomize": ("sitecustomize.py", "import sys\nsys.setrecursionlimit(3000)\n"),
     }
-    name, text = texts[words[0]]
+    name, text = texts[arguments[0]]
     path = site / name
     before = path.read_text(encoding="utf-8") if path.exists() else ""
     path.unlink(missing_ok=True)
     path.write_text(before + text, encoding="utf-8")
 
 
-def _nothing_harmful(_words: tuple[str, ...]) -> Meaning:
-    found = causes("python-unusable", "damaged-file", "package-conflict")
-    return Meaning(found, by_hand=None, fix=None)
+def _explain_site(_words: tuple[str, ...]) -> Meaning:
+    right = causes("python-unusable", "damaged-file", "package-conflict")
+    return Meaning(right, by_hand=None, fix=None)
 
 
 def _draw_target(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
@@ -402,30 +409,30 @@ def _draw_target(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
     return name, spread(rng, ground.versions(name))
 
 
-def _target(person: Person, words: tuple[str, ...]) -> None:
-    """`pip install --target .`: the working folder is full of packages."""
-    name, version = words
+def _install_target(person: Person, arguments: tuple[str, ...]) -> None:
+    """Run `pip install --target .`, which fills the working folder with packages."""
+    name, version = arguments
     shutil.rmtree(person.here)
     install(person, "--no-deps", "--target", str(person.work / "project"), f"{name}=={version}")
 
 
 KINDS = (
-    Kind("hiding-variable", 8, _draw_hiding, _set, _hidden),
-    Kind("switch", 8, _draw_switch, _set, _switch_means),
-    Kind("starting-variable", 5, _draw_starting, _set, _starting_means),
-    Kind("hiding-library", 10, _draw_hider, _hide, _hider_means),
-    Kind("machine-library", 3, _draw_machine_library, _hide_machine_library, _machine_library_means),
-    Kind("search-path", 3, _draw_path, _replace_path, _path_means, group="search-path"),
-    Kind("preload", 3, _draw_preload, _preload, _preload_means, group="preload"),
-    Kind("overlay", 8, _draw_overlay, _overlay, _overlay_means, group="overlay"),
-    Kind("shadow", 9, _draw_shadow, _shadow, _shadow_means),
-    Kind("site-file", 2, _draw_site, _break_site, _nothing_harmful),
+    Kind("hiding-variable", 8, _draw_hiding, _set_variable, _explain_hiding),
+    Kind("switch", 8, _draw_switch, _set_variable, _explain_switch),
+    Kind("starting-variable", 5, _draw_starting, _set_variable, _explain_starting),
+    Kind("hiding-library", 10, _draw_hider, _add_hiding_library, _explain_hider),
+    Kind("machine-library", 3, _draw_machine_library, _hide_machine_library, _explain_machine_library),
+    Kind("search-path", 3, _draw_path, _replace_path, _explain_path, group="search-path"),
+    Kind("preload", 3, _draw_preload, _set_preload, _explain_preload, group="preload"),
+    Kind("overlay", 8, _draw_overlay, _add_overlay, _explain_overlay, group="overlay"),
+    Kind("shadow", 9, _draw_shadow, _add_shadow, _explain_shadow),
+    Kind("site-file", 2, _draw_site, _break_site, _explain_site),
     Kind(
         "target-here",
         2,
         _draw_target,
-        _target,
-        lambda words: _overlay_means(("", "", words[0])),
+        _install_target,
+        lambda words: _explain_overlay(("", "", words[0])),
         group="overlay",
     ),
 )

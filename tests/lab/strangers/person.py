@@ -1,6 +1,6 @@
-"""Whose environment it is: their shell, their user, their working folder, what their machine lets them do.
+"""The user of an environment: shell, user id, working folder, and the restrictions of the machine.
 
-Everything that such a person runs sees a machine on which nothing but the folder of the bases can be written to.
+All commands of the user see a machine on which only the folder of the bases is writable.
 """
 
 from __future__ import annotations
@@ -19,28 +19,28 @@ from lab.strangers.ground import TOOLKITS
 
 NOBODY = 65534
 UNREADY = "unready"
-"""The kind of a change that leaves a base as pip leaves it."""
+"""The kind of a change that leaves a base as pip installs it."""
 _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass(slots=True)
 class Person(Env):
-    """An environment, and the one who uses it."""
+    """An environment and its user."""
 
     story: Story = field(kw_only=True)
     bases: Path = field(kw_only=True)
-    """The folder that alone may be written into."""
+    """The only writable folder."""
     tool: Path = field(kw_only=True)
     """The interpreter whose tfdoctor is tried."""
     user: int = 0
     noexec: bool = False
     nvml: bool = True
     shown: Path | None = None
-    """The folder by which the environment is known to this person, where that is another than `root`."""
+    """The environment's folder as the user knows it, if it is not `root`."""
     gpus: int = 1
     capability: str = "8.0"
     moves: list[tuple[Path, Path]] = field(default_factory=list)
-    """(from, to), as they were renamed."""
+    """(from, to) of each rename, in order."""
 
     @property
     def here(self) -> Path:
@@ -54,18 +54,18 @@ class Person(Env):
 
     @property
     def place(self) -> Path:
-        """The environment's folder, as this person calls it."""
+        """The environment's folder as the user knows it."""
         return self.shown or self.root
 
     @property
     def asked(self) -> str:
-        """The Python that this person starts."""
+        """The Python that the user starts."""
         return str(self.place / "bin" / "python") if self.story.way == "path" else "python"
 
-    # -- Doors
+    # -- Variables
 
     def opens(self, door: str, name: str, value: str, *, front: bool = False) -> None:
-        """Set a variable through one of DOORS; `front`: put it before what is there, as paths are."""
+        """Set a variable through one of DOORS; with `front`, put the value before the present one."""
         quoted = shlex.quote(value)
         line = f'export {name}={quoted}"${{{name}:+:${name}}}"' if front else f"export {name}={quoted}"
         code = f"import os\nos.environ[{name!r}] = {value!r}\n"
@@ -77,7 +77,9 @@ class Person(Env):
         elif door == "conda":
             folder = self.root / "etc/conda/activate.d"
             folder.mkdir(parents=True, exist_ok=True)
-            script = folder / f"{name.lower()}_{len(list(folder.iterdir()))}.sh"  # never over another one
+            script = (
+                folder / f"{name.lower()}_{len(list(folder.iterdir()))}.sh"
+            )  # a new name, so that no script is overwritten
             script.write_text(line + "\n", encoding="utf-8")
         elif door == "pth":
             text = code.replace("\n", "; ").rstrip("; ") + "\n"
@@ -89,7 +91,7 @@ class Person(Env):
             path.write_text(text + code, encoding="utf-8")
 
     def changed(self, relative: str) -> Path:
-        """A file of site-packages that may be written into: what it shares with others is copied first."""
+        """Return a file of site-packages that may be written into; copy it first if hard links share it."""
         path = self.site / relative
         if path.stat().st_nlink > 1:
             spare = path.with_name(path.name + ".copy")
@@ -97,10 +99,10 @@ class Person(Env):
             spare.replace(path)
         return path
 
-    # -- How the base becomes whole
+    # -- Preparation
 
     def prepare(self) -> None:
-        """What the owner did before anything broke: made it conda-like, made CUDA known."""
+        """Set up the environment before it is broken: make it conda-like, make CUDA available."""
         story = self.story
         self.gpus, self.capability = story.gpus, story.capability
         self.shell = "plain" if story.way == "path" else story.way
@@ -111,7 +113,7 @@ class Person(Env):
             folders = [folder]
         else:
             folders = sorted(self.site.glob("nvidia/*/lib"))
-        if any(one.kind == UNREADY for one in story.changes):
+        if any(change.kind == UNREADY for change in story.changes):
             return
         if story.ready == "link":
             link = self.site / "nvidia/cusparse/lib/libcusolver.so.11"
@@ -120,15 +122,15 @@ class Person(Env):
             door = "conda" if (story.ready, self.shell) == ("activate", "conda") else story.ready
             self.opens(door, "LD_LIBRARY_PATH", ":".join(map(str, folders)))
 
-    # -- How it is used
+    # -- Use
 
     def environment(self) -> dict[str, str]:
-        """The variables that the shell starts with."""
+        """Return the variables of the shell at its start."""
         env = {
             **inherited(),
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
-            "PATH": self._path(),
+            "PATH": self._make_path(),
             "HOME": str(self.home),
             "TMPDIR": str(self.folder("tmp")),
             "UV_CACHE_DIR": str(self.bases / "uv-cache"),
@@ -142,30 +144,30 @@ class Person(Env):
             env.pop(name, None)
         return {**env, **self.variables}
 
-    def _path(self) -> str:
+    def _make_path(self) -> str:
         uv = shutil.which("uv")
         if not self.story.uv or uv is None:
             return _PLAIN_PATH
-        place = self.folder("tools")
-        if not (place / "uv").exists():
-            (place / "uv").symlink_to(uv)
-        return f"{place}:{_PLAIN_PATH}"
+        tools = self.folder("tools")
+        if not (tools / "uv").exists():
+            (tools / "uv").symlink_to(uv)
+        return f"{tools}:{_PLAIN_PATH}"
 
     def prefix(self) -> list[str]:
-        """Words that a command of this person is run behind."""
-        words = self._mounts() if self.driver else ["unshare", "-m"]
+        """Return the prefix of the user's commands."""
+        prefix = self._make_mount_prefix() if self.driver else ["unshare", "-m"]
         bases, root = shlex.quote(str(self.bases)), shlex.quote(str(self.place.resolve()))
         script = [f"mount --bind {bases} {bases}"]
         if self.noexec:
             script += [f"mount --bind {root} {root}", f"mount -o remount,bind,noexec {root}"]
         if self.user:
-            script += self._opened_home()
-        # Only then: a folder that was entered before is still that of the mount below.
+            script += self._expose_pythons()
+        # Enter the folder last; otherwise it would be the one below the mount.
         script += ["mount -o remount,bind,ro /", f"cd {shlex.quote(str(self.here))}"]
-        words += ["sh", "-c", " && ".join(script) + ' && exec "$@"', "sh"]
+        prefix += ["sh", "-c", " && ".join(script) + ' && exec "$@"', "sh"]
         if self.user:
             ids = [f"--reuid={self.user}", f"--regid={self.user}", "--clear-groups"]
-            words += ["setpriv", *ids]
+            prefix += ["setpriv", *ids]
         shell = {
             "activated": '. "$0/bin/activate" && exec "$@"',
             "conda": (
@@ -173,28 +175,34 @@ class Person(Env):
                 'for one in "$0"/etc/conda/activate.d/*.sh; do [ -e "$one" ] && . "$one"; done; exec "$@"'
             ),
         }.get(self.shell)
-        return [*words, "bash", "-c", shell, str(self.place)] if shell else words
+        return [*prefix, "bash", "-c", shell, str(self.place)] if shell else prefix
 
-    def _opened_home(self) -> list[str]:
-        """Where the Pythons lie in a home that others may not enter: a window to them, in this namespace alone."""
+    def _expose_pythons(self) -> list[str]:
+        """Return shell lines that make the Pythons accessible if they are in a private home folder.
+
+        They are mounted in this namespace only.
+        """
         home = Path.home()
         needed = {
-            Path(one).resolve().parents[1]
-            for one in (self.root / "bin" / "python", self.tool, sys.executable)
+            Path(folder).resolve().parents[1]
+            for folder in (self.root / "bin" / "python", self.tool, sys.executable)
         }
-        inside = sorted(one for one in needed if home in one.parents)
+        inside = sorted(folder for folder in needed if home in folder.parents)
         if not inside or home.stat().st_mode & 0o001:
             return []
-        lines, windows = [], []
-        for number, one in enumerate(inside):
-            window = self.folder(f"windows/{number}")
-            lines.append(f"mount --bind {shlex.quote(str(one))} {shlex.quote(str(window))}")
-            back = shlex.quote(str(one))
-            windows += [f"mkdir -p {back}", f"mount --bind {shlex.quote(str(window))} {back}"]
-        return [*lines, f"mount -t tmpfs -o mode=755 none {shlex.quote(str(home))}", *windows]
+        lines, restore_lines = [], []
+        for number, folder in enumerate(inside):
+            mount_point = self.folder(f"windows/{number}")
+            lines.append(f"mount --bind {shlex.quote(str(folder))} {shlex.quote(str(mount_point))}")
+            original = shlex.quote(str(folder))
+            restore_lines += [
+                f"mkdir -p {original}",
+                f"mount --bind {shlex.quote(str(mount_point))} {original}",
+            ]
+        return [*lines, f"mount -t tmpfs -o mode=755 none {shlex.quote(str(home))}", *restore_lines]
 
     def hand_over(self) -> None:
-        """What lies outside of the environment is this person's own."""
+        """Make the user the owner of the folders outside the environment."""
         if self.user:
             for name in ("project", "home", "tmp", "answers"):
                 shutil.chown(self.folder(name), self.user, self.user)
@@ -202,27 +210,27 @@ class Person(Env):
                     shutil.chown(path, self.user, self.user)
             self.work.chmod(0o755)
 
-    def _driver(self) -> Path:
+    def _make_driver(self) -> Path:
         if self.nvml:
-            return Env._driver(self)
+            return Env._make_driver(self)
         folder = self.cache / "driver-of-two"
         if not (folder / standins.CUDA).exists():
             standins.driver(folder, self.cache, gpus=2, nvml=False)
         return folder
 
-    def _mounts(self) -> list[str]:
+    def _make_mount_prefix(self) -> list[str]:
         if self.nvml:
-            return Env._mounts(self)
-        usual = self.cache
-        self.cache = usual / "without-nvml"
+            return Env._make_mount_prefix(self)
+        original_cache = self.cache
+        self.cache = original_cache / "without-nvml"
         self.cache.mkdir(exist_ok=True)
         try:
-            return Env._mounts(self)
+            return Env._make_mount_prefix(self)
         finally:
-            self.cache = usual
+            self.cache = original_cache
 
     def come_back(self) -> None:
-        """Undo renames."""
+        """Revert renames."""
         for before, after in reversed(self.moves):
             after.rename(before)
             self.root = before

@@ -1,4 +1,4 @@
-"""One seed from end to end: real TensorFlow, `check`, what to blame, the printed commands, `fix`, and back."""
+"""One seed from start to end: real TensorFlow, `check`, the guilty change, printed commands, `fix`, restoring."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ if TYPE_CHECKING:
     from lab.strangers.grammar import Change, Meaning, Story
 
 TRUTH = 240
-"""Seconds that an import of TensorFlow may take: the machine may be busy."""
+"""Seconds that an import of TensorFlow may take on a busy machine."""
 CHECK, FIX, COMMANDS = 120, 900, 900
-"""Seconds for each; half of the first is what `check` may take for looking."""
-_MOST_TEXT = 3000
+"""Seconds for each; half of CHECK is the timeout of the probes of `check`."""
+_MAX_TEXT_CHARS = 3000
 
 
 @dataclass(slots=True)
@@ -48,121 +48,127 @@ class Stock:
     lock: int = -1
 
     def __post_init__(self) -> None:
-        """Wait until nobody else breaks what is in the folder."""
+        """Wait until no other process uses the folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         self.folder = self.folder.resolve()
         self.cache.mkdir(exist_ok=True)
         self.lock = os.open(self.folder / "lock", os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o644)
         fcntl.flock(self.lock, fcntl.LOCK_EX)
         for path in self.cache.rglob("ld.so.cache"):
-            path.unlink()  # it names the folder as it was when it was made
+            path.unlink()  # it contains the folder's path at its creation
 
     @property
     def cache(self) -> Path:
-        """Compiled stand-ins."""
+        """The folder for compiled stand-ins."""
         return self.folder / "standins"
 
     def ground(self, name: str) -> Ground:
-        """What there is to break; the base is made where it is not there. Raises Unavailable."""
+        """Return the contents of a base; create the base if it does not exist. Raise Unavailable."""
         if name not in self.grounds:
             root, store = self.folder / f"env-{name}", self.folder / f"kept-{name}"
-            if self._busy(root).exists():  # a run was cut off while it was broken
+            if self._busy_path(root).exists():  # a run was interrupted while it was broken
                 self._recover(root, store)
             if store.exists():
                 shutil.rmtree(store)
             if not (root / "pyvenv.cfg").exists():
                 make_base(STARTS[name], root)
-            _make_own(root)
-            self._compile(root)
+            _unshare_files(root)
+            self._compile_bytecode(root)
             self.index = self.index or Index(self.folder / "index.json")
             self.grounds[name] = survey(name, root, self.index)
         return self.grounds[name]
 
     @staticmethod
-    def _compile(root: Path) -> None:
-        """Have it as it is after its first use: what TensorFlow's import and pip load is compiled."""
-        done = root / "lib" / "__pycache__" / "compiled"  # where a snapshot does not look
+    def _compile_bytecode(root: Path) -> None:
+        """Compile the bytecode that TensorFlow's import and pip load, as after the first use."""
+        done = root / "lib" / "__pycache__" / "compiled"  # in a folder that snapshots ignore
         if done.exists():
             return
         done.parent.mkdir(exist_ok=True)
         python = str(root / "bin" / "python")
         pip = str(next(root.glob("lib/python*/site-packages/pip"), root / "pip"))
-        for words in (("-c", "import tensorflow.keras, site"), ("-m", "compileall", "-q", pip)):
-            subprocess.run([python, *words], env=inherited(), capture_output=True, timeout=TRUTH, check=False)
+        for arguments in (("-c", "import tensorflow.keras, site"), ("-m", "compileall", "-q", pip)):
+            subprocess.run(
+                [python, *arguments], env=inherited(), capture_output=True, timeout=TRUTH, check=False
+            )
         done.touch()
 
     def get(self, name: str) -> Snapshot:
-        """A base as it should be. Raises Unavailable."""
+        """Return the snapshot of an intact base. Raise Unavailable."""
         if name not in self.made:
             self.ground(name)
             store = self.folder / f"kept-{name}"
             snapshot = Snapshot(self.folder / f"env-{name}", store)
             entries = {path: asdict(entry) for path, entry in snapshot.entries.items()}
-            self._entries(store).write_text(json.dumps(entries), encoding="utf-8")
+            self._entries_path(store).write_text(json.dumps(entries), encoding="utf-8")
             self.made[name] = snapshot
         return self.made[name]
 
-    def _busy(self, root: Path) -> Path:
+    def _busy_path(self, root: Path) -> Path:
         return self.folder / f"busy-{root.name}"
 
     @staticmethod
-    def _entries(store: Path) -> Path:
+    def _entries_path(store: Path) -> Path:
         return store.with_name(f"{store.name}.json")
 
     def _recover(self, root: Path, store: Path) -> None:
-        """Put a base back as another run found it."""
+        """Restore a base that an interrupted run left broken."""
         for work in self.folder.glob("work-*"):
-            moved = [one.parent for one in work.glob("places/**/pyvenv.cfg") if not one.parent.is_symlink()]
+            moved = [
+                config.parent
+                for config in work.glob("places/**/pyvenv.cfg")
+                if not config.parent.is_symlink()
+            ]
             if moved and not root.exists():
                 moved[0].rename(root)
         snapshot = Snapshot.__new__(Snapshot)
         snapshot.root, snapshot.store = root, store
-        said = json.loads(self._entries(store).read_text(encoding="utf-8"))
-        snapshot.entries = {path: Entry(**entry) for path, entry in said.items()}
+        saved = json.loads(self._entries_path(store).read_text(encoding="utf-8"))
+        snapshot.entries = {path: Entry(**entry) for path, entry in saved.items()}
         snapshot.restore()
-        self._busy(root).unlink()
+        self._busy_path(root).unlink()
         for work in self.folder.glob("work-*"):
             shutil.rmtree(work)
 
     @contextmanager
     def broken(self, story: Story, changes: Sequence[Change]) -> Iterator[Person]:
-        """Somebody's environment with these changes; put back afterwards. Raises Undrawn."""
-        person = self._person(story.with_changes(changes))
+        """Break an environment with these changes while the block runs, then restore it. Raise Undrawn."""
+        person = self._make_person(story.with_changes(changes))
         try:
-            _break(person)
+            _break_environment(person)
             yield person
         finally:
             person.come_back()
             self.get(story.base).restore()
-            for aside in self.folder.glob(f"{person.root.name}.*"):  # where a command put it
+            for aside in self.folder.glob(f"{person.root.name}.*"):  # a command may have moved it there
                 shutil.rmtree(aside)
             shutil.rmtree(person.work)
-            self._busy(person.root).unlink()
+            self._busy_path(person.root).unlink()
 
     def keep(self, story: Story) -> Person:
-        """Somebody's environment, left as it is broken; the next run puts it back. Raises Undrawn."""
-        person = self._person(story)
-        _break(person)
-        self.made.clear()  # what is kept of it stays, too
+        """Leave an environment broken for inspection; the next run restores it. Raise Undrawn."""
+        person = self._make_person(story)
+        _break_environment(person)
+        self.made.clear()  # keep the snapshot, too
         return person
 
-    def _person(self, story: Story) -> Person:
+    def _make_person(self, story: Story) -> Person:
         root = self.get(story.base).root
-        self._busy(root).touch()
-        work = self.folder / f"work-{story.seed}"  # the same for each try: printed commands name it
+        self._busy_path(root).touch()
+        work = self.folder / f"work-{story.seed}"  # the same in each try, because printed commands contain it
         work.mkdir(mode=0o755)
         base = STARTS[story.base]
         return Person(base, root, work, self.cache, story=story, bases=self.folder, tool=self.tool)
 
     def leave(self) -> None:
-        """Forget the snapshots: the bases are as they were."""
+        """Delete the snapshots, when the bases are intact."""
         for snapshot in self.made.values():
             snapshot.drop()
-            self._entries(snapshot.store).unlink()
+            self._entries_path(snapshot.store).unlink()
         self.made.clear()
 
 
-def _break(person: Person) -> None:
+def _break_environment(person: Person) -> None:
     person.prepare()
     for change in person.story.changes:
         make(person, change)
@@ -170,26 +176,26 @@ def _break(person: Person) -> None:
     person.hand_over()
 
 
-def _make_own(root: Path) -> None:
-    """What a base shares with the environment that it was copied from, is made its own.
+def _unshare_files(root: Path) -> None:
+    """Copy the files that a base shares with the environment that it was copied from.
 
-    That is the small files that programs may write into in place, and the folder that its programs name.
+    These are the small files that programs may write into in place. Also correct the folder in its scripts.
     """
     activate = root / "bin" / "activate"
-    named = re.search(
+    match = re.search(
         r"""^VIRTUAL_ENV=["']?(/[^"'\n]+)""", activate.read_text(encoding="utf-8"), re.MULTILINE
     )
-    before = named[1] if named else str(root)
+    old_root = match[1] if match else str(root)
     for path in (root / "pyvenv.cfg", *sorted((root / "bin").iterdir())):
         if not path.is_file() or path.is_symlink() or path.stat().st_size >= SHORT:
             continue
         content = path.read_bytes()
-        right = content.replace(os.fsencode(before), os.fsencode(root))
-        if right != content or path.stat().st_nlink > 1:
-            spare = path.with_name(path.name + ".own")
-            shutil.copy2(path, spare)
-            spare.write_bytes(right)
-            spare.replace(path)
+        corrected = content.replace(os.fsencode(old_root), os.fsencode(root))
+        if corrected != content or path.stat().st_nlink > 1:
+            copy = path.with_name(path.name + ".own")
+            shutil.copy2(path, copy)
+            copy.write_bytes(corrected)
+            copy.replace(path)
 
 
 # -- Running -----------------------------------------------------------------------------------------
@@ -197,25 +203,25 @@ def _make_own(root: Path) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Ran:
-    """A program that ended; status None: it was killed for its time."""
+    """A program that ended; status None if it was killed at the timeout."""
 
     status: int | None
     output: str
     error: str
 
     def json(self) -> dict[str, Any]:
-        """Its output as JSON; with "error" where it is none."""
+        """Return its output as JSON; a dict with "error" if it is not JSON."""
         try:
-            said = json.loads(self.output)
+            data = json.loads(self.output)
         except ValueError:
-            said = None
-        if isinstance(said, dict):
-            return said
+            data = None
+        if isinstance(data, dict):
+            return data
         return {"error": f"status {self.status}: {self.error[-600:] or self.output[-600:]}"}
 
 
 def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Ran:
-    """Run a program and whatever it starts, and end all of it where it takes too long."""
+    """Run a program, and kill it and its children at the timeout."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = subprocess.Popen(
             argv, env=env, stdin=subprocess.DEVNULL, stdout=out, stderr=err, start_new_session=True
@@ -225,7 +231,7 @@ def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Ran:
         except subprocess.TimeoutExpired:
             status = None
         finally:
-            if child.returncode is None:  # too slow, or we are told to end
+            if child.returncode is None:  # timeout, or this process is interrupted
                 os.killpg(child.pid, signal.SIGKILL)
                 child.wait()
         texts = []
@@ -236,88 +242,96 @@ def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Ran:
 
 
 def truth(person: Person, first: str = "") -> Truth:
-    """What TensorFlow does for this person, in a new shell; `first`: after these commands in it."""
+    """Return what TensorFlow does in a new shell of the user, after the commands in `first`."""
     prefix = person.prefix()
     if first:
         prefix = [*prefix, "bash", "-c", f'{first}\nexec "$@"', "bash"]
     answers = person.folder("answers")
     env = person.environment()
     timeout = TRUTH + (COMMANDS if first else 0)
-    seen = observe(person.asked, env, prefix=prefix, answers=answers, timeout=timeout)
-    if seen.crashed == "timeout":
+    observed = observe(person.asked, env, prefix=prefix, answers=answers, timeout=timeout)
+    if observed.crashed == "timeout":
         message = "TensorFlow did not answer in time"
         raise Undrawn(message)
-    return seen
+    return observed
 
 
-def tfdoctor(person: Person, command: str, *words: str, timeout: float) -> Ran:
-    """What tfdoctor says to this person: of the active environment, or of the one that they name."""
-    named = ("--python", person.asked) if person.shell == "plain" else ()
-    tool = [str(person.tool), "-I", "-m", "tfdoctor", command, *words, *named]
+def tfdoctor(person: Person, command: str, *arguments: str, timeout: float) -> Ran:
+    """Run tfdoctor as the user.
+
+    It checks the active environment, or the one that --python names.
+    """
+    python_option = ("--python", person.asked) if person.shell == "plain" else ()
+    tool = [str(person.tool), "-I", "-m", "tfdoctor", command, *arguments, *python_option]
     return run([*person.prefix(), *tool], person.environment(), timeout)
 
 
-def state(seen: Truth, person: Person) -> str:
-    """In a word: "import" fails, "none" of the GPUs is registered, "fewer" than there are, or "whole"."""
-    if not seen.import_ok:
+def state(observed: Truth, person: Person) -> str:
+    """Return the state of TensorFlow.
+
+    "import" if the import fails, "none" if no GPU is registered, "fewer" if some are missing, else "whole".
+    """
+    if not observed.import_ok:
         return "import"
-    count = seen.gpu_count or 0
+    count = observed.gpu_count or 0
     if count == 0:
         return "none"
     return "fewer" if count < person.gpus else "whole"
 
 
-def shown(seen: Truth) -> dict[str, Any]:
-    """The essence of what TensorFlow did."""
-    error = (seen.error or "").strip().splitlines()
+def shown(observed: Truth) -> dict[str, Any]:
+    """Return a summary of what TensorFlow did."""
+    error = (observed.error or "").strip().splitlines()
     return {
-        "import_ok": seen.import_ok,
-        "gpu_registered": seen.gpu_registered,
-        "gpu_count": seen.gpu_count,
-        "missing_libraries": seen.missing_libraries,
-        "really_missing": seen.really_missing,
-        "crashed": seen.crashed,
+        "import_ok": observed.import_ok,
+        "gpu_registered": observed.gpu_registered,
+        "gpu_count": observed.gpu_count,
+        "missing_libraries": observed.missing_libraries,
+        "really_missing": observed.really_missing,
+        "crashed": observed.crashed,
         "error": (error[-1] if error else "")[:300],
-        "log": "" if seen.import_ok or seen.error else seen.log[-400:],
+        "log": "" if observed.import_ok or observed.error else observed.log[-400:],
     }
 
 
-# -- Judging -----------------------------------------------------------------------------------------
+# -- Comparing ---------------------------------------------------------------------------------------
 
 
-def differences(seen: Truth, answer: dict[str, Any]) -> list[str]:
-    """Where the prediction is not what TensorFlow did."""
-    wrong = []
+def differences(observed: Truth, answer: dict[str, Any]) -> list[str]:
+    """Return how the prediction differs from what TensorFlow did."""
+    problems = []
     if "prediction" in answer:
-        said = answer["prediction"]["import_ok"]
-        if said != seen.import_ok:
-            wrong.append(f"import_ok: said {said}, was {seen.import_ok}")
-    was = shown(seen) | {"error": seen.error, "asked": seen.asked}
-    was["failures"] = [{"error": failure.error} for failure in seen.failures]
-    last = (seen.error or "").strip().rpartition("\n")[2]
-    if not seen.import_ok and not re.search(r"\blib[^\s/]*\.so[^\s/]*: cannot open shared object file", last):
-        was["crashed"] = "not for a missing library"  # what it could not open before, it can do without
-    for key in ("missing_libraries", "really_missing"):  # TensorRT, which it can do without
-        was[key] = [name for name in was.get(key) or () if not name.startswith("libnvinfer")]
-    rest = disagreement(was, answer)
-    return wrong + ([rest] if rest else [])
+        predicted = answer["prediction"]["import_ok"]
+        if predicted != observed.import_ok:
+            problems.append(f"import_ok: said {predicted}, was {observed.import_ok}")
+    actual = shown(observed) | {"error": observed.error, "asked": observed.asked}
+    actual["failures"] = [{"error": failure.error} for failure in observed.failures]
+    last = (observed.error or "").strip().rpartition("\n")[2]
+    if not observed.import_ok and not re.search(
+        r"\blib[^\s/]*\.so[^\s/]*: cannot open shared object file", last
+    ):
+        actual["crashed"] = "not for a missing library"  # it does not need what it could not open before
+    for key in ("missing_libraries", "really_missing"):  # TensorRT, which is optional
+        actual[key] = [name for name in actual.get(key) or () if not name.startswith("libnvinfer")]
+    other_problem = disagreement(actual, answer)
+    return problems + ([other_problem] if other_problem else [])
 
 
-def acceptable(kept: str, blamed: Sequence[Meaning], others: Sequence[Meaning]) -> list[str]:
-    """The causes that are right for a state: those of what is to blame; healthy where nothing is."""
-    found = set()
-    if kept in ("whole", "fewer"):
-        found |= {"healthy"}
-        for one in (*blamed, *others):
-            found |= {cause.value for cause in one.later}
-    if kept != "whole":
-        for one in blamed:
-            found |= {cause.value for cause in one.causes}
-    return sorted(found)
+def acceptable(final_state: str, blamed: Sequence[Meaning], others: Sequence[Meaning]) -> list[str]:
+    """Return the right causes for a state: those of the guilty changes, and "healthy" if GPUs are registered."""
+    names = set()
+    if final_state in ("whole", "fewer"):
+        names |= {"healthy"}
+        for change_meaning in (*blamed, *others):
+            names |= {cause.value for cause in change_meaning.later}
+    if final_state != "whole":
+        for change_meaning in blamed:
+            names |= {cause.value for cause in change_meaning.causes}
+    return sorted(names)
 
 
 def possible(answers: Sequence[bool | None]) -> bool | None:
-    """Whether all of them can be mended; False where one cannot, None where it is open for one."""
+    """Return whether all can be repaired; False if one cannot, None if it is open for one."""
     if False in answers:
         return False
     return None if None in answers else True
@@ -325,7 +339,7 @@ def possible(answers: Sequence[bool | None]) -> bool | None:
 
 @dataclass(slots=True)
 class Try:
-    """One seed."""
+    """The trial of one seed."""
 
     story: Story
     stock: Stock
@@ -334,7 +348,7 @@ class Try:
     whole: Truth | None = None
 
     def go(self) -> dict[str, Any]:
-        """Everything; a line for the results. Raises Undrawn."""
+        """Run the whole trial and return a line for the results. Raise Undrawn."""
         started = time.monotonic()
         story = self.story
         self.line = {
@@ -343,79 +357,90 @@ class Try:
             "changes": [str(change) for change in story.changes],
         }
         with self.stock.broken(story, story.changes) as person:
-            seen, answer = self._look(person)
-            self.line |= {"said": _essence(answer), "exit": answer["exit"], "truth": shown(seen)}
-            kept = state(seen, person)
-            refused = isinstance(answer.get("error"), dict)
-            wrong = [] if refused and not seen.import_ok else differences(seen, answer)
-            bound = person.user != 0 or person.noexec
-        self.line |= {"state": kept, "differences": wrong, "predicted": not wrong}
-        self.line["green_lie"] = answer["exit"] == 0 and not seen.import_ok
-        blamed, alone = self._blame(kept, bool(wrong))
-        others = [one for one in story.changes if one not in blamed]
-        right = acceptable(kept, [meaning(one) for one in blamed], [meaning(one) for one in others])
+            observed, answer = self._check_and_observe(person)
+            self.line |= {"said": _summarise(answer), "exit": answer["exit"], "truth": shown(observed)}
+            final_state = state(observed, person)
+            was_refused = isinstance(answer.get("error"), dict)
+            problems = [] if was_refused and not observed.import_ok else differences(observed, answer)
+            is_restricted = person.user != 0 or person.noexec
+        self.line |= {"state": final_state, "differences": problems, "predicted": not problems}
+        self.line["green_lie"] = answer["exit"] == 0 and not observed.import_ok
+        guilty, state_alone = self._find_guilty(final_state, bool(problems))
+        others = [item for item in story.changes if item not in guilty]
+        acceptable_causes = acceptable(
+            final_state, [meaning(item) for item in guilty], [meaning(item) for item in others]
+        )
         cause = answer.get("verdict", {}).get("cause")
-        if refused and not seen.import_ok:  # it says in a sentence that this Python cannot be asked
+        if was_refused and not observed.import_ok:  # its message says that this Python cannot be run
             cause = "python-unusable"
         self.line |= {
-            "blamed": [str(one) for one in blamed],
-            "acceptable": right,
+            "blamed": [str(item) for item in guilty],
+            "acceptable": acceptable_causes,
             "cause": cause,
-            "cause_right": cause in right,
+            "cause_right": cause in acceptable_causes,
         }
         if not self.only_check:
-            hurt = [one for one in story.changes if one in blamed or alone.get(one, "whole") != "whole"]
-            meant = [meaning(one) for one in hurt]
-            by_hand = False if bound else possible([one.by_hand for one in meant])
-            by_fix = False if bound else possible([one.fix for one in meant])
+            harmful = [
+                item for item in story.changes if item in guilty or state_alone.get(item, "whole") != "whole"
+            ]
+            meanings = [meaning(item) for item in harmful]
+            by_hand = False if is_restricted else possible([item.by_hand for item in meanings])
+            by_fix = False if is_restricted else possible([item.fix for item in meanings])
             self.line |= {"by_hand_possible": by_hand, "fix_possible": by_fix}
-            if kept != "whole":
-                self._by_hand(answer)
-            self._fix(kept)
+            if final_state != "whole":
+                self._try_commands(answer)
+            self._try_fix(final_state)
         self.line["seconds"] = round(time.monotonic() - started, 1)
         return self.line
 
-    def _look(self, person: Person) -> tuple[Truth, dict[str, Any]]:
-        said = tfdoctor(person, "check", "--json", "--timeout", str(CHECK // 2), timeout=CHECK)
-        answer = said.json() | {"exit": said.status}
+    def _check_and_observe(self, person: Person) -> tuple[Truth, dict[str, Any]]:
+        completed = tfdoctor(person, "check", "--json", "--timeout", str(CHECK // 2), timeout=CHECK)
+        answer = completed.json() | {"exit": completed.status}
         return truth(person), answer
 
-    def _blame(self, kept: str, wrong: bool) -> tuple[list[Change], dict[Change, str]]:
-        """The changes that do it, found by real TensorFlow; and what each does alone, where that was asked."""
+    def _find_guilty(self, target_state: str, is_wrong: bool) -> tuple[list[Change], dict[Change, str]]:
+        """Find the guilty changes with real TensorFlow.
+
+        Return them, and the state that each change causes alone if it was tried.
+        """
         changes = list(self.story.changes)
-        if kept == "whole" and not wrong:
+        if target_state == "whole" and not is_wrong:
             return [], {}
         if len(changes) == 1:
             self.line["smallest"] = [str(changes[0])]
-            return ([] if kept == "whole" else changes), {}
+            return ([] if target_state == "whole" else changes), {}
         alone: dict[Change, str] = {}
         for change in changes:
             try:
                 with self.stock.broken(self.story, [change]) as person:
-                    seen, answer = self._look(person)
-                    alone[change] = state(seen, person)
-                    if wrong and ("verdict" in answer or seen.import_ok) and differences(seen, answer):
+                    observed, answer = self._check_and_observe(person)
+                    alone[change] = state(observed, person)
+                    if (
+                        is_wrong
+                        and ("verdict" in answer or observed.import_ok)
+                        and differences(observed, answer)
+                    ):
                         self.line.setdefault("smallest", [str(change)])
-            except Undrawn:  # it needs one of the others
+            except Undrawn:  # it depends on another change
                 continue
-        if kept == "whole":
+        if target_state == "whole":
             return [], alone
-        same = [change for change, one in alone.items() if one == kept]
-        return (same or self._minimal(changes, kept)), alone
+        guilty = [change for change, change_state in alone.items() if change_state == target_state]
+        return (guilty or self._minimise_changes(changes, target_state)), alone
 
-    def _minimal(self, changes: list[Change], kept: str) -> list[Change]:
-        left = list(changes)
+    def _minimise_changes(self, changes: list[Change], target_state: str) -> list[Change]:
+        remaining = list(changes)
         for change in changes:
-            fewer = [one for one in left if one != change]
+            fewer = [other for other in remaining if other != change]
             try:
                 with self.stock.broken(self.story, fewer) as person:
-                    if state(truth(person), person) == kept:
-                        left = fewer
+                    if state(truth(person), person) == target_state:
+                        remaining = fewer
             except Undrawn:
                 continue
-        return left
+        return remaining
 
-    def _by_hand(self, answer: dict[str, Any]) -> None:
+    def _try_commands(self, answer: dict[str, Any]) -> None:
         commands = printed(answer)
         self.line["commands"] = commands
         if not commands:
@@ -426,51 +451,54 @@ class Try:
             self.line["by_hand"] = state(after, person) == "whole"
             self.line["by_hand_then"] = shown(after)
             if not self.line["by_hand"]:
-                self.line["by_hand_log"] = after.log[:_MOST_TEXT]
+                self.line["by_hand_log"] = after.log[:_MAX_TEXT_CHARS]
 
-    def _fix(self, kept: str) -> None:
+    def _try_fix(self, initial_state: str) -> None:
         with self.stock.broken(self.story, self.story.changes) as person:
             before = Snapshot(person.root, person.work / "kept")
             done = tfdoctor(person, "fix", "--yes", "--no-deep", timeout=FIX)
             changed = before.differences()
             self.line["fix_exit"], self.line["fix_changes"] = done.status, len(changed)
-            self.line["fix_said"] = (done.output + done.error)[-_MOST_TEXT:]
+            self.line["fix_said"] = (done.output + done.error)[-_MAX_TEXT_CHARS:]
             if not changed:
-                self.line["fixed"] = kept == "whole"
+                self.line["fixed"] = initial_state == "whole"
                 return
-            was = person.shell
-            if was == "plain" and any("bin/activate" in one for one in changed):
-                person.shell = "activated"  # as it tells to do
+            shell = person.shell
+            if shell == "plain" and any("bin/activate" in difference for difference in changed):
+                person.shell = "activated"  # as `fix` tells the user to do
             after = truth(person)
-            person.shell = was
+            person.shell = shell
             self.line["fixed"] = state(after, person) == "whole"
             self.line["fixed_then"] = shown(after)
-            mended = _plain(person.root)
+            fixed_tree = _list_without_inodes(person.root)
             second = tfdoctor(person, "fix", "--yes", "--no-deep", timeout=FIX)
-            self.line["second_same"] = _plain(person.root) == mended and second.status == done.status
+            self.line["second_same"] = (
+                _list_without_inodes(person.root) == fixed_tree and second.status == done.status
+            )
             undone = tfdoctor(person, "fix", "--undo", "--yes", timeout=FIX)
-            left = before.differences()
-            self.line["undo_exact"] = not left and undone.status == 0
-            if left or undone.status:
-                self.line["undo_left"] = [f"status {undone.status}", *left[:8]]
+            remaining = before.differences()
+            self.line["undo_exact"] = not remaining and undone.status == 0
+            if remaining or undone.status:
+                self.line["undo_left"] = [f"status {undone.status}", *remaining[:8]]
 
 
-def _essence(answer: dict[str, Any]) -> dict[str, Any]:
-    """What is kept of what `check` said."""
+def _summarise(answer: dict[str, Any]) -> dict[str, Any]:
+    """Return the parts of the answer of `check` that are kept."""
     if "verdict" not in answer:
-        return {"error": str(answer.get("error"))[:_MOST_TEXT]}
+        return {"error": str(answer.get("error"))[:_MAX_TEXT_CHARS]}
     findings = [
-        f"{one['code']} {one['severity']} {one['cause']}: {one['title']}" for one in answer["findings"]
+        f"{finding['code']} {finding['severity']} {finding['cause']}: {finding['title']}"
+        for finding in answer["findings"]
     ]
     prediction = {key: answer["prediction"][key] for key in ("import_ok", "gpu_count", "missing_libraries")}
     return {"verdict": answer["verdict"], "prediction": prediction, "findings": findings}
 
 
 def printed(answer: dict[str, Any]) -> list[str]:
-    """The commands of the first remedy of the root finding that changes no system."""
-    findings = [one for one in answer.get("findings", ()) if one["severity"] != "info"]
+    """Return the commands of the first remedy of the root finding that does not change the system."""
+    findings = [entry for entry in answer.get("findings", ()) if entry["severity"] != "info"]
     cause = answer.get("verdict", {}).get("cause")
-    root = [one for one in findings if one["cause"] == cause] or findings
+    root = [entry for entry in findings if entry["cause"] == cause] or findings
     for finding in root[:1]:
         for remedy in finding["remedies"]:
             if remedy["commands"] and not remedy["changes_system"]:
@@ -478,8 +506,11 @@ def printed(answer: dict[str, Any]) -> list[str]:
     return []
 
 
-def _plain(root: Path) -> dict[str, Entry]:
-    """The listing without inodes: what is rolled back may be another file with the same content and times."""
-    found = list_tree(root)
-    found.pop(".tfdoctor/lock", None)
-    return {path: replace(entry, inode=0) for path, entry in found.items()}
+def _list_without_inodes(root: Path) -> dict[str, Entry]:
+    """Return the tree without inodes.
+
+    A rolled back file may be another one with the same content and times.
+    """
+    tree = list_tree(root)
+    tree.pop(".tfdoctor/lock", None)
+    return {path: replace(entry, inode=0) for path, entry in tree.items()}
