@@ -32,7 +32,7 @@ from tfdoctor.cli.parse import leaves
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.errors import UsageError
 from tfdoctor.examine.collect import survey
-from tfdoctor.lint import LintAnswer, LintTarget, lint_text
+from tfdoctor.lint import LintResult, LintTarget, lint_text
 from tfdoctor.lint.fixes import plan_edits
 from tfdoctor.logs.blocks import is_binary
 from tfdoctor.logs.report import diagnose_log
@@ -61,12 +61,12 @@ TESTS = ROOT / "tests"
 CORPUS = ROOT.parent / "shared" / "corpus"
 """Real outputs and logs that may exist beside the checkout."""
 HOSTS = TESTS / "hosts"
-LARGEST = 1 << 14
+MAX_INPUT_BYTES = 1 << 14
 """Maximum bytes of an input.
 
 Longer inputs cost speed, and the tests have lines of a megabyte.
 """
-GROWTH = 64
+MAX_CHARS_PER_BYTE = 64
 """Characters of output that are allowed for each byte of input."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]")
 ZSTD = b"\x28\xb5\x2f\xfd"
@@ -102,7 +102,7 @@ class Target:
     run: Callable[[bytes], None]
     seeds: Callable[[], Iterable[bytes]]
     form: str = "text"
-    largest: int = LARGEST
+    largest: int = MAX_INPUT_BYTES
     weight: int = 1
     """Relative share of the time; slow targets get more."""
 
@@ -113,7 +113,7 @@ def require(holds: bool, message: str) -> None:
         raise BrokenPromiseError(message)
 
 
-def text_of(data: bytes) -> str:
+def decode_text(data: bytes) -> str:
     """Decode any bytes; invalid ones become lone surrogates."""
     return data.decode("utf-8", "surrogateescape")
 
@@ -125,18 +125,21 @@ def check_json(value: Any, data: bytes) -> str:
     """
     encoded = json.dumps(value)
     require(json.loads(encoded) == value, "the answer changes on its way through JSON")
-    require(len(encoded) <= GROWTH * len(data) + 10_000, f"{len(encoded)} characters for {len(data)} bytes")
+    require(
+        len(encoded) <= MAX_CHARS_PER_BYTE * len(data) + 10_000,
+        f"{len(encoded)} characters for {len(data)} bytes",
+    )
     return encoded
 
 
 # ---------------------------------------------------------------- targets
 
 
-def parser(kind: str) -> Callable[[bytes], None]:
+def make_parser_target(kind: str) -> Callable[[bytes], None]:
     """Return the target of the parser of `kind`."""
 
     def run(data: bytes) -> None:
-        answer = PARSERS[kind](text_of(data)).as_dict()
+        answer = PARSERS[kind](decode_text(data)).as_dict()
         check_json(answer, data)
         for path, value in leaves(answer):
             clean_line(f"{path}: {value}")
@@ -144,7 +147,7 @@ def parser(kind: str) -> Callable[[bytes], None]:
     return run
 
 
-def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
+def find_other_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
     """Return the public functions of one text in the modules of parse that have no registered parser."""
     readers: dict[str, tuple[Callable[[str], Any], ...]] = {}
     kinds = {function.__module__ for function in PARSERS.values()}
@@ -164,7 +167,7 @@ def further_readers() -> dict[str, tuple[Callable[[str], Any], ...]]:
     return readers
 
 
-def reader(functions: tuple[Callable[[str], Any], ...]) -> Callable[[bytes], None]:
+def make_reader_target(functions: tuple[Callable[[str], Any], ...]) -> Callable[[bytes], None]:
     """Return a target that calls each of the functions on the text."""
     # The exceptions that the module itself defines are documented results.
     allowed_errors = tuple(
@@ -179,25 +182,25 @@ def reader(functions: tuple[Callable[[str], Any], ...]) -> Callable[[bytes], Non
     def run(data: bytes) -> None:
         for function in functions:
             with contextlib.suppress(*allowed_errors):
-                result = repr(function(text_of(data)))
-                require(len(result) <= GROWTH * len(data) + 10_000, f"{len(result)} characters")
+                result = repr(function(decode_text(data)))
+                require(len(result) <= MAX_CHARS_PER_BYTE * len(data) + 10_000, f"{len(result)} characters")
 
     return run
 
 
 def run_auto(data: bytes) -> None:
-    require(detect(text_of(data)) in {None, *PARSERS}, "a kind that is none")
+    require(detect(decode_text(data)) in {None, *PARSERS}, "a kind that is none")
 
 
 @lru_cache(maxsize=1)
-def compat() -> Compat:
+def load_compat() -> Compat:
     return Compat.load()
 
 
 def run_log(data: bytes) -> None:
     is_binary(data[:8192])
     size = 1 + data[0] * 16 if data else 1
-    report = diagnose_log((data[at : at + size] for at in range(0, len(data), size)), compat(), "log")
+    report = diagnose_log((data[at : at + size] for at in range(0, len(data), size)), load_compat(), "log")
     screen = render_log(report, verbose=True) + log_markdown(report)
     require(not CONTROL.search(screen), "a control character is passed on")
     check_json(log_json(report), data)
@@ -206,7 +209,7 @@ def run_log(data: bytes) -> None:
 def run_packed_log(data: bytes) -> None:
     if data.startswith(ZSTD):  # would start an external program
         return
-    path = scratch() / "log"
+    path = make_scratch_folder() / "log"
     path.write_bytes(data)
     with contextlib.suppress(UsageError):
         for piece in read_log(str(path), note=len):
@@ -214,15 +217,15 @@ def run_packed_log(data: bytes) -> None:
 
 
 @lru_cache(maxsize=1)
-def scratch() -> Path:
+def make_scratch_folder() -> Path:
     """Return a temporary folder of this process, which is removed when the process ends."""
     holder = tempfile.TemporaryDirectory(prefix="tfdoctor-fuzz-")
-    scratch.holder = holder
+    make_scratch_folder.holder = holder
     return Path(holder.name)
 
 
 def run_elf(data: bytes) -> None:
-    path = scratch() / "lib.so"
+    path = make_scratch_folder() / "lib.so"
     path.write_bytes(data)
     # The reader gives up early at a segment beyond the end; a sparse tail lets it follow more headers.
     if len(data) % 2:
@@ -239,11 +242,13 @@ def run_ldcache(data: bytes) -> None:
     for machine in (62, 183):
         entries = parse_ldcache(data, machine)
         total = sum(len(entry.soname) + len(entry.path) for entry in entries)
-        require(total <= GROWTH * len(data) + 10_000, f"{total} characters from {len(data)} bytes")
+        require(
+            total <= MAX_CHARS_PER_BYTE * len(data) + 10_000, f"{total} characters from {len(data)} bytes"
+        )
 
 
 def run_answer(data: bytes) -> None:
-    text = text_of(data)
+    text = decode_text(data)
     require(isinstance(parse_answer(text), dict), "no object")
     check_json(parse_build_info(text), data)
     check_json(parse_cuda_config(text), data)
@@ -251,7 +256,7 @@ def run_answer(data: bytes) -> None:
 
 
 def run_redact(data: bytes) -> None:
-    text = text_of(data)
+    text = decode_text(data)
     clean_line(text)
     for function in (clean, lambda text: Redactor().text(text)):
         cleaned = function(text)
@@ -260,7 +265,7 @@ def run_redact(data: bytes) -> None:
 
 
 def run_lint(data: bytes) -> None:
-    text = text_of(data)
+    text = decode_text(data)
     for kind in ("python", "notebook", "shell", "dockerfile", "yaml", "env"):
         for target in (LintTarget(), LintTarget((1, 15), 2)):
             problems, _ = lint_text(text, kind, target)
@@ -271,7 +276,7 @@ def run_lint(data: bytes) -> None:
             source = Source(text.encode("utf-8", "surrogatepass"), text, "utf-8")
             with contextlib.suppress(EditError):
                 apply_edits(source.data, plan_edits(source, problems, kind))
-            answer = LintAnswer(1, tuple(problems))
+            answer = LintResult(1, tuple(problems))
             for name, form in FORMATS.items():
                 require(
                     name == "json" or not CONTROL.search(form(answer)), "a control character is passed on"
@@ -287,9 +292,9 @@ def list_lint_cases() -> Iterator[bytes]:
 
 
 def run_pythons(data: bytes) -> None:
-    (scratch() / "pythons.toml").write_bytes(data)
+    (make_scratch_folder() / "pythons.toml").write_bytes(data)
     with contextlib.suppress(DataError):
-        _ = Compat(scratch()).pythons
+        _ = Compat(make_scratch_folder()).pythons
 
 
 def check_recording(host: str, *, whole: bool) -> None:
@@ -298,8 +303,8 @@ def check_recording(host: str, *, whole: bool) -> None:
     whole: also raise BrokenPromiseError if a probe crashed.
     """
     system = RecordedSystem({archive.HOST: host.encode("utf-8", "surrogateescape")})
-    facts = survey(system, compat(), timeout=20.0)
-    report = diagnose(facts, compat())
+    facts = survey(system, load_compat(), timeout=20.0)
+    report = diagnose(facts, load_compat())
     for verbose in (False, True):
         screen = render_report(report, verbose=verbose)
         require(not CONTROL.search(screen), "a control character is passed on")
@@ -313,7 +318,7 @@ def check_recording(host: str, *, whole: bool) -> None:
 def run_recording(data: bytes) -> None:
     """Check a recording that is damaged anywhere."""
     with contextlib.suppress(UsageError):
-        check_recording(text_of(data), whole=False)
+        check_recording(decode_text(data), whole=False)
 
 
 def run_machine(data: bytes) -> None:
@@ -321,9 +326,9 @@ def run_machine(data: bytes) -> None:
 
     The input is a line of tab-separated HOST, TABLE, KEY and optionally STREAM, then the text.
     """
-    header, _, text = text_of(data).partition("\n")
+    header, _, text = decode_text(data).partition("\n")
     host, table, key, stream = [*header.split("\t"), "", "", "", ""][:4]
-    raw = machines().get(host)
+    raw = load_machines().get(host)
     if raw is None or table not in raw or key not in raw[table]:
         return
     value = {**raw[table][key], stream: text} if stream else text
@@ -343,7 +348,7 @@ def run_archive(data: bytes) -> None:
 
 def run_capture(data: bytes) -> None:
     """Run `capture` on the files and outputs that it shortens or parses."""
-    text = text_of(data)
+    text = decode_text(data)
     recording = bundle.Recording(
         tables={
             "commands": {
@@ -357,9 +362,9 @@ def run_capture(data: bytes) -> None:
         platform={},
     )
     redactor = Redactor(users=["someone"], hosts=["some-host"])
-    members = bundle.members(bundle.redact(bundle.shorten(recording), redactor))
+    members = bundle.build_files(bundle.redact(bundle.shorten(recording), redactor))
     total = sum(map(len, members.values()))
-    require(total <= 8 * GROWTH * len(data) + 100_000, f"{total} bytes from {len(data)}")
+    require(total <= 8 * MAX_CHARS_PER_BYTE * len(data) + 100_000, f"{total} bytes from {len(data)}")
     RecordedSystem(members)
 
 
@@ -367,7 +372,7 @@ def run_capture(data: bytes) -> None:
 
 
 @lru_cache(maxsize=1)
-def machines() -> dict[str, dict[str, Any]]:
+def load_machines() -> dict[str, dict[str, Any]]:
     """Return the recorded machines of the tests by name."""
     return {
         path.parent.name: json.loads(path.read_text(encoding="utf-8"))
@@ -375,9 +380,9 @@ def machines() -> dict[str, dict[str, Any]]:
     }
 
 
-def texts_of_machines() -> Iterator[tuple[str, str]]:
+def list_machine_texts() -> Iterator[tuple[str, str]]:
     """Yield (header for the target "machine", text) for every text in the recorded machines."""
-    for name, raw in machines().items():
+    for name, raw in load_machines().items():
         for command, entry in raw.get("commands", {}).items():
             for stream in ("stdout", "stderr"):
                 text = entry.get(stream)
@@ -389,7 +394,7 @@ def texts_of_machines() -> Iterator[tuple[str, str]]:
                     yield f"{name}\t{table}\t{key}", text
 
 
-def texts_of_tests() -> Iterator[str]:
+def list_test_texts() -> Iterator[str]:
     """Yield the string literals in the tests of parsers and logs."""
     for folder in ("probes", "logs"):
         for path in sorted((TESTS / folder).glob("test_*.py")):
@@ -399,14 +404,14 @@ def texts_of_tests() -> Iterator[str]:
 
 
 @lru_cache(maxsize=1)
-def texts_by_kind() -> dict[str, tuple[str, ...]]:
+def group_texts_by_kind() -> dict[str, tuple[str, ...]]:
     """Return every available text by its detected kind; "" for no kind."""
     texts_of: dict[str, dict[str, None]] = {kind: {} for kind in (*PARSERS, "")}
-    for text in (*texts_of_tests(), *(text for _, text in texts_of_machines())):
+    for text in (*list_test_texts(), *(text for _, text in list_machine_texts())):
         texts_of[detect(text) or ""].setdefault(text)
     for kind in PARSERS:
         for path in sorted((CORPUS / "outputs" / kind).glob("*.txt")):
-            texts_of[kind].setdefault(path.read_bytes()[:LARGEST].decode("utf-8", "replace"))
+            texts_of[kind].setdefault(path.read_bytes()[:MAX_INPUT_BYTES].decode("utf-8", "replace"))
     return {kind: tuple(texts) for kind, texts in texts_of.items()}
 
 
@@ -414,18 +419,18 @@ def encode_texts(texts: Iterable[str]) -> Iterator[bytes]:
     return (text.encode("utf-8", "surrogatepass") for text in texts)
 
 
-def seeds_of(kind: str) -> Callable[[], Iterator[bytes]]:
-    return lambda: encode_texts((*texts_by_kind()[kind], *texts_by_kind()[""]))
+def make_seed_function(kind: str) -> Callable[[], Iterator[bytes]]:
+    return lambda: encode_texts((*group_texts_by_kind()[kind], *group_texts_by_kind()[""]))
 
 
 def list_texts() -> Iterator[bytes]:
-    return encode_texts(text for texts in texts_by_kind().values() for text in texts)
+    return encode_texts(text for texts in group_texts_by_kind().values() for text in texts)
 
 
-def logs() -> Iterator[bytes]:
+def list_logs() -> Iterator[bytes]:
     for path in sorted((*(TESTS / "logs" / "data").glob("*.txt"), *CORPUS.glob("logs/*/log.txt"))):
         yield path.read_bytes()
-    yield from encode_texts(text for text in texts_of_tests() if ".cc:" in text)
+    yield from encode_texts(text for text in list_test_texts() if ".cc:" in text)
 
 
 def pack_logs() -> Iterator[bytes]:
@@ -437,7 +442,7 @@ def pack_logs() -> Iterator[bytes]:
     yield gzip.compress(bytes(1 << 16))
 
 
-def objects() -> Iterator[bytes]:
+def list_objects() -> Iterator[bytes]:
     """Yield the start of the smallest shared objects of this machine, which holds the headers.
 
     Each one is yielded in two lengths, because run_elf treats inputs of odd length differently.
@@ -454,7 +459,7 @@ def objects() -> Iterator[bytes]:
             yield content[: (1 << 16) - 1] + b"\0" * (not len(content) % 2)
 
 
-def caches() -> Iterator[bytes]:
+def make_caches() -> Iterator[bytes]:
     """Yield versions of /etc/ld.so.cache as ldconfig writes it.
 
     They have three libraries, one of them in glibc-hwcaps, and the extension.
@@ -480,17 +485,17 @@ def caches() -> Iterator[bytes]:
         yield prefix + HEADER.pack(MAGIC, len(names), len(strings), 2, extension) + entries + strings + tail
 
 
-def answers() -> Iterator[bytes]:
-    yield from encode_texts(text for header, text in texts_of_machines() if "payload:" in header)
+def list_answers() -> Iterator[bytes]:
+    yield from encode_texts(text for header, text in list_machine_texts() if "payload:" in header)
     yield b'#define TF_MAJOR_VERSION 2\n#define TF_MINOR_VERSION 4\n#define TF_PATCH_VERSION 1\n#define TF_VERSION_SUFFIX "-rc0"\n'  # noqa: E501
     yield b"build_info = collections.OrderedDict([('cuda_version', '12.5.1'), ('is_cuda_build', True)])\ncuda_version_number = '10.0'\n"  # noqa: E501
 
 
-def recordings() -> Iterator[bytes]:
+def list_recordings() -> Iterator[bytes]:
     return (path.read_bytes() for path in sorted(HOSTS.glob("*/host.json")) if path.stat().st_size <= 1 << 16)
 
 
-def archives() -> Iterator[bytes]:
+def make_archives() -> Iterator[bytes]:
     files = {archive.HOST: b'{"schema_version": 1}', "root/etc/hostname": b"h\n", "output/1.txt": b"x" * 200}
     yield gzip.decompress(archive.archive(files))
     yield gzip.decompress(archive.archive({f"folder/{name}": data for name, data in files.items()}))
@@ -505,7 +510,7 @@ def archives() -> Iterator[bytes]:
 
 
 def list_captures() -> Iterator[bytes]:
-    yield from (*caches(), *answers(), *list_texts())
+    yield from (*make_caches(), *list_answers(), *list_texts())
     yield b"root:x:0:0:root:/root:/bin/sh\nsomeone:x:1000:1000:,,,:/srv/someone:/bin/sh\n"
     yield b'{"auths": {"r.example": {"auth": "c29tZTpvbmU="}}, "currentContext": "remote"}'
     yield b"python\0train.py\0--token=abcdefghijklmnop\0someone@some-host.example\0"
@@ -513,26 +518,29 @@ def list_captures() -> Iterator[bytes]:
 
 
 def machine_texts() -> Iterator[bytes]:
-    return encode_texts(f"{header}\n{text}" for header, text in texts_of_machines())
+    return encode_texts(f"{header}\n{text}" for header, text in list_machine_texts())
 
 
 TARGETS = {
     target.name: target
     for target in (
-        *(Target(kind, parser(kind), seeds_of(kind)) for kind in PARSERS),
-        *(Target(name, reader(functions), list_texts) for name, functions in further_readers().items()),
+        *(Target(kind, make_parser_target(kind), make_seed_function(kind)) for kind in PARSERS),
+        *(
+            Target(name, make_reader_target(functions), list_texts)
+            for name, functions in find_other_readers().items()
+        ),
         Target("auto", run_auto, list_texts),
-        Target("log", run_log, logs, largest=1 << 16, weight=4),
+        Target("log", run_log, list_logs, largest=1 << 16, weight=4),
         Target("packed-log", run_packed_log, pack_logs, "bytes"),
-        Target("elf", run_elf, objects, "bytes", 1 << 16),
-        Target("ldcache", run_ldcache, caches, "bytes"),
-        Target("answer", run_answer, answers),
+        Target("elf", run_elf, list_objects, "bytes", 1 << 16),
+        Target("ldcache", run_ldcache, make_caches, "bytes"),
+        Target("answer", run_answer, list_answers),
         Target("redact", run_redact, list_texts),
         Target("lint", run_lint, list_lint_cases, weight=3),
         Target("pythons", run_pythons, lambda: [(ROOT / "compat" / "pythons.toml").read_bytes()]),
-        Target("archive", run_archive, archives, "bytes"),
+        Target("archive", run_archive, make_archives, "bytes"),
         Target("capture", run_capture, list_captures, weight=2),
-        Target("recording", run_recording, recordings, "json", 1 << 16, weight=3),
+        Target("recording", run_recording, list_recordings, "json", 1 << 16, weight=3),
         Target("machine", run_machine, machine_texts, "headed", 1 << 15, weight=5),
     )
 }

@@ -3,7 +3,7 @@
     python scripts/generate_docs.py            # needs tfdoctor importable (the development environment)
     python scripts/generate_docs.py --check    # exit 1 where something is stale
 
-`page(catalogue)` and `with_words(schema, pattern, words)` are pure, so that a test can compare their results.
+`page(catalogue)` and `replace_words(schema, pattern, words)` are pure, so that a test can compare their results.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ only the log of a program that ran says them.
 """
 
 
-def page(explanation: Explanation) -> str:
+def render_page(explanation: Explanation) -> str:
     """Return the whole page as Markdown."""
     codes = {entry.cause: entry.codes for entry in explanation.causes}
     parts = [
@@ -85,7 +85,7 @@ def page(explanation: Explanation) -> str:
     return "\n".join(parts) + "\n"
 
 
-def with_words(schema: str, pattern: re.Pattern[str], names: Sequence[str]) -> str:
+def replace_words(schema: str, pattern: re.Pattern[str], names: Sequence[str]) -> str:
     """Return the schema with `names` in the list that group 1 of `pattern` matches."""
     match = pattern.search(schema)
     if match is None:
@@ -120,10 +120,10 @@ def main() -> int:
     check: bool = parser.parse_args().check
     explanation = catalogue()
     cause_names = [entry.cause.value for entry in explanation.causes]
-    contents = {PAGE: page(explanation)}
+    contents = {PAGE: render_page(explanation)}
     for schema in sorted((DOCS / "schemas").glob("*.json")):
-        with_causes = with_words(schema.read_text(encoding="utf-8"), VOCABULARY, cause_names)
-        contents[schema] = with_words(with_causes, HARMLESS, BENIGN)
+        with_causes = replace_words(schema.read_text(encoding="utf-8"), VOCABULARY, cause_names)
+        contents[schema] = replace_words(with_causes, HARMLESS, BENIGN)
     stale = [
         file
         for file, text in contents.items()

@@ -45,7 +45,7 @@ RUNS = {
     "fixed": ("tfdoctor", "check", "--facts", "tests/hosts/healthy-one-gpu"),
 }
 """The command whose output each picture shows, by picture name."""
-LOOK = {
+SCREENS = {
     **RUNS,
     "driver": ("tfdoctor", "check", "--facts", "tests/hosts/driver-below-cuda-12"),
     "hidden": ("tfdoctor", "check", "--facts", "tests/hosts/hidden-by-slurm"),
@@ -186,10 +186,10 @@ def record_terminal(command: tuple[str, ...], columns: int, rows: int) -> str:
     return output.decode().replace("\r\n", "\n")
 
 
-def look(folder: Path) -> None:
+def draw_screens(folder: Path) -> None:
     """Draw the usual screens in terminals of each size, dark and light."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, command in LOOK.items():
+    for name, command in SCREENS.items():
         for size in SIZES:
             output = record_terminal(command, *size)
             for theme, colours in THEMES.items():
@@ -197,7 +197,7 @@ def look(folder: Path) -> None:
                 path.write_text(draw_terminal(shlex.join(command), output, colours, size), encoding="utf-8")
 
 
-def pictures() -> dict[Path, str]:
+def draw_pictures() -> dict[Path, str]:
     """Return the SVG of every picture by its path."""
     svgs = {}
     for name, command in RUNS.items():
@@ -216,12 +216,12 @@ def main() -> int:
     )
     options = parser.parse_args()
     if options.look is not None:
-        look(options.look)
+        draw_screens(options.look)
         return 0
     check: bool = options.check
     stale = [
         (path, text)
-        for path, text in pictures().items()
+        for path, text in draw_pictures().items()
         if not path.exists() or path.read_text(encoding="utf-8") != text
     ]
     for path, text in stale:

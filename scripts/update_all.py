@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parent.parent
 SCRIPTS = ROOT / "scripts"
 COMPAT = ROOT / "compat"
-OLD = dt.timedelta(days=183)
+REVIEW_INTERVAL = dt.timedelta(days=183)
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Step:
     check: tuple[str, ...]
 
 
-def steps(fetch: int | None) -> list[Step]:
+def list_steps(fetch: int | None) -> list[Step]:
     """Return the steps in order.
 
     fetch: None for offline steps only; else the number of releases that --check measures again (0: 3).
@@ -108,7 +108,7 @@ def steps(fetch: int | None) -> list[Step]:
     return pending
 
 
-def dates() -> dict[str, str]:
+def read_dates() -> dict[str, str]:
     """Return the `as_of` date of each table by its path in compat/."""
     as_of = {}
     for path in sorted(path for path in COMPAT.rglob("*") if path.suffix in {".toml", ".json"}):
@@ -121,9 +121,11 @@ def dates() -> dict[str, str]:
     return as_of
 
 
-def old_tables(today: dt.date) -> list[str]:
+def list_old_tables(today: dt.date) -> list[str]:
     """Return the tables that were not reviewed for half a year."""
-    return [name for name, as_of in dates().items() if today - dt.date.fromisoformat(as_of) > OLD]
+    return [
+        name for name, as_of in read_dates().items() if today - dt.date.fromisoformat(as_of) > REVIEW_INTERVAL
+    ]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -142,15 +144,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     stale = []
-    for step in steps(options.fetch):
+    for step in list_steps(options.fetch):
         print(f"{'checking' if options.check else 'writing'} {step.name}", file=sys.stderr, flush=True)
         command = step.check if options.check else step.write
         if subprocess.run(command, cwd=ROOT, check=False).returncode != 0:
             stale.append(step.name)
             if not options.check:
                 break
-    for name in old_tables(dt.datetime.now(tz=dt.timezone.utc).date()):
-        print(f"compat/{name} was last looked through on {dates()[name]}", file=sys.stderr)
+    for name in list_old_tables(dt.datetime.now(tz=dt.timezone.utc).date()):
+        print(f"compat/{name} was last looked through on {read_dates()[name]}", file=sys.stderr)
     if stale:
         print(f"{'stale' if options.check else 'failed'}: {', '.join(stale)}", file=sys.stderr)
     return 1 if stale else 0

@@ -31,7 +31,7 @@ from tfdoctor.compat.fat_binaries import load_fat_binaries
 from tfdoctor.simulate.kernels import READ_TIMEOUT_S
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.payloads import run_payload
-from update_support.whole_wheels import download, last_patches, newest_python, select_releases
+from update_support.whole_wheels import download_wheel, find_newest_python, list_last_patches, select_releases
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -63,27 +63,27 @@ def main(argv: Sequence[str] | None = None) -> int:
         else {}
     )
     if options.check:
-        return check(compat, measured)
+        return check_table(compat, measured)
     requested = options.releases or [
-        version for version in last_patches(compat, SINCE) if version not in measured
+        version for version in list_last_patches(compat, SINCE) if version not in measured
     ]
     releases = {release.version: release for release in select_releases(compat, requested)}
     failed = len(set(requested)) - len(releases)
     for version, release in releases.items():
-        counts = read(release)
+        counts = read_wheel(release)
         if counts is None:
             failed += 1
             continue
         measured[version] = counts
-        write(measured)
+        write_table(measured)
         print(f"{version}: {sum(counts.values())} fat binaries")
-    return 1 if failed else check(compat, measured)
+    return 1 if failed else check_table(compat, measured)
 
 
-def read(release: Release) -> dict[str, int] | None:
+def read_wheel(release: Release) -> dict[str, int] | None:
     """Return the fat binaries of one wheel. Print the reason and return None if it cannot be downloaded or read."""
     with tempfile.TemporaryDirectory() as folder:
-        downloaded = download(release, folder, newest_python(release))
+        downloaded = download_wheel(release, folder, find_newest_python(release))
         if downloaded is None:
             return None
         with zipfile.ZipFile(downloaded) as wheel:
@@ -105,7 +105,7 @@ def read(release: Release) -> dict[str, int] | None:
     return dict(sorted(answer["binaries"].items()))
 
 
-def write(measured: dict[str, dict[str, int]]) -> None:
+def write_table(measured: dict[str, dict[str, int]]) -> None:
     """Write the table."""
     rows = [
         {"version": version, "counts": measured[version]} for version in sorted(measured, key=versions.parse)
@@ -116,7 +116,7 @@ def write(measured: dict[str, dict[str, int]]) -> None:
     TABLE.write_text(f'{{{head},\n "releases": [\n  {lines}\n ]}}\n', encoding="utf-8")
 
 
-def check(compat: Compat, measured: dict[str, dict[str, int]]) -> int:
+def check_table(compat: Compat, measured: dict[str, dict[str, int]]) -> int:
     """Return 1 if the table is incomplete or contradicts compat/tensorflow.json, and print why."""
     problems = []
     if len(measured) < MINIMUM:

@@ -111,7 +111,7 @@ FUNCTIONS: dict[str, tuple[str, ...]] = {
 MINIMUM_RELEASES = 100
 
 
-def functions(source: str, requested: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
+def find_function_lines(source: str, requested: Iterable[str]) -> dict[str, list[tuple[int, int]]]:
     """Return the first and last lines of each of the requested functions.
 
     For `<module>` these are the lines of each statement that can fail.
@@ -159,9 +159,9 @@ def _map_path(name: str) -> str:
 
 def measure(web: Web, url: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
     """Return the lines of the FUNCTIONS that a wheel contains."""
-    from update_support.remote_zip import central_directory, extract
+    from update_support.remote_zip import extract, read_central_directory
 
-    members, total = central_directory(web, url)
+    members, total = read_central_directory(web, url)
     members_by_name = {}
     for member in members:
         name = member.name.rpartition(".data/purelib/")[2]
@@ -179,7 +179,7 @@ def measure(web: Web, url: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
         try:
             # `async` is an ordinary name in old releases, which were written for older Pythons
             source = re.sub(r"\basync\b(?!\s+(?:def|with|for)\b)", "async_", text.decode("utf-8", "replace"))
-            measured[name] = functions(source, FUNCTIONS[_map_path(name)])
+            measured[name] = find_function_lines(source, FUNCTIONS[_map_path(name)])
         except SyntaxError as error:  # written for a Python with other keywords
             print(f"  {name}: {error}", file=sys.stderr)
     return {name: spans for name, spans in measured.items() if spans}
@@ -206,7 +206,7 @@ def render(measured: dict[str, dict[str, Any]], as_of: str) -> str:
     def row(names: dict[str, dict[tuple[int, int], list[int]]]) -> dict[str, str]:
         return {
             name: " ".join(
-                f"{first if first == last else f'{first}-{last}'}:{by_release.spans(numbers)}"
+                f"{first if first == last else f'{first}-{last}'}:{by_release.format_spans(numbers)}"
                 for (first, last), numbers in sorted(lines.items())
             )
             for name, lines in sorted(names.items())
@@ -230,22 +230,22 @@ def load_known(table: dict[str, Any]) -> dict[str, dict[str, Any]]:
     return measured
 
 
-def stale(table: dict[str, Any]) -> list[str]:
+def find_problems(table: dict[str, Any]) -> list[str]:
     """Return the problems of the table that can be found offline."""
     return by_release.find_unmeasured(table, MINIMUM_RELEASES)
 
 
 def main() -> int:
     """Update or check the table and return the exit status."""
-    options = by_release.options(__doc__)
+    options = by_release.parse_options(__doc__)
     table = (
         json.loads(TABLE.read_text(encoding="utf-8")) if TABLE.is_file() else {"releases": [], "files": {}}
     )
     if options.check:
-        return by_release.finish_check(stale(table))
+        return by_release.finish_check(find_problems(table))
     measured = load_known(table)
     fetch(measured, SpecifierSet(options.only, prereleases=True) if options.only else None, options.as_of)
-    by_release.format_count(len(measured))
+    by_release.print_count(len(measured))
     return 0
 
 
@@ -256,9 +256,9 @@ def fetch(measured: dict[str, dict[str, Any]], only: SpecifierSet | None, as_of:
     """
     from update_support.remote_zip import Web
 
-    urls = by_release.urls()
+    urls = by_release.list_urls()
     web = Web()
-    for release in by_release.releases():
+    for release in by_release.list_releases():
         version = release["version"]
         if only.contains(version) if only is not None else version not in measured:
             start = time.monotonic()

@@ -44,7 +44,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--registry", metavar="HOST[:PORT][/PATH]")
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args(argv)
-    names, rows = images(Compat.load()), load_rows()
+    names, rows = list_images(Compat.load()), load_rows()
     if options.check:
         return check(names, rows)
     chosen = [name for name in names if not options.prefix or name.startswith(tuple(options.prefix))]
@@ -52,11 +52,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("no image of a plan begins so", file=sys.stderr)
         return 2
     failed = refresh(rows, chosen, Registry(options.registry))
-    TABLE.write_text(text_of(rows, today()), encoding="utf-8")
+    TABLE.write_text(render_table(rows, today()), encoding="utf-8")
     return 1 if failed else 0
 
 
-def images(compat: Compat) -> list[str]:
+def list_images(compat: Compat) -> list[str]:
     """Return the names of all images that a plan can build on."""
     names = {image.name for image in compat.images.python} | {image.image for image in compat.images.tool}
     names |= {
@@ -87,7 +87,7 @@ def refresh(rows: dict[str, dict[str, Any]], names: Sequence[str], registry: Reg
     failed = 0
     for name in names:
         try:
-            facts = registry.image(name)
+            facts = registry.describe_image(name)
         except ManifestError as error:
             failed += 1
             message = "is gone: see [[deleted]] in compat/images.toml" if error.gone else str(error)
@@ -99,7 +99,7 @@ def refresh(rows: dict[str, dict[str, Any]], names: Sequence[str], registry: Reg
     return failed
 
 
-def text_of(rows: dict[str, dict[str, Any]], day: dt.date) -> str:
+def render_table(rows: dict[str, dict[str, Any]], day: dt.date) -> str:
     """Return the text of the file, one image per line."""
     lines = [json.dumps(rows[name], separators=(",", ":"), ensure_ascii=False) for name in sorted(rows)]
     body = ",\n".join(lines)
@@ -113,7 +113,7 @@ def check(names: Sequence[str], rows: dict[str, dict[str, Any]]) -> int:
     problems = [f"no plan builds on {name}" for name in rows if name not in names]
     if len(names) < MINIMUM:
         problems.append(f"plans name {len(names)} images, and {MINIMUM} are the least")
-    if TABLE.read_text(encoding="utf-8") != text_of(rows, dt.date.fromisoformat(as_of)):
+    if TABLE.read_text(encoding="utf-8") != render_table(rows, dt.date.fromisoformat(as_of)):
         problems.append("the file is not as it is written: order or form")
     for problem in problems:
         print(f"compat/manifests.json: {problem}", file=sys.stderr)

@@ -36,7 +36,14 @@ from checkout import ROOT
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.locks import lock_name, tools_name
-from update_support.trials import LOCKS, Bench, TrialError, find_linked, find_python, stand_ins
+from update_support.trials import (
+    LOCKS,
+    TrialEnvironment,
+    TrialError,
+    find_linked,
+    find_python,
+    make_stand_ins,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release
@@ -76,7 +83,7 @@ def newest_of_minors() -> dict[str, Release]:
     for release in Compat.load().releases:
         if release.package not in ("tensorflow", "tensorflow-gpu") or Version(release.version).is_prerelease:
             continue
-        if Version(release.version) < Version(OLDEST) or python_of(release) is None:
+        if Version(release.version) < Version(OLDEST) or find_release_python(release) is None:
             continue
         present = newest.get(release.minor)
         if present is None or Version(present.version) < Version(release.version):
@@ -84,7 +91,7 @@ def newest_of_minors() -> dict[str, Release]:
     return newest
 
 
-def python_of(release: Release) -> str | None:
+def find_release_python(release: Release) -> str | None:
     """Return the newest Python on this machine for which the release has a lock, or None."""
     for python in sorted(release.linux_pythons, key=Version, reverse=True):
         locked = (LOCKS / lock_name(release.package, release.version, python)).is_file()
@@ -95,33 +102,33 @@ def python_of(release: Release) -> str | None:
 
 def measure(release: Release, cache: Path) -> dict[str, Any]:
     """Install a release from its lock and observe its import. Raise TrialError if that fails."""
-    python = python_of(release)
+    python = find_release_python(release)
     interpreter = find_python(python) if python is not None else None
     if python is None or interpreter is None:
         msg = f"no Python here for {release.version}"
         raise TrialError(msg)
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-imports-"))
     try:
-        bench = Bench(folder, interpreter, python, uv=shutil.which("uv"))
+        bench = TrialEnvironment(folder, interpreter, python, uv=shutil.which("uv"))
         bench.install(LOCKS / tools_name(python))
         bench.install(LOCKS / lock_name(release.package, release.version, python))
         site = next(iter(sorted(folder.glob("env/lib/python*/site-packages/tensorflow"))))
         linked = find_linked(site) if Version(release.version) < Version("1.14") else {}
         env = dict(bench.env)
         if linked:
-            env["LD_LIBRARY_PATH"] = str(stand_ins(folder / "lib", cache, linked))
-        return with_family(bench.python, env)
+            env["LD_LIBRARY_PATH"] = str(make_stand_ins(folder / "lib", cache, linked))
+        return examine_import(bench.python, env)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def with_family(python: Path, env: dict[str, str]) -> dict[str, Any]:
+def examine_import(python: Path, env: dict[str, str]) -> dict[str, Any]:
     """Return the answer of the child, extended by what the import cannot do without.
 
     Raise TrialError if the import fails.
     """
-    answer = ask(python, env)
-    answer["must"] = [name for name in FAMILY if fails(python, env, name) is not None]
+    answer = run_child(python, env)
+    answer["must"] = [name for name in FAMILY if find_import_error(python, env, name) is not None]
     names_by_package: dict[str, list[str]] = {}
     for module, name, guard in answer["needs"]:
         if guard == "" and (package := module.partition(".")[0]) not in {
@@ -130,13 +137,17 @@ def with_family(python: Path, env: dict[str, str]) -> dict[str, Any]:
             *FAMILY,
         }:
             names_by_package.setdefault(package, []).extend([name] if name or module != package else [])
-    answer["spared"] = [package for package in names_by_package if fails(python, env, package) is None]
+    answer["spared"] = [
+        package for package in names_by_package if find_import_error(python, env, package) is None
+    ]
     for (
         package,
         names,
     ) in names_by_package.items():  # a function that the import calls may use one of its names, too
         error = (
-            fails(python, env, f"hollow:{package}") if not names and package not in answer["spared"] else None
+            find_import_error(python, env, f"hollow:{package}")
+            if not names and package not in answer["spared"]
+            else None
         )
         match = re.search(r"(?:has no attribute|cannot import name) '([A-Za-z_]\w*)'", error or "")
         if match is not None:
@@ -147,16 +158,16 @@ def with_family(python: Path, env: dict[str, str]) -> dict[str, Any]:
 FAMILY = ("keras", "tensorflow_estimator")
 
 
-def fails(python: Path, env: dict[str, str], without: str) -> str | None:
+def find_import_error(python: Path, env: dict[str, str], without: str) -> str | None:
     """Return the error of the import if the module `without` is missing, or None if it succeeds."""
     try:
-        ask(python, env, without)
+        run_child(python, env, without)
     except TrialError as error:
         return str(error)
     return None
 
 
-def ask(python: Path, env: dict[str, str], *without: str) -> dict[str, Any]:
+def run_child(python: Path, env: dict[str, str], *without: str) -> dict[str, Any]:
     """Run the child and return its answer. Raise TrialError if it gives none."""
     done = subprocess.run(
         [python, CHILD, *without],
@@ -174,7 +185,7 @@ def ask(python: Path, env: dict[str, str], *without: str) -> dict[str, Any]:
     return dict(json.loads(answer_line[len(MARKER) :]))
 
 
-def row(answer: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
+def make_row(answer: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]:
     """Return a row of the table.
 
     before: the present row of this minor release, whose known good versions are kept, or None.
@@ -237,12 +248,12 @@ def row(answer: dict[str, Any], before: dict[str, Any] | None) -> dict[str, Any]
     }
 
 
-def read() -> dict[str, dict[str, Any]]:
+def read_tables() -> dict[str, dict[str, Any]]:
     """Return the present tables by minor release."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
 
 
-def write(table: dict[str, Any]) -> None:
+def write_table(table: dict[str, Any]) -> None:
     """Write the file of a minor release, one key per line."""
     lines = ",\n".join(
         f"{json.dumps(key)}:{json.dumps(value, ensure_ascii=False, separators=(',', ':'))}"
@@ -269,7 +280,7 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    rows = read()
+    rows = read_tables()
     if options.check:
         missing = [
             release.version
@@ -283,10 +294,10 @@ def main() -> int:
         key: text for key, text in os.environ.items() if not key.startswith(("TF_", "PYTHON", "CUDA", "LD_"))
     }
     for environment in options.environment:
-        answer = with_family(environment / "bin" / "python", env | {"CUDA_VISIBLE_DEVICES": "-1"})
+        answer = examine_import(environment / "bin" / "python", env | {"CUDA_VISIBLE_DEVICES": "-1"})
         name = minor(answer["tensorflow"])
-        rows[name] = row(answer, rows.get(name))
-        write(rows[name])
+        rows[name] = make_row(answer, rows.get(name))
+        write_table(rows[name])
         print(f"{environment}: {answer['tensorflow']}, {len(rows[name]['needs'])} modules", flush=True)
     if options.environment:
         return 0
@@ -303,8 +314,8 @@ def main() -> int:
             print(f"{release.version}: {error}", flush=True)
             failed += 1
             continue
-        rows[name] = row(answer, rows.get(name))
-        write(rows[name])
+        rows[name] = make_row(answer, rows.get(name))
+        write_table(rows[name])
         print(f"{release.version} on {answer['python']}: {len(rows[name]['needs'])} modules", flush=True)
     return 1 if failed else 0
 

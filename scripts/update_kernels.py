@@ -30,10 +30,10 @@ from checkout import ROOT
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.compat.kernels import Types, load_kernels
-from update_support.by_release import spans
+from update_support.by_release import format_spans
 from update_support.registered_kernels import group_by_operation
 from update_support.trials import find_python
-from update_support.whole_wheels import download, last_patches, select_releases
+from update_support.whole_wheels import download_wheel, list_last_patches, select_releases
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -44,12 +44,12 @@ if TYPE_CHECKING:
     """Operation → "cpu", "gpu" → types; a device without kernels is left out."""
 
 TABLE = ROOT / "compat" / "kernels.json"
-ASKING = ROOT / "scripts" / "update_support" / "registered_kernels.py"
+QUERY_SCRIPT = ROOT / "scripts" / "update_support" / "registered_kernels.py"
 SINCE = "1.14"
 """First release to measure. Older ones link to the driver's library, or have no such list."""
 MINIMUM = 24
 """Minimum number of releases; fewer mean that a table was lost."""
-FEWEST, FEWEST_OF_GPU = 1100, 600
+MIN_OPERATIONS, FEWEST_OF_GPU = 1100, 600
 """Minimum numbers of operations with any kernel and with a kernel for a GPU.
 
 Fewer mean that a library was not loaded.
@@ -71,13 +71,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     if options.check:
         return check(compat, measured)
     requested = options.releases or [
-        version for version in last_patches(compat, SINCE) if version not in measured
+        version for version in list_last_patches(compat, SINCE) if version not in measured
     ]
     releases = {release.version: release for release in select_releases(compat, requested)}
     failed = len(set(requested)) - len(releases)
     for version, release in releases.items():
         list_path = options.lists / f"{version}.bin" if options.lists else None
-        data = list_path.read_bytes() if list_path and list_path.exists() else ask(release)
+        data = list_path.read_bytes() if list_path and list_path.exists() else query_kernels(release)
         if data is None:
             failed += 1
             continue
@@ -90,12 +90,12 @@ def main(argv: Sequence[str] | None = None) -> int:
             }
             for operation, kinds in group_by_operation(data).items()
         }
-        TABLE.write_text(text(measured), encoding="utf-8")
+        TABLE.write_text(render_table(measured), encoding="utf-8")
         print(f"{version}: {len(measured[version])} operations")
     return 1 if failed else check(compat, measured)
 
 
-def ask(release: Release) -> bytes | None:
+def query_kernels(release: Release) -> bytes | None:
     """Return the kernel list of one wheel. Print the reason and return None if that fails."""
     pythons = sorted(release.pythons("linux"), key=versions.parse, reverse=True)
     interpreter = next(((python, path) for python in pythons if (path := find_python(python))), None)
@@ -103,7 +103,7 @@ def ask(release: Release) -> bytes | None:
         print(f"{release.version}: no Python {', '.join(pythons)} here", file=sys.stderr)
         return None
     with tempfile.TemporaryDirectory() as folder:
-        wheel = download(release, folder, interpreter[0])
+        wheel = download_wheel(release, folder, interpreter[0])
         if wheel is None:
             return None
         with zipfile.ZipFile(wheel) as archive:
@@ -114,7 +114,7 @@ def ask(release: Release) -> bytes | None:
         libraries = next(Path(folder, "wheel").glob("*/libtensorflow_framework.so*")).parent
         answer = Path(folder, "list")
         env = {**os.environ, "TF_CPP_MIN_LOG_LEVEL": "3"}
-        done = subprocess.run([interpreter[1], ASKING, libraries, answer], check=False, env=env)
+        done = subprocess.run([interpreter[1], QUERY_SCRIPT, libraries, answer], check=False, env=env)
         if done.returncode:
             print(f"{release.version}: its libraries did not answer", file=sys.stderr)
             return None
@@ -124,7 +124,7 @@ def ask(release: Release) -> bytes | None:
 # ---------------------------------------------------------------- the table
 
 
-def text(measured: Mapping[str, Operations]) -> str:
+def render_table(measured: Mapping[str, Operations]) -> str:
     """Return the text of the table; equal values give equal bytes."""
     releases = sorted(measured, key=versions.parse)
     sets = sorted(
@@ -151,7 +151,7 @@ def text(measured: Mapping[str, Operations]) -> str:
                     release_numbers.setdefault(";".join(entries), []).append(index)
             if release_numbers:
                 types_by_device[kind] = " ".join(
-                    f"{limits}:{spans(releases_of)}" for limits, releases_of in release_numbers.items()
+                    f"{limits}:{format_spans(releases_of)}" for limits, releases_of in release_numbers.items()
                 )
         lines_of[operation] = types_by_device
     head = {
@@ -191,7 +191,7 @@ def load_known() -> dict[str, dict[str, dict[str, Types]]]:
 def check(compat: Compat, measured: Mapping[str, Operations]) -> int:
     """Return 1 if the table is incomplete or not as this script writes it, and print why."""
     problems = []
-    missing = [release for release in last_patches(compat, SINCE) if release not in measured]
+    missing = [release for release in list_last_patches(compat, SINCE) if release not in measured]
     if missing:
         problems.append(f"not measured: {', '.join(missing)}")
     if len(measured) < MINIMUM:
@@ -200,9 +200,12 @@ def check(compat: Compat, measured: Mapping[str, Operations]) -> int:
         if compat.release(version) is None:
             problems.append(f"{version}: not in compat/tensorflow.json")
         gpu_count = sum("gpu" in kinds for kinds in operations.values())
-        if len(operations) < FEWEST or gpu_count < FEWEST_OF_GPU:
+        if len(operations) < MIN_OPERATIONS or gpu_count < FEWEST_OF_GPU:
             problems.append(f"{version}: only {len(operations)} operations, {gpu_count} of them for a GPU")
-    if measured and text(measured).splitlines()[3:] != TABLE.read_text(encoding="utf-8").splitlines()[3:]:
+    if (
+        measured
+        and render_table(measured).splitlines()[3:] != TABLE.read_text(encoding="utf-8").splitlines()[3:]
+    ):
         problems.append("the table is not as this script writes it")
     for line in problems:
         print(line, file=sys.stderr)

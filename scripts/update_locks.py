@@ -26,7 +26,7 @@ Three kinds of file, each for `pip install --no-deps --require-hashes -r FILE`:
     cuda/cu11-….txt             NVIDIA's wheels of one set in compat/cuda_wheels.toml, any Python
 
 The date rule: dependencies are the newest versions `DAYS` days after the release of the wheel, because users had
-those. Exceptions are made only if that version cannot be installed or imported (`MOVES` below, and
+those. Exceptions are made only if that version cannot be installed or imported (`VERSION_LIMITS` below, and
 compat/imports.toml). Wheels are preferred to newer source archives.
 """
 
@@ -51,7 +51,7 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat, DataError
 from tfdoctor.compat.locks import Lock, read_lock, tools_name
 from tfdoctor.compat.wheels import CudaSet, read_sets
-from update_support.targets import Target, make_filter, targets
+from update_support.targets import Target, list_targets, make_filter
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -77,32 +77,32 @@ class Move:
 
     tensorflow: str
     requirement: str
-    why: str
+    reason: str
     pythons: tuple[str, ...] = ()
     """The Python versions to which it applies; empty for all."""
 
 
-MOVES = (Move("<2.4", "h5py<3", "Keras of that time reads what h5py 2 returns: text, not bytes"),)
+VERSION_LIMITS = (Move("<2.4", "h5py<3", "Keras of that time reads what h5py 2 returns: text, not bytes"),)
 
 
 # --- targets and limits -----------------------------------------------------------------------------------------
 
 
-def pythons() -> list[str]:
+def list_pythons() -> list[str]:
     """Return the Python versions of all targets, oldest first."""
-    return sorted({target.python for target in targets()}, key=versions.numbers)
+    return sorted({target.python for target in list_targets()}, key=versions.numbers)
 
 
-def moves_for(target: Target) -> list[Move]:
+def find_moves(target: Target) -> list[Move]:
     return [
         move
-        for move in MOVES
+        for move in VERSION_LIMITS
         if versions.satisfies(target.release.version, move.tensorflow)
         and (not move.pythons or target.python in move.pythons)
     ]
 
 
-def forbidden_for(target: Target) -> dict[str, list[SpecifierSet]]:
+def find_forbidden(target: Target) -> dict[str, list[SpecifierSet]]:
     """Return the versions by package that do not work with this release, as compat/imports.toml says."""
     forbidden: dict[str, list[SpecifierSet]] = {}
     for companion in Compat.load().companions:
@@ -114,21 +114,21 @@ def forbidden_for(target: Target) -> dict[str, list[SpecifierSet]]:
 # --- rendering ----------------------------------------------------------------------------------------------
 
 
-def line(pin: Pin) -> str:
+def format_pin(pin: Pin) -> str:
     """Return one requirement with the hashes of its files."""
     hashes = "".join(f" --hash=sha256:{digest}" for digest in sorted({file.sha256 for file in pin.files}))
     return f"{pin.name}=={pin.version}{hashes}{'  # sdist' if pin.built else ''}"
 
 
-def text_of(title: str, notes: Sequence[str], pins: Iterable[Pin]) -> str:
+def format_lock(title: str, notes: Sequence[str], pins: Iterable[Pin]) -> str:
     """Return the text of a lock."""
-    return "\n".join([f"# {title}", *(f"# {note}" for note in notes), *map(line, pins), ""])
+    return "\n".join([f"# {title}", *(f"# {note}" for note in notes), *map(format_pin, pins), ""])
 
 
 # --- resolving --------------------------------------------------------------------------------------------
 
 
-class Maker:
+class LockMaker:
     """Makes locks from the data of the index."""
 
     def __init__(self, index: Index) -> None:
@@ -147,7 +147,7 @@ class Maker:
         return self._tools[python]
 
     def tools_text(self, python: str) -> str:
-        return text_of(
+        return format_lock(
             f"pip, setuptools and wheel for CPython {python}, as of {TOOLS_UNTIL}; made by scripts/update_locks.py",
             [f"python -m pip install --no-deps --require-hashes -r {tools_name(python)}"],
             self.tools(python),
@@ -160,8 +160,8 @@ class Maker:
         tools = {pin.name: pin for pin in self.tools(python)}
         make_resolver = partial(self.resolver, python=python, until=f"{day}T23:59:59Z", preferred=tools)
         roots = [f"{release.package}=={release.version}"]
-        limits = [Requirement(move.requirement) for move in moves_for(target)]
-        resolver = make_resolver(forbidden=forbidden_for(target), constraints=limits)
+        limits = [Requirement(move.requirement) for move in find_moves(target)]
+        resolver = make_resolver(forbidden=find_forbidden(target), constraints=limits)
         pins = resolver.resolve(roots)
         if any(pin.built for pin in pins):
             pins = resolver.resolve([*roots, "setuptools", "wheel"])
@@ -173,13 +173,15 @@ class Maker:
         ]
         glibc = max(pin.glibc for pin in pins)
         title = f"{release.package} {release.version} for CPython {python}, Linux x86-64, glibc 2.{glibc}"
-        return text_of(title, notes, pins)
+        return format_lock(title, notes, pins)
 
 
 def find_moved(target: Target, pins: Iterable[Pin], plain: Iterable[Pin]) -> list[str]:
     """Return a note for each pin that differs from the date rule alone (`plain`), with the reason."""
     by_date = {pin.name: pin.version for pin in plain}
-    reasons = {canonicalize_name(Requirement(move.requirement).name): move.why for move in moves_for(target)}
+    reasons = {
+        canonicalize_name(Requirement(move.requirement).name): move.reason for move in find_moves(target)
+    }
     for companion in Compat.load().companions:
         if companion.breaks and versions.satisfies(target.release.version, companion.tensorflow):
             reasons.setdefault(companion.package, f"{companion.id} in compat/imports.toml")
@@ -206,13 +208,13 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
     def is_due(name: str, path: Path) -> bool:
         return options.all or name in specs or (not specs and not path.is_file())
 
-    tools = [python for python in pythons() if is_due("tools", FOLDER / tools_name(python))]
+    tools = [python for python in list_pythons() if is_due("tools", FOLDER / tools_name(python))]
     cuda = any(
         is_due("cuda", FOLDER / "cuda" / f"{cuda_set.id}.txt") for cuda_set in read_sets(ROOT / "compat").sets
     )
     due = [
         target
-        for target in targets()
+        for target in list_targets()
         if options.python in (None, target.python)
         and (is_due("", FOLDER / target.name) or any(matches(target.release.version) for matches in filters))
     ]
@@ -223,7 +225,7 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
         from update_support.index import Index
         from update_support.resolve import UnsolvableError
 
-        maker = Maker(Index(options.cache))
+        maker = LockMaker(Index(options.cache))
     except ModuleNotFoundError as error:
         print(f"{error.name} is not here: uv run scripts/update_locks.py", file=sys.stderr)
         return 1
@@ -250,10 +252,10 @@ def make(options: argparse.Namespace, specs: Sequence[str]) -> int:
 # --- checking -----------------------------------------------------------------------------------------------
 
 
-def problems(folder: Path = FOLDER) -> list[str]:
+def find_problems(folder: Path = FOLDER) -> list[str]:
     """Return the problems of the existing locks; empty if there are none."""
-    targets_by_name = {target.name: target for target in targets()}
-    tools = {tools_name(python): python for python in pythons()}
+    targets_by_name = {target.name: target for target in list_targets()}
+    tools = {tools_name(python): python for python in list_pythons()}
     cuda = {f"{cuda_set.id}.txt": cuda_set for cuda_set in Compat(folder.parent).cuda_sets.sets}
     problems_found = []
     if len(targets_by_name) < MINIMUM:
@@ -345,16 +347,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     options = parser.parse_args(arguments)
     if options.check:
-        errors = problems()
+        errors = find_problems()
         print(
-            "\n".join(errors) or f"{len(targets())} locks are in order",
+            "\n".join(errors) or f"{len(list_targets())} locks are in order",
             file=sys.stderr if errors else sys.stdout,
         )
         return 1 if errors else 0
     if options.trying:
-        from update_support.trials import run
+        from update_support.trials import run_trials
 
-        return run(options, options.specs)
+        return run_trials(options, options.specs)
     return make(options, options.specs)
 
 

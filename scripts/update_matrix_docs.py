@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.fit.matrix import MatrixGroup, MatrixQuery, group_rows, select_rows
-from tfdoctor.plan.release_sheet import pythons
+from tfdoctor.plan.release_sheet import format_python_ranges
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -47,7 +47,7 @@ From 1.5.1 on the processor must have AVX; without it the import ends in an ille
 """
 
 
-def page(compat: Compat) -> str:
+def render_page(compat: Compat) -> str:
     """Return the whole page as Markdown."""
     groups = group_rows(select_rows(compat, MatrixQuery(gpu=True)))
     parts = [
@@ -95,7 +95,7 @@ def _make_release_table(groups: Sequence[MatrixGroup]) -> str:
             (
                 _format_range(members.versions) + problem_mark,
                 names,
-                pythons(release.linux_pythons),
+                format_python_ranges(release.linux_pythons),
                 release.cuda or "?",
                 _format_cudnn(release),
                 f"{row.driver_linux or '?'}{windows}",
@@ -146,7 +146,7 @@ def _make_cpu_table(compat: Compat) -> str:
         (
             _format_range(members.versions),
             f"`{members.packages[0]}`",
-            pythons(members.first.release.linux_pythons),
+            format_python_ranges(members.first.release.linux_pythons),
         )
         for members in group_rows(select_rows(compat, MatrixQuery(gpu=False)))
     ]
@@ -179,7 +179,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Write docs/matrix.md from compat/.")
     parser.add_argument("--check", action="store_true", help="change nothing; exit 1 where the page is stale")
     options = parser.parse_args()
-    text = page(Compat.load())
+    text = render_page(Compat.load())
     if options.check:
         is_fresh = PAGE.is_file() and PAGE.read_text(encoding="utf-8") == text
         if not is_fresh:

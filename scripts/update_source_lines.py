@@ -40,7 +40,7 @@ from packaging.version import Version
 
 from checkout import ROOT
 from update_support import by_release
-from update_support.by_release import releases
+from update_support.by_release import list_releases
 from update_support.log_lines import Logged, list_messages
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ OBJECTS = re.compile(
     r"/(?:libtensorflow_framework|libtensorflow_cc|_pywrap_tensorflow(?:_internal|_common)?|libtftrt)\.so[.0-9]*$"
 )
 """TensorFlow's own shared objects; smaller ones repeat their messages."""
-SPEAKING = re.compile(
+DEFAULT_LOGGERS = re.compile(
     r"(?:tensorflow/core/(?:common_runtime|platform|distributed_runtime|nccl|profiler)/"
     r"|tensorflow/core/lib/(?:core|io|monitoring)/"
     r"|tensorflow/core/framework/(?:allocator|cpu_allocator|dataset|local_rendezvous|model|op_def_util|op_kernel)"
@@ -72,7 +72,7 @@ SPEAKING = re.compile(
 
 The other sources check and debug the compilers, and have most of all lines.
 """
-WITHOUT_FOLDERS = "2.17"
+ABSEIL_SINCE = "2.17"
 """First release that prints some messages with Abseil's logger, which omits the folders."""
 OURS = re.compile(r"tensorflow/|external/(?:local_)?(?:xla|tsl)/")
 UNPUBLISHED = (
@@ -114,14 +114,14 @@ def sort_patches(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def measure(web: Web, url: str) -> list[Logged]:
     """Return the messages that the objects of a wheel can log."""
-    from update_support.remote_zip import central_directory, extract
+    from update_support.remote_zip import extract, read_central_directory
 
-    members, total = central_directory(web, url)
+    members, total = read_central_directory(web, url)
     messages: set[Logged] = set()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-lines-") as folder:
         path = Path(folder) / "object"
 
-        def look(_member: Member, pieces: Iterator[bytes]) -> None:
+        def read_object(_member: Member, pieces: Iterator[bytes]) -> None:
             with path.open("wb") as out:
                 for piece in pieces:
                     out.write(piece)
@@ -130,11 +130,11 @@ def measure(web: Web, url: str) -> list[Logged]:
 
         for member in members:
             if OBJECTS.search(member.name):
-                extract(web, url, [member], total, look)
+                extract(web, url, [member], total, read_object)
     return sorted(messages)
 
 
-def spoken(text: str) -> str:
+def extract_message_text(text: str) -> str:
     """Return the longest part of a text in the code that certainly stands in the logged message.
 
     It has no placeholder for a value. Empty if it is too short to identify the message.
@@ -162,7 +162,7 @@ def rows(measured: dict[str, list[Logged]]) -> dict[str, dict[str, Any]]:
             if message.file in sources:
                 texts = texts_by_file.setdefault(message.file, {}).setdefault(message.line, {})
                 # the compiler merged the code of two messages
-                texts[number] = spoken(message.text) if number not in texts else ""
+                texts[number] = extract_message_text(message.text) if number not in texts else ""
     return {file: _row(lines) for file, lines in sorted(texts_by_file.items())}
 
 
@@ -175,8 +175,8 @@ def _choose_sources(measured: dict[str, list[Logged]]) -> set[str]:
     abseil_files: set[str] = set()
     for version, messages in measured.items():
         own_files = {message.file for message in messages if OURS.match(message.file)}
-        files |= {file for file in own_files if SPEAKING.match(file)}
-        if Version(version) >= Version(WITHOUT_FOLDERS):
+        files |= {file for file in own_files if DEFAULT_LOGGERS.match(file)}
+        if Version(version) >= Version(ABSEIL_SINCE):
             abseil_files |= own_files
     names = {file.rpartition("/")[2] for file in files}
     return files | {file for file in abseil_files if file.rpartition("/")[2] in names}
@@ -193,7 +193,7 @@ def _row(lines: dict[int, dict[int, str]]) -> dict[str, Any]:
         parts = [
             f"{span}={text_numbers[text]}" if text else span
             for text, releases_of in sorted(groups.items(), key=lambda item: item[1])
-            for span in by_release.spans(releases_of).split(",")
+            for span in by_release.format_spans(releases_of).split(",")
         ]
         entries.append(f"{line}:{','.join(parts)}")
     return {"lines": " ".join(entries), **({"texts": texts} if texts else {})}
@@ -230,7 +230,7 @@ def load_known(table: dict[str, Any]) -> dict[str, list[Logged]]:
     return messages
 
 
-def stale(table: dict[str, Any]) -> list[str]:
+def find_problems(table: dict[str, Any]) -> list[str]:
     """Return the problems of the table that can be found offline."""
     problems = by_release.find_unmeasured(table, MINIMUM_RELEASES)
     count = sum(len(row["lines"].split()) for row in table["files"].values())
@@ -239,7 +239,7 @@ def stale(table: dict[str, Any]) -> list[str]:
 
 def main() -> int:
     """Update or check the table and return the exit status."""
-    options = by_release.options(
+    options = by_release.parse_options(
         __doc__,
         ("--cached", {"action": "store_true", "help": "make the table of what is in the cache, offline"}),
         ("--builds", {"action": "store_true", "help": "measure what is no release, too"}),
@@ -255,21 +255,21 @@ def main() -> int:
     )
     table = json.loads(TABLE.read_text(encoding="utf-8"))
     if options.check:
-        return by_release.finish_check(stale(table))
-    if not (options.cached or options.builds or options.only) and not stale(table):
+        return by_release.finish_check(find_problems(table))
+    if not (options.cached or options.builds or options.only) and not find_problems(table):
         print("every release is there")
         return 0
     options.cache.mkdir(parents=True, exist_ok=True)
     if not options.cached:
         present = set() if options.only else {*table["releases"]}
-        requested = [*sort_patches(releases()), *(builds() if options.builds else ())]
+        requested = [*sort_patches(list_releases()), *(list_builds() if options.builds else ())]
         fetch(options.cache, requested, SpecifierSet(options.only or "", prereleases=True), present)
     text = render(*merge_sources(table, options.cache), options.as_of)
-    if problems := [problem for problem in stale(json.loads(text)) if problem.startswith("only")]:
+    if problems := [problem for problem in find_problems(json.loads(text)) if problem.startswith("only")]:
         print("\n".join(problems), file=sys.stderr)
         return 1
     TABLE.write_text(text, encoding="utf-8")
-    by_release.format_count(len(json.loads(text)["releases"]))
+    by_release.print_count(len(json.loads(text)["releases"]))
     return 0
 
 
@@ -289,8 +289,8 @@ def merge_sources(table: dict[str, Any], cache: Path) -> tuple[dict[str, list[Lo
     return {version: measured[version] for version in order}, [*builds_by_version.values()]
 
 
-def builds() -> list[dict[str, Any]]:
-    """Return the builds on the index that are not releases, as rows like those of `releases`."""
+def list_builds() -> list[dict[str, Any]]:
+    """Return the builds on the index that are not releases, as rows like those of `list_releases`."""
     from pypi_simple import PyPISimple  # imported here so that tests of the pure parts do not need it
 
     rows_by_version: dict[str, dict[str, Any]] = {}
@@ -316,7 +316,7 @@ def fetch(cache: Path, rows: list[dict[str, Any]], specifier: SpecifierSet, pres
     """Measure the rows that `specifier` contains, unless they are in the cache or in `present`."""
     from update_support.remote_zip import Web
 
-    urls = by_release.urls()
+    urls = by_release.list_urls()
     web = Web()
     for row in rows:
         path = cache / f"{row['sha256']}.json"

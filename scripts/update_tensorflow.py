@@ -45,22 +45,22 @@ from packaging.version import Version
 
 from checkout import ROOT
 from tfdoctor.compat.releases import SHARED
-from update_support.authored import SAID, Authored
-from update_support.remote_zip import Web, central_directory
+from update_support.authored import CUDNN_SOURCE_PREFIX, Authored
+from update_support.remote_zip import Web, read_central_directory
 from update_support.targets import make_filter
 from update_support.wheel_facts import (
     ReleaseFiles,
     WheelFacts,
-    cache_file,
-    header_capabilities,
-    header_defines,
     load_cached,
+    make_cache_path,
     measure_objects,
     measure_small,
+    parse_capabilities,
+    parse_defines,
+    parse_requirements,
     python_number,
     read_index,
-    requirements,
-    save,
+    save_cached,
     sort_architectures,
     strip_root,
 )
@@ -125,7 +125,7 @@ def list_linked_libraries(objects: dict[str, ObjectFacts]) -> list[str]:
     return sonames
 
 
-def opener(objects: dict[str, ObjectFacts], version: Version) -> str | None:
+def find_opening_object(objects: dict[str, ObjectFacts], version: Version) -> str | None:
     """Return the path of the shared object that opens the CUDA libraries, or None."""
     name = (
         r"libtensorflow_framework\.so"
@@ -135,7 +135,7 @@ def opener(objects: dict[str, ObjectFacts], version: Version) -> str | None:
     return next((path for path in objects if re.search(name, Path(path).name)), None)
 
 
-def date_of(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:
+def find_release_date(package: DistributionPackage, old: dict[str, Any] | None, facts: WheelFacts) -> str:
     """Return the upload date from the index, else from the table, else the build date."""
     if package.upload_time is not None:
         return str(package.upload_time.date())
@@ -158,22 +158,22 @@ def make_row(
     version = Version(files.version)
     minor = f"{version.major}.{version.minor}"
     gpu = is_cuda_build(facts, files.project)
-    defines = header_defines(facts.cuda_config) if gpu else {}
-    requires, extras = requirements(facts.metadata)
+    defines = parse_defines(facts.cuda_config) if gpu else {}
+    requires, extras = parse_requirements(facts.metadata)
     pins = extras.get("and-cuda", [])
     documented = authored.documented.get(minor, {})
-    cudnn, cudnn_evidence, cudnn_sources = authored.cudnn_for(files.version, pins)
+    cudnn, cudnn_evidence, cudnn_sources = authored.find_cudnn(files.version, pins)
     sources = ["METADATA, build_info.py and cuda_config.h of the wheel"]
     row: dict[str, Any] = {
         "package": files.project,
         "version": files.version,
-        "released": date_of(files.chosen, old, facts),
+        "released": find_release_date(files.chosen, old, facts),
         "yanked": any(package.is_yanked for package in files.linux.values()),
         "gpu": gpu,
         "windows_gpu": None if windows is None else is_cuda_build(windows, files.project),
         "linkage": "none" if not gpu else "needed" if version < Version("1.14") else "dlopen",
-        "linux_pythons": pythons(files.linux),
-        "windows_pythons": pythons(files.windows),
+        "linux_pythons": list_pythons(files.linux),
+        "windows_pythons": list_pythons(files.windows),
         "platform_tag": files.chosen.filename.removesuffix(".whl").rsplit("-", 1)[1],
         "wheel": files.chosen.filename,
         "size": facts.size,
@@ -197,7 +197,7 @@ def make_row(
         "glibc": None,
         "glibcxx": None,
         "cxxabi": None,
-        "cpu_instructions": authored.instructions_for(files.version),
+        "cpu_instructions": authored.find_instructions(files.version),
         "pip_extra": "and-cuda" if pins else None,
         "extra_pins": pins,
         "requires": requires,
@@ -209,10 +209,10 @@ def make_row(
         sources.append("dynamic sections, symbol versions and fat binaries of its shared objects")
         if facts.read_instead:
             sources.append(f"read from {facts.read_instead}, whose shared objects have the same CRC-32")
-        row.update(objects_columns(facts.inside, version, gpu=gpu))
+        row.update(make_object_columns(facts.inside, version, gpu=gpu))
     if not gpu:
         return row
-    run = authored.run_for(files.version)
+    run = authored.find_run(files.version)
     if row["linkage"] == "dlopen" and run is not None:
         row["required_libraries"] = run["required"]
         row["optional_libraries"] = run.get("optional", [])
@@ -220,13 +220,13 @@ def make_row(
         row["libraries_from"] = run["version"]
         sources.append(f"run against a stand-in driver: TensorFlow {run['version']}")
         if pins:
-            row["runpath_misses"] = misses(row, facts.inside, version, authored.folders)
+            row["runpath_misses"] = find_runpath_misses(row, facts.inside, version, authored.folders)
     sources.extend(cudnn_sources)
-    row.update(floor_columns(version, authored, row["cubin"] or header_capabilities(facts.cuda_config)))
+    row.update(make_floor_columns(version, authored, row["cubin"] or parse_capabilities(facts.cuda_config)))
     return row
 
 
-def floor_columns(version: Version, authored: Authored, capabilities: list[str]) -> dict[str, Any]:
+def make_floor_columns(version: Version, authored: Authored, capabilities: list[str]) -> dict[str, Any]:
     """Return the compute capability below which a GPU is ignored, measured or inferred.
 
     Up to 2.2 it is inferred as the lowest one built for, as in every run; since 2.3 every run found 3.5. None if it
@@ -242,7 +242,7 @@ def floor_columns(version: Version, authored: Authored, capabilities: list[str])
     return {"registration_floor": floor, "registration_floor_evidence": evidence if floor else None}
 
 
-def objects_columns(objects: dict[str, ObjectFacts], version: Version, *, gpu: bool) -> dict[str, Any]:
+def make_object_columns(objects: dict[str, ObjectFacts], version: Version, *, gpu: bool) -> dict[str, Any]:
     """Return the columns that the shared objects fill."""
     symbols: dict[str, str] = {}
     cubin: set[str] = set()
@@ -280,11 +280,11 @@ def objects_columns(objects: dict[str, ObjectFacts], version: Version, *, gpu: b
     return columns
 
 
-def misses(
+def find_runpath_misses(
     row: dict[str, Any], objects: dict[str, ObjectFacts], version: Version, folders: dict[str, str]
 ) -> list[str]:
     """Return the required sonames whose NVIDIA folder is not on the path of the object that opens them."""
-    name = opener(objects, version)
+    name = find_opening_object(objects, version)
     if name is None:
         return []
     path_folders = {
@@ -297,7 +297,7 @@ def misses(
     ]
 
 
-def pythons(wheels: dict[str, DistributionPackage]) -> list[str]:
+def list_pythons(wheels: dict[str, DistributionPackage]) -> list[str]:
     """Return the tags of the wheels as Python versions, oldest first."""
     return [f"{tag[2]}.{tag[3:]}" for tag in sorted(wheels, key=python_number)]
 
@@ -373,19 +373,19 @@ def reapply(row: dict[str, Any], authored: Authored) -> dict[str, Any]:
     new: dict[str, Any] = {}
     for key, value in row.items():
         if key == "pip_extra":
-            new["cpu_instructions"] = authored.instructions_for(row["version"])
+            new["cpu_instructions"] = authored.find_instructions(row["version"])
         if key not in {"cpu_instructions", "cudnn_evidence"}:
             new[key] = value
         if key == "cudnn":
             new["cudnn_evidence"] = None
     if row["gpu"]:
-        new["cudnn"], new["cudnn_evidence"], cudnn_sources = authored.cudnn_for(
+        new["cudnn"], new["cudnn_evidence"], cudnn_sources = authored.find_cudnn(
             row["version"], row["extra_pins"]
         )
-        sources = [text for text in row["sources"] if not text.startswith(SAID)]
+        sources = [text for text in row["sources"] if not text.startswith(CUDNN_SOURCE_PREFIX)]
         new["sources"] = [*sources, *cudnn_sources]
-        new.update(floor_columns(version, authored, row["cubin"]))
-        run = authored.run_for(row["version"])
+        new.update(make_floor_columns(version, authored, row["cubin"]))
+        run = authored.find_run(row["version"])
         if row["linkage"] == "dlopen" and run is not None:
             new["required_libraries"] = run["required"]
             new["optional_libraries"] = run.get("optional", [])
@@ -432,9 +432,9 @@ class Updater:
         self.by_objects: dict[tuple[tuple[str, int], ...], WheelFacts] = {}
         cache.mkdir(parents=True, exist_ok=True)
 
-    def wheel(self, package: DistributionPackage, *, objects: bool) -> WheelFacts:
+    def measure_wheel(self, package: DistributionPackage, *, objects: bool) -> WheelFacts:
         """Return the facts of a wheel; with `objects`, also those of its shared objects."""
-        path = cache_file(self.cache, package)
+        path = make_cache_path(self.cache, package)
         facts = None if self.fresh else load_cached(path)
         members: list[Member] = []
         total = 0
@@ -446,10 +446,10 @@ class Updater:
                 facts.inside, facts.read_instead = same_objects.inside, same_objects.filename
             else:
                 if not members:
-                    members, total = central_directory(self.web, package.url)
+                    members, total = read_central_directory(self.web, package.url)
                 facts.inside = measure_objects(self.web, package, members, total)
         if not self.fresh:
-            save(path, facts)
+            save_cached(path, facts)
         if facts.inside and not facts.read_instead:
             self.by_objects.setdefault(self.key(facts), facts)
         return facts
@@ -471,11 +471,11 @@ def measure(
     for number, files in enumerate(releases, 1):
         started = time.monotonic()
         before = updater.web.bytes
-        facts = updater.wheel(files.chosen, objects=updater.binaries)
+        facts = updater.measure_wheel(files.chosen, objects=updater.binaries)
         windows = None
         if files.windows:
             newest = max(files.windows, key=python_number)
-            windows = updater.wheel(files.windows[newest], objects=False)
+            windows = updater.measure_wheel(files.windows[newest], objects=False)
         rows.append(make_row(files, facts, windows, authored, old.get((files.project, files.version))))
         if not facts.inside:
             unread.add((files.project, files.version))

@@ -60,7 +60,7 @@ LEFT_OUT = pytest.StashKey["collections.Counter[str]"]()
 """The number of cases that were left out, by reason."""
 
 
-def choose_some(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
+def sample_cases(cases: list[pytest.Item], most: int) -> list[pytest.Item]:
     """Return at most `most` cases, but at least one.
 
     These are the first, the last, and some at equal distances, because neighbours are often similar.
@@ -82,14 +82,14 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         if (quick or config.getoption("--without-lab")) and (marks["tensorflow"] or marks["engine"]):
             left_out[LAB] += len(cases)
             continue
-        chosen = choose_some(cases, len(cases) if limit is None else limit)
+        chosen = sample_cases(cases, len(cases) if limit is None else limit)
         if quick and marks["few"] is not None:
             left_out[SLOW] += len(chosen)
             quick_limit = marks["few"].args[0]
-            chosen = choose_some(chosen, quick_limit) if quick_limit else []
+            chosen = sample_cases(chosen, quick_limit) if quick_limit else []
             left_out[SLOW] -= len(chosen)
         elif slow_factor is not None and marks["few"] is not None and marks["few"].args[0]:
-            chosen = choose_some(chosen, slow_factor * marks["few"].args[0])
+            chosen = sample_cases(chosen, slow_factor * marks["few"].args[0])
         selected.update(chosen)
     config.stash[LEFT_OUT] = left_out
     if hasattr(config, "workeroutput"):
@@ -141,7 +141,7 @@ def tensorflow_python(
     All tests that use an environment run before the next environment is created.
     """
     folder = tmp_path_factory.mktemp("tf") / "env"
-    with environments.environment(request.param, folder) as interpreter:
+    with environments.provide_environment(request.param, folder) as interpreter:
         if isinstance(interpreter, str):
             pytest.skip(interpreter)
         yield interpreter
@@ -153,14 +153,14 @@ def lab_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.LabE
 
     TFDOCTOR_LAB_ENGINE=FOLDER reuses the engine that `python -m lab.engine` runs in FOLDER.
     """
-    if not environments.parse_wanted():
+    if not environments.is_lab_enabled():
         pytest.skip("set TFDOCTOR_LAB=1 to start an engine")
     folder = os.environ.get("TFDOCTOR_LAB_ENGINE")
     if folder:
         yield engine.LabEngine(Path(folder), engine.cache_folder())
         return
     try:
-        with engine.engine(cache=engine.cache_folder()) as started:
+        with engine.run_engine(cache=engine.cache_folder()) as started:
             yield started
     except engine.Unavailable as error:
         pytest.skip(str(error))

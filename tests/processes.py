@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
 
-def processes_with(text: str) -> Sequence[int]:
+def find_processes_by_word(text: str) -> Sequence[int]:
     """Return the ids of the processes with a text on their command line."""
     ids = []
     for entry in Path("/proc").iterdir():
@@ -23,7 +23,7 @@ def processes_with(text: str) -> Sequence[int]:
     return ids
 
 
-def processes_of(folder: Path) -> Sequence[int]:
+def find_processes_of(folder: Path) -> Sequence[int]:
     """Return the ids of other processes that name a folder.
 
     The folder may be on their command line or in their environment.
@@ -38,12 +38,12 @@ def processes_of(folder: Path) -> Sequence[int]:
     return ids
 
 
-def processes_stay(folder: Path, *, beside: Collection[int] = (), seconds: float = 10.0) -> set[int]:
+def wait_for_processes(folder: Path, *, beside: Collection[int] = (), seconds: float = 10.0) -> set[int]:
     """Wait until no process names a folder, and return the ids that are left after `seconds`.
 
     beside: processes to ignore. A killed process may take a moment to end.
     """
     deadline = time.monotonic() + seconds
-    while (ids := set(processes_of(folder)).difference(beside)) and time.monotonic() < deadline:
+    while (ids := set(find_processes_of(folder)).difference(beside)) and time.monotonic() < deadline:
         time.sleep(0.1)
     return ids

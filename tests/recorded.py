@@ -20,12 +20,12 @@ FOLDERS = sorted(path.parent for path in HOSTS.glob("*/host.json"))
 
 
 @cache
-def list_events(folder: Path) -> Facts:
+def load_facts(folder: Path) -> Facts:
     """Return the facts of a recorded machine."""
     return survey(RecordedSystem(folder), Compat.load())
 
 
 @cache
-def report(folder: Path) -> Report:
+def load_report(folder: Path) -> Report:
     """Return the report about a recorded machine."""
-    return diagnose(list_events(folder), Compat.load())
+    return diagnose(load_facts(folder), Compat.load())

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments
-from lab.compare import disagreement, make_prediction
-from lab.record_truth import run
+from lab.compare import describe_disagreement, make_prediction
+from lab.record_truth import record_situation
 from lab.situations import Situation, inspect_target, situations
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(
-        not environments.parse_wanted(),
+        not environments.is_lab_enabled(),
         reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
     ),
 ]
@@ -45,17 +45,15 @@ def drop_every_second(candidates: list[Situation], *, offset: int) -> list[Situa
 
 def test_prediction_agrees_with_tensorflow(tensorflow_python: Path, standin_cache: Path) -> None:
     target = inspect_target(tensorflow_python, standin_cache)
-    chosen = [
-        candidate for candidate in situations(target) if candidate.core or environments.list_everything()
-    ]
+    chosen = [candidate for candidate in situations(target) if candidate.core or environments.is_full_run()]
     assert len(chosen) >= 25
-    if not environments.list_everything():
+    if not environments.is_full_run():
         chosen = drop_every_second(chosen, offset=target.version[1] % 2)
 
     def compare(situation: Situation) -> str:
-        quick = situation.name not in WHOLE and not environments.list_everything()
-        problem = disagreement(
-            run(target, situation, standin_cache, quick=quick),
+        quick = situation.name not in WHOLE and not environments.is_full_run()
+        problem = describe_disagreement(
+            record_situation(target, situation, standin_cache, quick=quick),
             make_prediction(target, situation, standin_cache),
         )
         return problem and f"{situation.name}: {problem}"

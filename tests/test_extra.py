@@ -23,32 +23,32 @@ COMPAT = Compat.load()
 PYTHONS = ["3.10", "3.11", "3.12", "3.13", "3.14"]
 
 
-def project() -> dict[str, Any]:
+def read_project() -> dict[str, Any]:
     return dict(loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"])
 
 
-def requirement() -> Requirement:
-    (text,) = project()["optional-dependencies"]["tensorflow"]
+def parse_requirement() -> Requirement:
+    (text,) = read_project()["optional-dependencies"]["tensorflow"]
     return Requirement(text)
 
 
-def release() -> Release:
+def find_release() -> Release:
     """Return the newest release that the requirement allows."""
     allowed = [
         candidate
         for candidate in COMPAT.releases
-        if candidate.package == "tensorflow" and candidate.version in requirement().specifier
+        if candidate.package == "tensorflow" and candidate.version in parse_requirement().specifier
     ]
     return allowed[-1]
 
 
-def parse_wanted(python: str, system: str = "linux", machine: str = "x86_64") -> bool:
-    marker = requirement().marker
+def is_marker_true(python: str, system: str = "linux", machine: str = "x86_64") -> bool:
+    marker = parse_requirement().marker
     assert marker is not None
     return marker.evaluate({"python_version": python, "sys_platform": system, "platform_machine": machine})
 
 
-def healthy_as_it_comes(candidate: Release) -> bool:
+def is_healthy_with_pip(candidate: Release) -> bool:
     """Return whether this release uses a GPU if only pip installs it."""
     return (
         candidate.pip_extra is not None
@@ -58,12 +58,12 @@ def healthy_as_it_comes(candidate: Release) -> bool:
 
 
 def test_extra_applies_to_pythons_with_a_wheel() -> None:
-    allowed = release()
-    assert requirement().extras == {allowed.pip_extra}
-    assert {python for python in PYTHONS if parse_wanted(python)} == {*allowed.linux_pythons} & {*PYTHONS}
-    assert not parse_wanted("3.12", system="darwin")
-    assert not parse_wanted("3.12", system="win32")
-    assert not parse_wanted("3.12", machine="aarch64")
+    allowed = find_release()
+    assert parse_requirement().extras == {allowed.pip_extra}
+    assert {python for python in PYTHONS if is_marker_true(python)} == {*allowed.linux_pythons} & {*PYTHONS}
+    assert not is_marker_true("3.12", system="darwin")
+    assert not is_marker_true("3.12", system="win32")
+    assert not is_marker_true("3.12", machine="aarch64")
 
 
 def test_extra_allows_newest_release_that_pip_alone_completes() -> None:
@@ -73,17 +73,17 @@ def test_extra_allows_newest_release_that_pip_alone_completes() -> None:
         for candidate in COMPAT.releases
         if candidate.package == "tensorflow"
         and candidate.version.replace(".", "").isdigit()
-        and healthy_as_it_comes(candidate)
+        and is_healthy_with_pip(candidate)
     ]
-    assert suitable[-1] == release()
+    assert suitable[-1] == find_release()
 
 
-def find_in(python: str, distributions: dict[str, str]) -> list[str]:
+def find_codes(python: str, distributions: dict[str, str]) -> list[str]:
     """Return the codes of the errors and warnings on a machine with a GPU.
 
     distributions: the versions of the distributions in the environment, by name.
     """
-    allowed = release()
+    allowed = find_release()
     site = SITE.format(python)
     wheels = {name: COMPAT.wheel_for(name, 12) for name in allowed.required_libraries}
     sketch = Sketch(
@@ -100,7 +100,7 @@ def find_in(python: str, distributions: dict[str, str]) -> list[str]:
     return [finding.code for finding in report.findings if finding.severity is not Severity.INFO]
 
 
-def uv(*arguments: str, text: str) -> str | None:
+def run_uv(*arguments: str, text: str) -> str | None:
     """Run uv and return its output, or None if it fails."""
     program = shutil.which("uv") or shutil.which("uv", path=str(Path(sys.executable).parent))
     if program is None:
@@ -110,7 +110,7 @@ def uv(*arguments: str, text: str) -> str | None:
 
 
 @pytest.mark.few(0)
-@pytest.mark.parametrize("python", [python for python in PYTHONS if parse_wanted(python)])
+@pytest.mark.parametrize("python", [python for python in PYTHONS if is_marker_true(python)])
 def test_resolved_environment_has_no_findings(python: str) -> None:
     """Resolves the extra with today's index; skipped if there is no index."""
     arguments = [
@@ -123,14 +123,16 @@ def test_resolved_environment_has_no_findings(python: str) -> None:
         "x86_64-manylinux_2_28",
     ]
     arguments += ["--no-header", "--no-annotate", "--quiet"]
-    if uv(*arguments, text="packaging") is None:
+    if run_uv(*arguments, text="packaging") is None:
         pytest.skip("no package index")
-    output = uv(*arguments, text="\n".join([*project()["dependencies"], str(requirement())]))
+    output = run_uv(*arguments, text="\n".join([*read_project()["dependencies"], str(parse_requirement())]))
     assert output is not None
     versions = dict(line.split("==") for line in output.splitlines() if "==" in line)
-    assert versions["tensorflow"] == release().version
-    assert find_in(python, versions) == []
+    assert versions["tensorflow"] == find_release().version
+    assert find_codes(python, versions) == []
 
 
 def test_tensorflow_is_not_a_plain_dependency() -> None:
-    assert not [text for text in project()["dependencies"] if Requirement(text).name.startswith("tensorflow")]
+    assert not [
+        text for text in read_project()["dependencies"] if Requirement(text).name.startswith("tensorflow")
+    ]

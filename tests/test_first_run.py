@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 BASH = shutil.which("bash") or ""
 pytestmark = pytest.mark.skipif(not BASH or sys.platform == "win32", reason="no bash")
-SECONDS = 40
+MAX_MESSAGE_DELAY_S = 40
 """Seconds within which a network problem must be named, on a busy machine.
 
 pip's own retries take minutes.
 """
-NOBODY = 65534
+NOBODY_ID = 65534
 
 
-def pip_script(folder: Path, body: str) -> Path:
+def make_fake_environment(folder: Path, body: str) -> Path:
     """Create an environment whose Python is a shell script, and return its folder."""
     python = folder / "env" / "bin" / "python"
     python.parent.mkdir(parents=True)
@@ -44,7 +44,7 @@ def pip_script(folder: Path, body: str) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def no_thread_is_left() -> Iterator[None]:
+def wait_for_threads() -> Iterator[None]:
     """Wait for the threads of a test to end.
 
     A command that a later test runs in this process would exit at once because of a running thread.
@@ -62,10 +62,10 @@ def real_pip(tmp_path: Path) -> Path:
     done = subprocess.run([sys.executable, "-m", "pip", "--version"], capture_output=True, check=False)
     if done.returncode:
         pytest.skip("no pip")
-    return pip_script(tmp_path, f'exec {sys.executable} "$@"')
+    return make_fake_environment(tmp_path, f'exec {sys.executable} "$@"')
 
 
-def environment(**more: str) -> dict[str, str]:
+def make_environment(**more: str) -> dict[str, str]:
     """Return environment variables without the settings of the caller."""
     return {
         "PATH": "/usr/bin:/bin",
@@ -76,14 +76,14 @@ def environment(**more: str) -> dict[str, str]:
     }
 
 
-def knows_localhost() -> None:
+def require_localhost() -> None:
     try:
         socket.getaddrinfo("localhost", None)
     except OSError:
         pytest.skip("this machine does not know localhost")
 
 
-def pip_of(env: Path, *arguments: str, **variables: str) -> tuple[int, list[tuple[float, str]], str]:
+def run_pip(env: Path, *arguments: str, **variables: str) -> tuple[int, list[tuple[float, str]], str]:
     """Run pip_of of environment.bash.
 
     Return the exit status, the lines of standard error with their seconds, and standard output.
@@ -94,7 +94,7 @@ def pip_of(env: Path, *arguments: str, **variables: str) -> tuple[int, list[tupl
         [*command, str(ROOT / "scripts" / "environment.bash"), str(env), *arguments],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
-        env=environment(**variables),
+        env=make_environment(**variables),
         text=True,
     ) as process:
         assert process.stderr is not None
@@ -105,7 +105,7 @@ def pip_of(env: Path, *arguments: str, **variables: str) -> tuple[int, list[tupl
 
 
 @contextlib.contextmanager
-def silent() -> Iterator[int]:
+def serve_silence() -> Iterator[int]:
     """Listen on a port that accepts connections and never answers, and yield the port."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         connections: list[socket.socket] = []
@@ -127,7 +127,7 @@ def silent() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def refuse() -> Iterator[int]:
+def find_closed_port() -> Iterator[int]:
     """Yield a port at which no server listens."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
@@ -135,7 +135,7 @@ def refuse() -> Iterator[int]:
 
 
 @contextlib.contextmanager
-def make_answering(
+def serve_http(
     handler: type[http.server.BaseHTTPRequestHandler], context: ssl.SSLContext | None = None
 ) -> Iterator[int]:
     """Serve HTTP, or with a context HTTPS, and yield the port."""
@@ -152,7 +152,7 @@ def make_answering(
             thread.join(10)
 
 
-def refuses_with(status: int, reason: str) -> type[http.server.BaseHTTPRequestHandler]:
+def make_refusing_handler(status: int, reason: str) -> type[http.server.BaseHTTPRequestHandler]:
     class Handler(http.server.BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(status, reason)
@@ -165,7 +165,7 @@ def refuses_with(status: int, reason: str) -> type[http.server.BaseHTTPRequestHa
     return type("Proxy", (Handler,), {"do_CONNECT": Handler.do_GET})
 
 
-def list_named(messages: list[tuple[float, str]], text: str, hint: str) -> None:
+def assert_problem_named(messages: list[tuple[float, str]], text: str, hint: str) -> None:
     """Assert that the messages name one problem with its hint in time, and show nothing raw."""
     lines = [line for _, line in messages]
     assert lines[0].startswith("tfdoctor: "), lines
@@ -173,7 +173,7 @@ def list_named(messages: list[tuple[float, str]], text: str, hint: str) -> None:
     assert len(matches) == 1, lines
     assert hint in lines[matches[0] + 1]
     assert lines[matches[0] + 1].startswith("hint: ")
-    assert messages[matches[0]][0] < SECONDS
+    assert messages[matches[0]][0] < MAX_MESSAGE_DELAY_S
     assert not [line for line in lines if "Retrying" in line or "urllib3" in line]
     assert lines[-1].startswith("tfdoctor: pip gave up; what it said stands in ")
     assert Path(lines[-1].rpartition(" ")[2]).read_text(encoding="utf-8")
@@ -187,35 +187,41 @@ Servers = "Callable[[], contextlib.AbstractContextManager[int]]"
     ("server", "variable", "scheme", "says", "hint"),
     [
         (
-            silent,
+            serve_silence,
             "HTTPS_PROXY",
             "http://me:secret@",
             "the package index does not answer through the proxy of HTTPS_PROXY.",
             "env -u HTTPS_PROXY",
         ),
         (
-            refuse,
+            find_closed_port,
             "HTTPS_PROXY",
             "http://me:se/cr@et@",
             "the package index cannot be reached through the proxy of HTTPS_PROXY.",
             "HTTPS_PROXY=http",
         ),
         (
-            refuse,
+            find_closed_port,
             "PIP_PROXY",
             "http://",
             "the package index cannot be reached through the proxy of pip's setting.",
             "HTTPS_PROXY=http",
         ),
         (
-            lambda: make_answering(refuses_with(407, "Proxy Authentication Required")),
+            lambda: serve_http(make_refusing_handler(407, "Proxy Authentication Required")),
             "HTTPS_PROXY",
             "http://",
             "the proxy of HTTPS_PROXY wants a user and a password",
             "USER:PASSWORD",
         ),
-        (silent, "PIP_INDEX_URL", "https://", "the package index does not answer", "HTTPS_PROXY=http"),
-        (refuse, "PIP_INDEX_URL", "https://", "the package index cannot be reached", "PIP_INDEX_URL=URL"),
+        (serve_silence, "PIP_INDEX_URL", "https://", "the package index does not answer", "HTTPS_PROXY=http"),
+        (
+            find_closed_port,
+            "PIP_INDEX_URL",
+            "https://",
+            "the package index cannot be reached",
+            "PIP_INDEX_URL=URL",
+        ),
     ],
     ids=[
         "silent proxy",
@@ -236,14 +242,14 @@ def test_network_problem_is_named_early(
 ) -> None:
     host = "127.0.0.1"
     if scheme == "https://":
-        knows_localhost()
+        require_localhost()
         host = "localhost"  # some versions of pip fail on an IP address
     with server() as port:
         # test_pip_timeout_of_the_user_is_kept covers how long pip tries by default.
         variables = {variable: f"{scheme}{host}:{port}", "PIP_TIMEOUT": "3", "PIP_RETRIES": "1"}
-        status, messages, out = pip_of(real_pip, "download", "--no-deps", "x", **variables)
+        status, messages, out = run_pip(real_pip, "download", "--no-deps", "x", **variables)
     assert (status, out) == (3, "")
-    list_named(messages, says.format(port), hint)
+    assert_problem_named(messages, says.format(port), hint)
     assert "secret" not in "".join(line for _, line in messages)
 
 
@@ -251,20 +257,20 @@ def test_unknown_certificate_authority_is_named(real_pip: Path, tmp_path: Path) 
     openssl = shutil.which("openssl")
     if openssl is None:
         pytest.skip("no openssl")
-    knows_localhost()
+    require_localhost()
     key, cert = tmp_path / "key.pem", tmp_path / "cert.pem"
     arguments = ["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", key, "-out", cert, "-days", "2"]
     arguments += ["-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost"]
     subprocess.run([openssl, *map(str, arguments)], capture_output=True, check=True)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(cert, key)
-    with make_answering(refuses_with(404, "Not Found"), context) as port:
+    with serve_http(make_refusing_handler(404, "Not Found"), context) as port:
         index = f"https://localhost:{port}/simple"  # some versions of pip fail on an IP address
-        status, messages, _ = pip_of(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index)
+        status, messages, _ = run_pip(real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index)
         assert status == 3
-        list_named(messages, "a certificate that nobody vouches for here", "PIP_CERT=/")
+        assert_problem_named(messages, "a certificate that nobody vouches for here", "PIP_CERT=/")
         # If the user follows the hint, the certificate is accepted.
-        _, messages, _ = pip_of(
+        _, messages, _ = run_pip(
             real_pip, "download", "--no-deps", "x", PIP_INDEX_URL=index, PIP_CERT=str(cert)
         )
     lines = " ".join(line for _, line in messages)
@@ -273,44 +279,46 @@ def test_unknown_certificate_authority_is_named(real_pip: Path, tmp_path: Path) 
 
 
 def test_other_pip_errors_are_shown_unchanged(tmp_path: Path) -> None:
-    env = pip_script(tmp_path, 'case "$*" in *config*) exit;; esac; echo one; echo "ERROR: two" >&2; exit 1')
-    status, messages, out = pip_of(env, "install", "x")
+    env = make_fake_environment(
+        tmp_path, 'case "$*" in *config*) exit;; esac; echo one; echo "ERROR: two" >&2; exit 1'
+    )
+    status, messages, out = run_pip(env, "install", "x")
     assert (status, [line for _, line in messages], out) == (3, ["one", "ERROR: two"], "")
 
 
 def test_successful_pip_prints_nothing(tmp_path: Path) -> None:
-    env = pip_script(tmp_path, "echo Collecting x; echo Downloading x-1.whl")
-    assert pip_of(env, "install", "x") == (0, [], "")
+    env = make_fake_environment(tmp_path, "echo Collecting x; echo Downloading x-1.whl")
+    assert run_pip(env, "install", "x") == (0, [], "")
 
 
 @pytest.mark.few(0)
 def test_silence_of_pip_is_reported(tmp_path: Path) -> None:
-    env = pip_script(tmp_path, 'case "$*" in *config*) exit;; esac; sleep 12; echo done')
-    status, messages, _ = pip_of(env, "install", "x", HTTPS_PROXY="//u:hunt/er@2@proxy.example:3128")
+    env = make_fake_environment(tmp_path, 'case "$*" in *config*) exit;; esac; sleep 12; echo done')
+    status, messages, _ = run_pip(env, "install", "x", HTTPS_PROXY="//u:hunt/er@2@proxy.example:3128")
     assert status == 0
     ((seconds, line),) = messages
     assert line == (
         "tfdoctor: pip has been silent for 10 seconds (it goes through the proxy of HTTPS_PROXY); waiting …"
     )
-    assert seconds < 12 + SECONDS
+    assert seconds < 12 + MAX_MESSAGE_DELAY_S
 
 
 def test_pip_timeout_of_the_user_is_kept(tmp_path: Path) -> None:
     """Keep a timeout or retry count that the user has set."""
     body = 'case "$*" in *config*) echo "$CONFIG";; *) echo "$@" > "$ASKED";; esac'
-    env, record = pip_script(tmp_path, body), tmp_path / "asked"
+    env, record = make_fake_environment(tmp_path, body), tmp_path / "asked"
     for config, added in (
         ("", "--timeout 8 --retries 2"),
         ("global.timeout='60'", "--retries 2"),
         (":env:.default-timeout='9'\nglobal.retries='1'", ""),
     ):
-        pip_of(env, "install", "x", CONFIG=config, ASKED=str(record))
+        run_pip(env, "install", "x", CONFIG=config, ASKED=str(record))
         arguments = record.read_text(encoding="utf-8").split()
         assert " ".join(arguments[arguments.index("x") + 1 : arguments.index("--progress-bar")]) == added
 
 
 def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
-    env = pip_script(
+    env = make_fake_environment(
         tmp_path, "echo Collecting docker; echo '  Downloading docker-7.1.0.whl (147 kB)'; sleep 1"
     )
     terminal, child_terminal = pty.openpty()
@@ -318,7 +326,7 @@ def test_progress_is_shown_on_a_terminal(tmp_path: Path) -> None:
     subprocess.run(
         [*command, str(ROOT / "scripts" / "environment.bash"), str(env)],
         stderr=child_terminal,
-        env=environment(),
+        env=make_environment(),
         check=True,
     )
     os.close(child_terminal)
@@ -344,18 +352,18 @@ def test_build_requirements_match_pyproject() -> None:
 # ---------------------------------------------------------------- checkout of another user
 
 
-def as_nobody(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
+def run_as_nobody(command: list[str], **options: object) -> subprocess.CompletedProcess[str]:
     """Run a command as a user other than root, because root may write everywhere."""
     if os.geteuid() == 0:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
             pytest.skip("no setpriv")
-        command = [setpriv, f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups", *command]
+        command = [setpriv, f"--reuid={NOBODY_ID}", f"--regid={NOBODY_ID}", "--clear-groups", *command]
     return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60, **options)
 
 
 @pytest.fixture
-def foreign(tmp_path: Path) -> Iterator[Path]:
+def read_only_checkout(tmp_path: Path) -> Iterator[Path]:
     """A checkout that is read-only for the user.
 
     The folder `home` beside it is writable.
@@ -394,14 +402,14 @@ def test_foreign_checkout_uses_the_users_cache(foreign: Path) -> None:
     python.write_text(f'#!/bin/sh\ncase "$*" in *"-m venv"*) echo "$@" >> {home}/asked; exit 1;; esac\n')
     python.chmod(0o755)
     env = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(home)}
-    done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
     assert done.returncode == 3
     folder = Path((home / "asked").read_text(encoding="utf-8").split()[-1])
     assert folder.parent == home / ".cache" / "tfdoctor"
     assert f"private environment in {folder} with" in done.stderr
     assert not (foreign / ".venv-run").exists()
     make_sample(folder, foreign)
-    done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{folder}/bin/python\n", "")
 
 
@@ -410,14 +418,14 @@ def test_environment_of_the_owner_is_used(foreign: Path) -> None:
     make_sample(foreign / ".venv-run", foreign)
     foreign.chmod(0o555)
     env = {"PATH": "/usr/bin:/bin", "HOME": str(foreign.parent / "home")}
-    done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout) == (0, f"{foreign}/.venv-run/bin/python\n")
     assert not (foreign.parent / "home" / ".cache").exists()
 
 
 def test_no_writable_folder_is_reported(foreign: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
-    done = as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout) == (3, "")
     assert f"neither {foreign} nor /nowhere/.cache can be written to" in done.stderr
     assert "hint: name a folder that you may write to: XDG_CACHE_HOME=FOLDER" in done.stderr

@@ -26,7 +26,7 @@ SCRIPTS = Path(__file__).resolve().parents[1] / "scripts"
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="fuzzing is done on Linux")
 
 
-def load(name: str, path: Path) -> Any:
+def load_module(name: str, path: Path) -> Any:
     loader = importlib.machinery.SourceFileLoader(name, str(path))
     spec = importlib.util.spec_from_loader(name, loader)
     assert spec is not None
@@ -36,14 +36,14 @@ def load(name: str, path: Path) -> Any:
     return module
 
 
-targets = load("fuzz_targets", SCRIPTS / "fuzz_targets.py")
-fuzz = load("fuzz_script", SCRIPTS / "fuzz")
+targets = load_module("fuzz_targets", SCRIPTS / "fuzz_targets.py")
+fuzz = load_module("fuzz_script", SCRIPTS / "fuzz")
 TARGETS: dict[str, Any] = targets.TARGETS
-WHOLE_MACHINES = {"machine", "recording"}
+SLOW_TARGETS = {"machine", "recording"}
 """Targets that need about 20 ms per input, which is too slow for many inputs."""
 
 
-def seeds(name: str, most: int = 40) -> list[bytes]:
+def list_seeds(name: str, most: int = 40) -> list[bytes]:
     """Return at most `most` inputs of a target, spread over all of them."""
     inputs = list(TARGETS[name].seeds())
     return [seed[: TARGETS[name].largest] for seed in inputs[:: len(inputs) // most + 1]]
@@ -54,13 +54,13 @@ def test_every_parser_is_a_target() -> None:
     covered = {*TARGETS, *(function.__module__.rpartition(".")[2] for function in PARSERS.values())}
     assert {*PARSERS} <= {*TARGETS}
     assert modules - {"detect", "edits", "registry"} <= covered
-    assert all(targets.further_readers().values()), "a module with no public function of one text"
+    assert all(targets.find_other_readers().values()), "a module with no public function of one text"
 
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize("name", TARGETS)
 def test_seeds_break_no_promise(name: str) -> None:
-    inputs = seeds(name)
+    inputs = list_seeds(name)
     assert inputs
     for seed in inputs:
         TARGETS[name].run(seed)
@@ -82,7 +82,7 @@ def test_deep_nesting_breaks_no_promise(name: str) -> None:
         TARGETS[name].run(text.encode()[: 1 << 14 if name == "capture" else None])
 
 
-def change_facts(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
+def edit_seeds(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
     """Return a strategy that edits the seeds.
 
     Lines are removed, repeated, moved, cut and mixed, and a byte or a word is changed.
@@ -134,14 +134,14 @@ def change_facts(source: Sequence[bytes]) -> st.SearchStrategy[bytes]:
 
 
 @pytest.mark.few(20)
-@pytest.mark.parametrize("name", sorted({*TARGETS} - WHOLE_MACHINES))
+@pytest.mark.parametrize("name", sorted({*TARGETS} - SLOW_TARGETS))
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(data=st.data())
 def test_changed_real_texts_break_no_promise(name: str, data: st.DataObject) -> None:
     TARGETS[name].run(data.draw(STRATEGIES[name]))
 
 
-STRATEGIES = {name: st.deferred(lambda name=name: change_facts(seeds(name))) for name in TARGETS}
+STRATEGIES = {name: st.deferred(lambda name=name: edit_seeds(list_seeds(name))) for name in TARGETS}
 
 
 # ---------------------------------------------------------------- detection of broken promises
@@ -183,7 +183,7 @@ def test_defect_is_recorded_once_with_its_input(tmp_path: Path, monkeypatch: pyt
     session = fuzz.Session(Raising, 60.0, tmp_path / "state.json")
     for data in (b"a1", b"a2", b"ok", b"b1", b"b2"):
         session(data)
-    session.write(session.ends + 1)
+    session.write(session.deadline + 1)
     figures = json.loads((tmp_path / "state.json").read_text(encoding="utf-8"))
     assert (figures["executions"], figures["findings"], len(figures["new"])) == (5, 4, 2)
     saved = sorted(path for path in (tmp_path / "build" / "findings").iterdir() if path.suffix != ".txt")
@@ -196,7 +196,7 @@ def test_defect_is_recorded_once_with_its_input(tmp_path: Path, monkeypatch: pyt
 def test_slow_input_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fuzz, "ROOT", tmp_path)
     monkeypatch.setattr(fuzz, "BUILD", tmp_path / "build")
-    monkeypatch.setattr(fuzz, "DEADLINE", 0.01)
+    monkeypatch.setattr(fuzz, "INPUT_TIMEOUT_S", 0.01)
     slow = SimpleNamespace(name="slow", run=lambda _: sum(range(20_000_000)))
     session = fuzz.Session(slow, 60.0, tmp_path / "state.json")
     session(b"x")

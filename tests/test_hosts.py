@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from recorded import FOLDERS, HOSTS, list_events, report
+from recorded import FOLDERS, HOSTS, load_facts, load_report
 from tfdoctor.compat import Compat
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import OutcomeKind
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
 
 HEALTHY = ("healthy-one-gpu", "healthy-two-gpus", "healthy-tf221", "wsl2-healthy", "mig-instance")
-NEED_A_HOST = ("TFD1", "TFD4", "TFD6", "TFD7")
+HOST_RULE_PREFIXES = ("TFD1", "TFD4", "TFD6", "TFD7")
 """Prefixes of rules that are tried on the recorded machines; the others have their own tests."""
 NEED_TENSORFLOW_TO_RUN = ("TFD115",)
 """The rules among these that use results of `--deep`, which no recording has."""
 FACTS = ("pci", "kernel_module", "modules", "nodes", "smi", "cuda", "cuda_unhidden", "nvml")
-COMMANDS_THERE_ARE = {
+COMMAND_NAMES = {
     "build",
     "check",
     "diagnose",
@@ -43,24 +43,26 @@ COMMANDS_THERE_ARE = {
 }
 
 
-def codes(result: Report) -> list[str]:
+def list_codes(result: Report) -> list[str]:
     return sorted({finding.code for finding in result.findings})
 
 
-def crashes(result: Report) -> list[str]:
+def list_crashes(result: Report) -> list[str]:
     return [
-        f"{outcome.code}: {outcome.why}" for outcome in result.outcomes if outcome.kind is OutcomeKind.CRASHED
+        f"{outcome.code}: {outcome.reason}"
+        for outcome in result.outcomes
+        if outcome.kind is OutcomeKind.CRASHED
     ]
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_host_gives_the_expected_result(folder: Path) -> None:
     expected: dict[str, Any] = json.loads((folder / "expect.json").read_text(encoding="utf-8"))
-    result = report(folder)
+    result = load_report(folder)
     cause = result.verdict.cause
-    assert not crashes(result)
+    assert not list_crashes(result)
     assert {
-        "codes": codes(result),
+        "codes": list_codes(result),
         "cause": cause.value if cause is not None else None,
         "gpu_registered": result.prediction.gpu_registered,
     } == {key: expected[key] for key in ("codes", "cause", "gpu_registered")}
@@ -85,15 +87,15 @@ def test_generated_hosts_are_fresh() -> None:
 
 @pytest.mark.parametrize(
     "rule",
-    [r for r in ALL_RULES if r.code.startswith(NEED_A_HOST) and r.code not in NEED_TENSORFLOW_TO_RUN],
+    [r for r in ALL_RULES if r.code.startswith(HOST_RULE_PREFIXES) and r.code not in NEED_TENSORFLOW_TO_RUN],
     ids=lambda r: r.code,
 )
 def test_rule_fires_and_is_quiet_on_healthy_machines(rule: Any) -> None:
-    assert any(rule.code in codes(report(folder)) for folder in FOLDERS)
+    assert any(rule.code in list_codes(load_report(folder)) for folder in FOLDERS)
     for name in HEALTHY:
         unexpected = [
             finding
-            for finding in report(HOSTS / name).findings
+            for finding in load_report(HOSTS / name).findings
             if finding.code == rule.code and finding.severity > 0
         ]
         assert not unexpected, name
@@ -102,47 +104,51 @@ def test_rule_fires_and_is_quiet_on_healthy_machines(rule: Any) -> None:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_finding_has_a_cause_of_its_rule(folder: Path) -> None:
     causes = {rule.code: rule.causes for rule in ALL_RULES}
-    for finding in report(folder).findings:
+    for finding in load_report(folder).findings:
         assert finding.cause in causes[finding.code], finding.code
         assert finding.title
-        if not finding.code.startswith(NEED_A_HOST):
+        if not finding.code.startswith(HOST_RULE_PREFIXES):
             continue
         assert finding.explanation.endswith((".", "!", "?", ")")), finding.explanation
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_remedies_name_existing_commands(folder: Path) -> None:
-    for finding in report(folder).findings:
+    for finding in load_report(folder).findings:
         for remedy in finding.remedies:
             assert remedy.text.endswith((".", ":", ")")), remedy.text
             for command in remedy.commands:
                 commands_named = re.findall(r"\btfdoctor (\w+)", command)
-                assert set(commands_named) <= COMMANDS_THERE_ARE, command
+                assert set(commands_named) <= COMMAND_NAMES, command
 
 
 @pytest.mark.few(25)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_no_rule_crashes_on_missing_facts(folder: Path) -> None:
-    facts = list_events(folder)
+    facts = load_facts(folder)
     for missing in (Unknown("not looked at"), Absent("somewhere")):
         for name in FACTS:
             driver = dataclasses.replace(facts.driver, **{name: missing})
-            assert not crashes(diagnose(dataclasses.replace(facts, driver=driver), Compat.load())), name
+            assert not list_crashes(diagnose(dataclasses.replace(facts, driver=driver), Compat.load())), name
         for name in ("python", "tensorflow", "loader"):
-            assert not crashes(diagnose(dataclasses.replace(facts, **{name: missing}), Compat.load())), name
+            assert not list_crashes(diagnose(dataclasses.replace(facts, **{name: missing}), Compat.load())), (
+                name
+            )
         blank = dataclasses.replace(facts.driver, **dict.fromkeys(FACTS, missing))
-        assert not crashes(diagnose(dataclasses.replace(facts, driver=blank, loader=missing), Compat.load()))
+        assert not list_crashes(
+            diagnose(dataclasses.replace(facts, driver=blank, loader=missing), Compat.load())
+        )
 
 
-LOG_NOT_FOR_THIS_USER = {"TFD116": "sudo dmesg"}
+ALLOWED_UNKNOWN = {"TFD116": "sudo dmesg"}
 """Rules that a healthy machine may be unable to check, and what the reason must then mention."""
 
 
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_unknown_on_a_healthy_machine_names_a_remedy(folder: Path) -> None:
-    result = report(folder)
+    result = load_report(folder)
     if not result.verdict.gpu_usable:
         return
     for outcome in result.outcomes:
         if outcome.kind is OutcomeKind.COULD_NOT_CHECK:
-            assert LOG_NOT_FOR_THIS_USER.get(outcome.code, "\0") in outcome.why, outcome
+            assert ALLOWED_UNKNOWN.get(outcome.code, "\0") in outcome.reason, outcome

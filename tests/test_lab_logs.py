@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments
-from lab.logs import disagreements, log_situations, print_all, run_says
+from lab.logs import find_disagreements, log_situations, print_all, report_run
 from lab.situations import inspect_target
 
 if TYPE_CHECKING:
@@ -24,29 +24,29 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(
-        not environments.parse_wanted(),
+        not environments.is_lab_enabled(),
         reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
     ),
 ]
 
 
-def run_examination(python: Path, standin_cache: Path) -> Target:
+def inspect_or_skip(python: Path, standin_cache: Path) -> Target:
     """Return the target for the tests; skip the test if trying it is useless or slow."""
     target = inspect_target(python, standin_cache)
     if target.own_wheels:
         pytest.skip("its own CUDA libraries are found whatever is left out")
-    if target.version < (2,) and not environments.list_everything():
+    if target.version < (2,) and not environments.is_full_run():
         pytest.skip("a minute, and old logs are in the corpus, too: TFDOCTOR_LAB_FULL=1")
     return target
 
 
 def test_diagnose_agrees_with_the_situation(tensorflow_python: Path, standin_cache: Path) -> None:
-    target = run_examination(tensorflow_python, standin_cache)
-    printed = print_all(target, standin_cache, quick=not environments.list_everything())
+    target = inspect_or_skip(tensorflow_python, standin_cache)
+    printed = print_all(target, standin_cache, quick=not environments.is_full_run())
     problems = [
         f"{log.situation}{' (named)' if log.named else ''}: {'; '.join(differences)}"
         for log in printed
-        if (differences := disagreements(log))
+        if (differences := find_disagreements(log))
     ]
     assert len(printed) >= 25
     assert not problems, "\n".join(problems)
@@ -54,10 +54,10 @@ def test_diagnose_agrees_with_the_situation(tensorflow_python: Path, standin_cac
 
 def test_run_names_the_missing_library(tensorflow_python: Path, standin_cache: Path) -> None:
     """From 2.12 on TensorFlow names no library; up to 1.13 the ImportError names it."""
-    target = run_examination(tensorflow_python, standin_cache)
+    target = inspect_or_skip(tensorflow_python, standin_cache)
     situations = [candidate for candidate in log_situations(target) if candidate.name.startswith("without-")]
     with ThreadPoolExecutor(2) as pool:
-        answers = list(pool.map(lambda candidate: run_says(target, candidate, standin_cache), situations))
+        answers = list(pool.map(lambda candidate: report_run(target, candidate, standin_cache), situations))
     assert len(situations) == len(target.required) >= 4
     for situation, answer in zip(situations, answers, strict=True):
         soname = target.soname(situation.name.removeprefix("without-"))

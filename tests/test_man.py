@@ -22,7 +22,7 @@ ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "tfdoctor.1"
 
 
-def script() -> ModuleType:
+def load_script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("generate_man", ROOT / "scripts" / "generate_man.py")
     assert spec is not None
     assert spec.loader is not None
@@ -32,14 +32,16 @@ def script() -> ModuleType:
 
 
 def test_page_is_fresh() -> None:
-    assert script().page() == PAGE.read_text(encoding="utf-8"), "stale: run python scripts/generate_man.py"
+    assert load_script().page() == PAGE.read_text(encoding="utf-8"), (
+        "stale: run python scripts/generate_man.py"
+    )
 
 
 def test_page_lists_all_exit_statuses() -> None:
     assert list(EXIT_STATUS) == [int(code) for code in ExitCode]
 
 
-def show_answer(*command: str) -> str:
+def render_page(*command: str) -> str:
     """Return the page as text of 200 columns, without overstrikes and escapes."""
     done = subprocess.run(command, capture_output=True, text=True, check=True, env={"PATH": "/usr/bin:/bin"})
     assert done.stderr == ""
@@ -54,7 +56,7 @@ def show_answer(*command: str) -> str:
 def test_page_has_the_texts_of_help(command: tuple[str, ...]) -> None:
     if shutil.which(command[0]) is None:
         pytest.skip(f"no {command[0]}")
-    text = show_answer(*command, str(PAGE)).replace("-", "").replace(" ", "")
+    text = render_page(*command, str(PAGE)).replace("-", "").replace(" ", "")
     assert f"tfdoctor{__version__}" in text
     for name, line in COMMANDS.items():
         assert f"tfdoctor{name}[OPTIONS]" in text

@@ -33,7 +33,7 @@ class Standard:
 
 
 @records.dataclass(frozen=True, slots=True)
-class Farther(Point):
+class DerivedPoint(Point):
     far: bool = False
 
 
@@ -81,7 +81,7 @@ def test_equality_hash_and_replace():
     assert point == Point(1, "a", (1, 2))
     assert point != Point(1, "b", (1, 2))
     assert point != Standard(1, "a", (1, 2))
-    assert point != Farther(1, "a", (1, 2))
+    assert point != DerivedPoint(1, "a", (1, 2))
     assert dataclasses.replace(point, name="b") == Point(1, "b", (1, 2))
     assert point.more is not Point(1, "a").more
     assert {Empty(): 1}[Empty()] == 1
@@ -100,7 +100,7 @@ def test_frozen_fields():
 
 
 def test_inheritance_copy_and_match():
-    point = Farther(1, "a", far=True)
+    point = DerivedPoint(1, "a", far=True)
     assert repr(point) == "Farther(x=1, name='a', z=(), more={}, far=True)"
     assert [field.name for field in dataclasses.fields(point)] == ["x", "name", "z", "more", "hidden", "far"]
     for duplicate in (copy.copy(point), copy.deepcopy(point)):

@@ -36,7 +36,7 @@ def test_script_is_executable(name: str) -> None:
     assert path.read_text(encoding="utf-8").startswith("#!/usr/bin/env ")
 
 
-def checkout_of_scripts(folder: Path) -> Path:
+def copy_scripts(folder: Path) -> Path:
     (folder / "scripts").mkdir()
     for name in ("tfdoctor", "test", "environment.bash"):
         shutil.copy(ROOT / "scripts" / name, folder / "scripts")
@@ -44,7 +44,7 @@ def checkout_of_scripts(folder: Path) -> Path:
     return folder
 
 
-def path_with(folder: Path, python: str | None) -> str:
+def make_path(folder: Path, python: str | None) -> str:
     """Return a PATH with the few tools that the scripts use and, as python3, a shell script."""
     folder.mkdir()
     for tool in ("bash", "env", "dirname", "readlink", "cat", "rm", "mv"):
@@ -70,10 +70,10 @@ def path_with(folder: Path, python: str | None) -> str:
     ids=["no Python", "too old a Python", "no ensurepip"],
 )
 def test_missing_python_is_reported(tmp_path: Path, script: str, python: str | None, message: str) -> None:
-    checkout = checkout_of_scripts(tmp_path)
+    checkout = copy_scripts(tmp_path)
     done = subprocess.run(
         [checkout / "scripts" / script, "check"],
-        env={"PATH": path_with(tmp_path / "bin", python)},
+        env={"PATH": make_path(tmp_path / "bin", python)},
         capture_output=True,
         text=True,
         timeout=60,
@@ -87,7 +87,7 @@ def test_missing_python_is_reported(tmp_path: Path, script: str, python: str | N
 
 def test_tool_keeps_the_callers_environment(tmp_path: Path) -> None:
     """Start scripts/tfdoctor with a fake Python that prints its arguments and environment."""
-    checkout = checkout_of_scripts(tmp_path)
+    checkout = copy_scripts(tmp_path)
     bin_folder = checkout / ".venv-run" / "bin"
     bin_folder.mkdir(parents=True)
     (bin_folder / "python").write_text('#!/bin/sh\npwd -P\nenv\nfor a in "$@"; do echo "arg=$a"; done\n')
@@ -139,7 +139,7 @@ def test_arguments_choose_the_tests(
 
     A plain run is the quick one or has every case, in parallel. Named tests are run as they are.
     """
-    checkout = checkout_of_scripts(tmp_path)
+    checkout = copy_scripts(tmp_path)
     bin_folder = checkout / ".venv-test" / "bin"
     bin_folder.mkdir(parents=True)
     for name in ("python", "ruff", "mypy", "lint-imports"):
@@ -170,7 +170,7 @@ def test_arguments_choose_the_tests(
     assert done.stderr.count("ok ") == (0 if "--only" in words else 4)
 
 
-def script(name: str) -> ModuleType:
+def load_script(name: str) -> ModuleType:
     spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
     assert spec is not None
     assert spec.loader is not None
@@ -181,34 +181,36 @@ def script(name: str) -> ModuleType:
 
 def test_dependency_group_includes_groups() -> None:
     groups = {"a": ["x>=1", "y"], "b": [{"include-group": "a"}, "y", "z"]}
-    assert script("dependency_group").requirements(groups, "b") == ["x>=1", "y", "z"]
+    assert load_script("dependency_group").requirements(groups, "b") == ["x>=1", "y", "z"]
     with pytest.raises(KeyError):
-        script("dependency_group").requirements(groups, "c")
+        load_script("dependency_group").requirements(groups, "c")
 
 
-def environment() -> dict[str, str]:
+def make_environment() -> dict[str, str]:
     """Return the environment of this process without the pytest options of the caller."""
     return {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
 
 
-def collect_lines(*arguments: str) -> tuple[list[str], str]:
+def collect_cases(*arguments: str) -> tuple[list[str], str]:
     """Return the cases that pytest would run, and its last line."""
     command = [sys.executable, "-m", "pytest", "-q", "--collect-only", "-p", "no:cacheprovider", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False, env=environment())
+    done = subprocess.run(
+        command, cwd=ROOT, capture_output=True, text=True, check=False, env=make_environment()
+    )
     lines = done.stdout.splitlines()
     return [line for line in lines if "::" in line], lines[-1]
 
 
-def counts(cases: list[str]) -> dict[str, int]:
+def count_cases(cases: list[str]) -> dict[str, int]:
     return dict(collections.Counter(case.partition("[")[0] for case in cases))
 
 
 def test_cases_option_limits_each_test() -> None:
     """CI uses --cases to run the tests on the other Pythons."""
     file = "tests/environment/test_requirements.py"
-    (all_cases, _), (selected, _) = collect_lines(file), collect_lines("--cases", "2", file)
-    assert max(counts(all_cases).values()) > 2
-    assert {name: min(2, count) for name, count in counts(all_cases).items()} == counts(selected)
+    (all_cases, _), (selected, _) = collect_cases(file), collect_cases("--cases", "2", file)
+    assert max(count_cases(all_cases).values()) > 2
+    assert {name: min(2, count) for name, count in count_cases(all_cases).items()} == count_cases(selected)
     assert set(selected) < set(all_cases)
 
 
@@ -216,16 +218,16 @@ def test_cases_option_limits_each_test() -> None:
 def test_quick_run_reports_what_it_leaves_out() -> None:
     """`scripts/test` uses --quick."""
     files = ("tests/cli/test_explain.py", "tests/test_agreement.py")
-    (all_cases, _), (quick, last) = collect_lines(*files), collect_lines("--quick", *files)
+    (all_cases, _), (quick, last) = collect_cases(*files), collect_cases("--quick", *files)
     in_lab = [case for case in all_cases if case.startswith("tests/test_agreement.py")]
-    assert counts(quick).keys() == counts(all_cases).keys() - counts(in_lab).keys()
+    assert count_cases(quick).keys() == count_cases(all_cases).keys() - count_cases(in_lab).keys()
     slow_count = len(all_cases) - len(in_lab) - len(quick)
     assert slow_count > 0
     assert last == (
         f"left out: {slow_count} further cases of slow tests (TFDOCTOR_ALL=1); "
         f"{len(in_lab)} with real TensorFlow or an engine (TFDOCTOR_LAB=1); the wheel, other Pythons, fuzzing (.ci/run)"
     )
-    without, last_line = collect_lines("--without-lab", *files)
+    without, last_line = collect_cases("--without-lab", *files)
     assert without == [case for case in all_cases if case not in in_lab]
     assert last_line == last.replace(f"{slow_count} further cases of slow tests (TFDOCTOR_ALL=1); ", "")
 
@@ -237,7 +239,7 @@ def test_parallel_run_reports_the_same_counts() -> None:
     done = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--numprocesses", "2", *arguments],
         cwd=ROOT,
-        env=environment(),
+        env=make_environment(),
         capture_output=True,
         text=True,
         check=False,
@@ -245,4 +247,4 @@ def test_parallel_run_reports_the_same_counts() -> None:
     assert done.returncode == 0, done.stdout
     last = done.stdout.splitlines()[-1]
     assert "further cases of slow tests" in last
-    assert last == collect_lines(*arguments)[1]
+    assert last == collect_cases(*arguments)[1]

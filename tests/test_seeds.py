@@ -21,29 +21,29 @@ SEEDS = Path(__file__).parents[2] / "shared" / "seeds"
 pytestmark = pytest.mark.skipif(not SEEDS.is_dir(), reason="the users' pages are not here")
 
 
-def page(number: str) -> str:
+def read_page(number: str) -> str:
     return next(SEEDS.glob(f"{number}_*.txt")).read_text(encoding="utf-8")
 
 
-def placement(text: str) -> Placement:
+def parse_placement(text: str) -> Placement:
     return evaluate_placement(read_placement([text.encode()]))
 
 
-def counts(result: Placement) -> dict[tuple[str, str], int]:
+def count_operations(result: Placement) -> dict[tuple[str, str], int]:
     return {(op.op, op.device): op.count for op in result.found.ops}
 
 
-def mappings(number: str, end: str) -> list[str]:
+def split_mappings(number: str, end: str) -> list[str]:
     """Return each "Device mapping:" of a page, up to `end`."""
-    return [part.partition(end)[0] for part in page(number).split("Device mapping:")[1:]]
+    return [part.partition(end)[0] for part in read_page(number).split("Device mapping:")[1:]]
 
 
 def test_s6_device_mappings_of_tensorflow_0_and_1() -> None:
     """One K40c; two operations placed on the CPU by hand; four K20m of which two get work."""
-    one_gpu, by_hand, towers = map(placement, mappings("000", "[[ "))
-    assert counts(one_gpu) == {("MatMul", "GPU:0"): 1, ("a", "GPU:0"): 1, ("b", "GPU:0"): 1}
-    assert counts(by_hand) == {("MatMul", "GPU:0"): 1, ("a", "CPU:0"): 1, ("b", "CPU:0"): 1}
-    assert counts(towers) == {
+    one_gpu, by_hand, towers = map(parse_placement, split_mappings("000", "[[ "))
+    assert count_operations(one_gpu) == {("MatMul", "GPU:0"): 1, ("a", "GPU:0"): 1, ("b", "GPU:0"): 1}
+    assert count_operations(by_hand) == {("MatMul", "GPU:0"): 1, ("a", "CPU:0"): 1, ("b", "CPU:0"): 1}
+    assert count_operations(towers) == {
         ("AddN", "CPU:0"): 1,
         **{(op, gpu): count for gpu in ("GPU:2", "GPU:3") for op, count in (("Const", 2), ("MatMul", 1))},
     }
@@ -51,29 +51,29 @@ def test_s6_device_mappings_of_tensorflow_0_and_1() -> None:
 
 
 def test_s6_xla_devices_are_no_placement() -> None:
-    answer = placement(mappings("004", "```")[0])
+    answer = parse_placement(split_mappings("004", "```")[0])
     assert answer.found.ops == ()
     assert answer.summary.startswith("Nothing of placement is printed; TensorFlow lists XLA_GPU:0")
 
 
 def test_s6_no_known_devices_are_counted() -> None:
     on_cpu, on_gpu = (
-        placement(line.partition("########")[2])
-        for line in page("002").splitlines()
+        parse_placement(line.partition("########")[2])
+        for line in read_page("002").splitlines()
         if "no known devices" in line
     )
-    assert counts(on_cpu) == {("AddN", "CPU:0"): 1, ("Const", "CPU:0"): 2}
-    assert counts(on_gpu) == {("AddN", "GPU:0"): 1, ("Const", "GPU:0"): 2}
+    assert count_operations(on_cpu) == {("AddN", "CPU:0"): 1, ("Const", "CPU:0"): 2}
+    assert count_operations(on_gpu) == {("AddN", "GPU:0"): 1, ("Const", "GPU:0"): 2}
 
 
 def test_s6_eager_operations_are_counted() -> None:
-    first = re.findall(r"(?:Executing op [^\n]+\n)+", page("001"))[0]
-    assert counts(placement(first)) == {("MatMul", "GPU:0"): 1, ("_EagerConst", "GPU:0"): 2}
+    first = re.findall(r"(?:Executing op [^\n]+\n)+", read_page("001"))[0]
+    assert count_operations(parse_placement(first)) == {("MatMul", "GPU:0"): 1, ("_EagerConst", "GPU:0"): 2}
 
 
 @pytest.mark.parametrize("kind", ["Physical", "Virtual"])
 def test_s8_late_setting_is_found(kind: str) -> None:
-    line = re.findall(rf"^{kind} devices cannot be modified[^\n]+$", page("001"), re.MULTILINE)[0]
+    line = re.findall(rf"^{kind} devices cannot be modified[^\n]+$", read_page("001"), re.MULTILINE)[0]
     report = diagnose_log([line.encode()], Compat.load(), "train.log")
     assert any("`tfdoctor lint` finds the line" in finding.explanation for finding in report.findings)
     assert [rule.name for rule in lookup(line).rules] == ["configured-too-late"]
@@ -81,7 +81,7 @@ def test_s8_late_setting_is_found(kind: str) -> None:
 
 def test_s8_memory_limits_of_the_page_are_accepted() -> None:
     """The page's examples (growth on all GPUs, one logical device) have no finding."""
-    text = page("001")
+    text = read_page("001")
     for call in ("set_memory_growth(gpu, True)", "LogicalDeviceConfiguration(memory_limit=1024)])"):
         index = text.index(call)
         start = text.rindex("gpus = tf.config", 0, index)
@@ -99,23 +99,23 @@ def test_s8_memory_limits_of_the_page_are_accepted() -> None:
     ],
 )
 def test_s9_missing_device_is_found(number: str, begins: str, ends: str) -> None:
-    text = page(number)
+    text = read_page(number)
     start = text.index(begins)
     message = text[start : text.index(ends, start) + len(ends)]
     assert diagnose_log([message.encode()], Compat.load(), "train.log").cause is Cause.PLACEMENT_ERROR
-    (refused,) = placement(message).found.refused
+    (refused,) = parse_placement(message).found.refused
     assert refused.wanted == "GPU:2"
 
 
 def test_s12_typing_errors_are_found() -> None:
     """An unused variable, a call of os.environ, and an option that no release has."""
-    line = next(line for line in page("003").splitlines() if "DEVIES" in line)
+    line = next(line for line in read_page("003").splitlines() if "DEVIES" in line)
     shell, code = " ".join(line.split()[:3]), line[line.index("import os") :].rstrip("| ")
     problems, _ = lint_text(f"{shell}\n", "shell", LintTarget())
     assert [problem.name for problem in problems] == ["misspelt-variable"]
     problems, _ = lint_text(code.replace("import os ", "import os\n"), "python", LintTarget())
     assert [problem.name for problem in problems] == ["variable-set-wrongly"]
-    config = next(line for line in page("003").splitlines() if "allow_grouth" in line)
+    config = next(line for line in read_page("003").splitlines() if "allow_grouth" in line)
     lines = re.findall(r"(?:config|sess)(?:\.[\w.]+)? = [^#|]*?(?= #| config\.| sess|\|)", config)
     code = "import tensorflow as tf\n" + "\n".join(map(str.strip, lines)) + "\n"
     problems, _ = lint_text(code, "python", LintTarget((1, 14)))

@@ -11,25 +11,25 @@ import pytest
 
 import tfdoctor
 from tfdoctor import text
-from tfdoctor.causes.steps import Drop, remove_entries
-from tfdoctor.text import clean_line, entries_of, lazy_pattern, strip_credentials
+from tfdoctor.causes.steps import RemoveEntries, remove_entries
+from tfdoctor.text import clean_line, lazy_pattern, split_entries, strip_credentials
 
 
-def compile_source(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def record_compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Return a list to which every pattern compiled from now on is appended."""
     patterns: list[str] = []
     real = re.compile
 
-    def noted(pattern: str, flags: int = 0) -> re.Pattern[str]:
+    def record_and_compile(pattern: str, flags: int = 0) -> re.Pattern[str]:
         patterns.append(pattern)
         return real(pattern, flags)
 
-    monkeypatch.setattr(text.re, "compile", noted)
+    monkeypatch.setattr(text.re, "compile", record_and_compile)
     return patterns
 
 
 def test_pattern_is_compiled_at_first_use(monkeypatch: pytest.MonkeyPatch) -> None:
-    compiled = compile_source(monkeypatch)
+    compiled = record_compilations(monkeypatch)
     pattern = lazy_pattern("(?P<one>a)B", re.IGNORECASE)
     assert not compiled
     match = pattern.fullmatch("Ab")
@@ -74,8 +74,8 @@ def test_all_lazy_patterns_are_valid() -> None:
     ],
 )
 def test_entries_of_a_path_list(name: str, value: str, entries: list[str]) -> None:
-    assert entries_of(name, value) == entries
-    assert remove_entries(Drop(name, tuple(entries[:1])), value) == tuple(entries[1:])
+    assert split_entries(name, value) == entries
+    assert remove_entries(RemoveEntries(name, tuple(entries[:1])), value) == tuple(entries[1:])
 
 
 @pytest.mark.parametrize(

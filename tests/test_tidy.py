@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor
-from recorded import report
+from recorded import load_report
 from tfdoctor.cli.main import command_line
 from tfdoctor.explain import HEADINGS, LOG_CODES, LOG_NOTES, catalogue, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind
@@ -206,7 +206,7 @@ def outcomes_of_hosts() -> dict[str, dict[OutcomeKind, list[str]]]:
     """Return for each code and outcome the recorded machines on which the rule had it."""
     seen: dict[str, dict[OutcomeKind, list[str]]] = {rule.code: {} for rule in ALL_RULES}
     for host in HOSTS:
-        for outcome in report(host).outcomes:
+        for outcome in load_report(host).outcomes:
             seen[outcome.code].setdefault(outcome.kind, []).append(host.name)
     return seen
 
@@ -244,7 +244,7 @@ def test_a_test_module_is_named_after_its_rule(folder: str) -> None:
 
 
 def test_the_page_of_rules_is_fresh() -> None:
-    page = script("generate_docs").page(catalogue())
+    page = script("generate_docs").render_page(catalogue())
     assert (ROOT / "docs" / "rules.md").read_text(encoding="utf-8") == page, (
         "stale: run python scripts/generate_docs.py"
     )
@@ -252,7 +252,7 @@ def test_the_page_of_rules_is_fresh() -> None:
 
 def test_the_schemas_list_a_new_cause() -> None:
     docs = script("generate_docs")
-    with_words, causes = docs.with_words, docs.VOCABULARY
+    with_words, causes = docs.replace_words, docs.VOCABULARY
     words = [cause.value for cause in Cause]
     having = 0
     for path in sorted((ROOT / "docs" / "schemas").glob("*.json")):
@@ -273,10 +273,10 @@ def test_the_schemas_list_a_new_cause() -> None:
 def test_the_schema_lists_a_new_harmless_message() -> None:
     docs = script("generate_docs")
     schema = (ROOT / "docs" / "schemas" / "diagnose.schema.json").read_text(encoding="utf-8")
-    assert docs.with_words(schema, docs.HARMLESS, BENIGN) == schema
+    assert docs.replace_words(schema, docs.HARMLESS, BENIGN) == schema
     wanted = json.loads(schema)
     wanted["$defs"]["report"]["properties"]["benign"]["items"]["enum"].append("a-new-word")
-    assert json.loads(docs.with_words(schema, docs.HARMLESS, [*BENIGN, "a-new-word"])) == wanted
+    assert json.loads(docs.replace_words(schema, docs.HARMLESS, [*BENIGN, "a-new-word"])) == wanted
 
 
 def test_the_changelog_has_this_version() -> None:

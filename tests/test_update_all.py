@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[1]
 
 
-def script() -> ModuleType:
+def load_script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("update_all", ROOT / "scripts" / "update_all.py")
     assert spec is not None
     assert spec.loader is not None
@@ -27,27 +27,27 @@ def script() -> ModuleType:
 
 
 def test_steps_name_existing_scripts() -> None:
-    for step in script().steps(None):
+    for step in load_script().list_steps(None):
         for command in (step.write, step.check):
             assert Path(command[1]).is_file()
         assert step.write != step.check
 
 
 def test_docstring_names_every_script() -> None:
-    text = script().__doc__
+    text = load_script().__doc__
     for path in (*(ROOT / "scripts").glob("update_*.py"), *(ROOT / "scripts").glob("generate_*.py")):
         assert path.name == "update_all.py" or f"scripts/{path.name} " in text
 
 
 def test_table_matches_the_authored_data(capfd: pytest.CaptureFixture[str]) -> None:
-    module = script()
-    step = next(step for step in module.steps(None) if "registration.toml" in step.name)
+    module = load_script()
+    step = next(step for step in module.list_steps(None) if "registration.toml" in step.name)
     done = module.subprocess.run(step.check, cwd=ROOT, check=False)
     assert done.returncode == 0, capfd.readouterr().err
 
 
 def test_old_tables_are_reported() -> None:
-    module = script()
-    assert not module.old_tables(dt.date(2026, 1, 1))
-    assert set(module.old_tables(dt.date(2036, 1, 1))) == set(module.dates())
-    assert {"tensorflow.json", "images.toml", "pythons.toml", "cuda.toml"} <= set(module.dates())
+    module = load_script()
+    assert not module.list_old_tables(dt.date(2026, 1, 1))
+    assert set(module.list_old_tables(dt.date(2036, 1, 1))) == set(module.read_dates())
+    assert {"tensorflow.json", "images.toml", "pythons.toml", "cuda.toml"} <= set(module.read_dates())

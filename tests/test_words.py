@@ -27,7 +27,7 @@ SHOWN_MODULES = ("rules/", "dockerfile/checks/")
 """Folders whose module docstrings are shown by `explain` and in docs/rules.md."""
 
 
-def hidden(tree: ast.Module, name: str) -> set[int]:
+def find_hidden_docstrings(tree: ast.Module, name: str) -> set[int]:
     """Return the ids of the docstrings that users never see.
 
     Users see those of the rules and those of the functions of cli (`--help`).
@@ -43,7 +43,7 @@ def hidden(tree: ast.Module, name: str) -> set[int]:
     return {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)} - visible
 
 
-def strings() -> Iterator[tuple[str, str]]:
+def list_strings() -> Iterator[tuple[str, str]]:
     """Yield (place, text) for all printed texts of the package.
 
     These are the strings of several words and the visible docstrings.
@@ -52,7 +52,7 @@ def strings() -> Iterator[tuple[str, str]]:
     for path in sorted(package.rglob("*.py")):
         name = path.relative_to(package).as_posix()
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        silent = hidden(tree, name)
+        silent = find_hidden_docstrings(tree, name)
         for node in ast.walk(tree):
             if (
                 isinstance(node, ast.Constant)
@@ -63,26 +63,26 @@ def strings() -> Iterator[tuple[str, str]]:
                 yield f"{name}:{node.lineno}", " ".join(node.value.split())
 
 
-def make_tables(value: object, key: str = "") -> Iterator[str]:
+def list_table_texts(value: object, key: str = "") -> Iterator[str]:
     """Yield the printed texts of a table of compat."""
     if isinstance(value, dict):
         for name, inner in value.items():
-            yield from make_tables(inner, name)
+            yield from list_table_texts(inner, name)
     elif isinstance(value, list):
         for inner in value:
-            yield from make_tables(inner, key)
+            yield from list_table_texts(inner, key)
     elif isinstance(value, str) and key in SHOWN_KEYS:
         yield value
 
 
-def data() -> Iterator[tuple[str, str]]:
+def list_data_texts() -> Iterator[tuple[str, str]]:
     """Yield (file, text) for all printed texts of compat."""
     for path in sorted((ROOT / "compat").rglob("*.toml")):
-        for text in make_tables(tomllib.loads(path.read_text(encoding="utf-8"))):
+        for text in list_table_texts(tomllib.loads(path.read_text(encoding="utf-8"))):
             yield path.relative_to(ROOT).as_posix(), text
 
 
-def assets() -> Iterator[tuple[str, str]]:
+def list_asset_texts() -> Iterator[tuple[str, str]]:
     """Yield (place, text) for each line of the templates and scripts of HTML pages."""
     for path in sorted((ROOT / "doctor" / "tfdoctor").rglob("assets/*")):
         if path.suffix in {".j2", ".js"}:
@@ -90,7 +90,7 @@ def assets() -> Iterator[tuple[str, str]]:
                 yield f"{path.name}:{number}", " ".join(re.sub(r"<[^>]*>", " ", line).split())
 
 
-def bad(text: str, listed: dict[str, str]) -> list[str]:
+def find_bad_words(text: str, listed: dict[str, str]) -> list[str]:
     """Return a message for each listed word in a text, with its context and the better word."""
     pattern = re.compile(r"\b(?:" + "|".join(re.escape(word) for word in listed) + r")\b", re.IGNORECASE)
     return [
@@ -102,8 +102,8 @@ def bad(text: str, listed: dict[str, str]) -> list[str]:
 def test_printed_text_uses_plain_words() -> None:
     problems = [
         f"{location}: {problem}"
-        for location, text in (*strings(), *data(), *assets())
-        for problem in bad(text, WORDS)
+        for location, text in (*list_strings(), *list_data_texts(), *list_asset_texts())
+        for problem in find_bad_words(text, WORDS)
     ]
     assert not problems, "\n".join(problems)
 
@@ -112,13 +112,13 @@ def test_printed_text_uses_plain_words() -> None:
     "name", [*PAGES, *sorted(path.relative_to(ROOT).as_posix() for path in (ROOT / "docs").rglob("*.md"))]
 )
 def test_page_uses_plain_words(name: str) -> None:
-    problems = bad(" ".join((ROOT / name).read_text(encoding="utf-8").split()), WORDS)
+    problems = find_bad_words(" ".join((ROOT / name).read_text(encoding="utf-8").split()), WORDS)
     assert not problems, "\n".join(problems)
 
 
 def test_word_list_is_sorted_and_used() -> None:
     assert list(WORDS) == sorted(WORDS)
     assert all(word == word.lower() and better for word, better in WORDS.items())
-    assert bad("It was Mended.", WORDS)
-    assert list(data())
-    assert list(assets())
+    assert find_bad_words("It was Mended.", WORDS)
+    assert list(list_data_texts())
+    assert list(list_asset_texts())

@@ -31,17 +31,17 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.fleet.codes import KINDS as OF_FLEETS
+from tfdoctor.fleet.codes import FLEET_FINDINGS as OF_FLEETS
 from tfdoctor.lint.codes import KINDS
 from tfdoctor.logs.advice import remedies
 from tfdoctor.logs.events import Log
-from tfdoctor.logs.libraries import is_cudnn, matters
-from tfdoctor.logs.log_context import Case
+from tfdoctor.logs.libraries import is_cudnn, is_gpu_library
+from tfdoctor.logs.log_context import LogContext
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.verdict import decide
 from tfdoctor.rules import ALL_RULES
-from tfdoctor.rules.base import sentences
+from tfdoctor.rules.base import section_text
 from tfdoctor.rules.retired import RETIRED, current_codes
 
 if TYPE_CHECKING:
@@ -107,17 +107,19 @@ class Explanation:
     """Other rules that can report one of `causes`."""
     retired: RetiredRule | None = None
     """The retired rule that the query names; `rules` are then those that replace it."""
-    says: str = ""
+    meaning: str = ""
     """Meaning of the message in the query, in a sentence or two."""
 
 
-def next_command(found: Explanation) -> str:
+def next_command(explanation: Explanation) -> str:
     """Return the command to run after reading a page, which names the remedy on this machine.
 
     "" if the page has commands of its own, or if it lists everything.
     """
-    codes = {rule.code for rule in found.rules}
-    if found.query is None or any(remedy.commands for entry in found.causes for remedy in entry.remedies):
+    codes = {rule.code for rule in explanation.rules}
+    if explanation.query is None or any(
+        remedy.commands for entry in explanation.causes for remedy in entry.remedies
+    ):
         return ""
     if codes & {page.code for page in FAULTS}:
         return "tfdoctor cluster"
@@ -134,9 +136,9 @@ def next_command(found: Explanation) -> str:
 
 _DOCKERFILE_CODES = {rule.code for rule in DOCKERFILE_RULES}
 LOG_CODES = {
-    cause.row.code: cause
-    for cause in sorted(Cause, key=lambda cause: cause.row.code)
-    if cause.row.code not in {rule.code for rule in ALL_RULES}
+    cause.data.code: cause
+    for cause in sorted(Cause, key=lambda cause: cause.data.code)
+    if cause.data.code not in {rule.code for rule in ALL_RULES}
 }
 """The causes that only `diagnose` reports, by code."""
 MEMORY_CODE = """\
@@ -365,7 +367,7 @@ LOG_NOTES = {
             row.title,
             (),
             row.summary,
-            (Section("What it means", row.means), Section("What to do", row.do)),
+            (Section("What it means", row.meaning), Section("What to do", row.remedy)),
         )
         for row in (*FAULTS, *OF_FLEETS, *KINDS)
     },
@@ -385,15 +387,15 @@ def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
         title=rule.title,
         causes=rule.causes,
         summary=" ".join(text.strip().partition("\n\n")[0].split()),
-        sections=tuple(Section(heading, sentences(text, heading)) for heading in HEADINGS),
+        sections=tuple(Section(heading, section_text(text, heading)) for heading in HEADINGS),
     )
 
 
-EXPLAINED: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
+DOCUMENTED_RULES: tuple[Rule | DockerfileRule, ...] = (*ALL_RULES, *DOCKERFILE_RULES)
 """The rules of `check` and of `build --check`."""
 
 
-def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation:
+def catalogue(rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES) -> Explanation:
     """List all rules by code, and all causes in the order of the enumeration."""
     entries = tuple(rule_entry(rule) for rule in sorted(rules, key=lambda rule: rule.code))
     return Explanation(None, entries, tuple(_cause_entry(cause, entries) for cause in Cause))
@@ -401,7 +403,7 @@ def catalogue(rules: Sequence[Rule | DockerfileRule] = EXPLAINED) -> Explanation
 
 def lookup(
     query: str,
-    rules: Sequence[Rule | DockerfileRule] = EXPLAINED,
+    rules: Sequence[Rule | DockerfileRule] = DOCUMENTED_RULES,
     retired: Sequence[RetiredRule] = RETIRED,
 ) -> Explanation:
     """Return the entries for a code ("TFD203", "203"), a rule name, a cause, or the words of a message.
@@ -417,7 +419,7 @@ def lookup(
         code = code or _search_pages(query, catalogue(rules))
         if not code:
             raise
-    return replace(_lookup_by_name(code, rules, retired), query=query, says=says)
+    return replace(_lookup_by_name(code, rules, retired), query=query, meaning=says)
 
 
 def _lookup_by_name(
@@ -460,7 +462,7 @@ def _lookup_by_name(
 
 def _remedies(cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause without assuming a release."""
-    return remedies(Case(Log(), Compat.load()), cause)
+    return remedies(LogContext(Log(), Compat.load()), cause)
 
 
 # ---------------------------------------------------------------- messages
@@ -472,23 +474,23 @@ def _lookup_message(query: str) -> tuple[str, str]:
         return "", ""
     compat = Compat.load()
     catalogue = load_signatures()
-    case = Case(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], catalogue), compat)
+    case = LogContext(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], catalogue), compat)
     decision = decide(case)
     events = decision.events or [event for matches in case.log.events.values() for event in matches]
     says = events[0].signature.says if events else ""
-    names = [name for name in _LIBRARY.findall(query[:MAX_QUERY_CHARS]) if matters(name)]
+    names = [name for name in _LIBRARY.findall(query[:MAX_QUERY_CHARS]) if is_gpu_library(name)]
     has_cause = decision.cause is not Cause.INCONCLUSIVE
     if names and (
         not has_cause or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
     ):
         missing = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
-        return missing.row.code, ""
+        return missing.data.code, ""
     if has_cause:
-        return decision.cause.row.code, says
+        return decision.cause.data.code, says
     signatures = [event.signature for matches in case.log.events.values() for event in matches]
     with_cause = next((signature for signature in signatures if signature.causes), None)
     if with_cause is not None:  # a single line does not decide; use the first cause that it can have
-        return with_cause.causes[0].row.code, with_cause.says
+        return with_cause.causes[0].data.code, with_cause.says
     lint_match = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
     if lint_match is not None:
         return _LINT_CODES[lint_match.id], lint_match.says
@@ -525,7 +527,7 @@ def _search_pages(query: str, everything: Explanation) -> str:
         for entry in (*everything.rules, *LOG_NOTES.values())
     ]
     pages += [
-        (code, f"{cause.row.title} {cause.value}", cause.row.meaning) for code, cause in LOG_CODES.items()
+        (code, f"{cause.data.title} {cause.value}", cause.data.meaning) for code, cause in LOG_CODES.items()
     ]
     scores = []
     for code, head, body in pages:
@@ -539,7 +541,7 @@ def _search_pages(query: str, everything: Explanation) -> str:
 def _cause_entry(cause: Cause, entries: Sequence[RuleEntry]) -> CauseEntry:
     """Return a cause with the codes of the rules that can report it."""
     codes = tuple(entry.code for entry in entries if cause in entry.causes and not entry.has_all_causes)
-    return CauseEntry(cause, cause.row.meaning, codes)
+    return CauseEntry(cause, cause.data.meaning, codes)
 
 
 SITUATIONS: dict[str, tuple[str, str]] = {

@@ -60,7 +60,7 @@ class Finding:
     explanation: str
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
-    row: str = ""
+    short_title: str = ""
     """The title in a few words, for the line of the first page that shows this finding."""
 
 
@@ -70,7 +70,7 @@ class Check:
     __slots__ = ()
     code: str
     title: str
-    row: str = ""
+    short_title: str = ""
 
     def finding(
         self,
@@ -92,7 +92,7 @@ class Check:
             explanation=explanation,
             evidence=tuple(evidence),
             remedies=tuple(remedies),
-            row=row or self.row,
+            short_title=row or self.short_title,
         )
 
 
@@ -113,7 +113,7 @@ class Outcome:
     code: str
     kind: OutcomeKind
     findings: tuple[Finding, ...] = ()
-    why: str = ""
+    reason: str = ""
     """The reason, as a sentence, if `kind` is NOT_APPLICABLE, COULD_NOT_CHECK or CRASHED."""
 
 
@@ -153,7 +153,7 @@ class Observation:
 
     None if everything worked or if neither names a cause.
     """
-    ended: str = ""
+    stop_reason: str = ""
     """The reason why the process was stopped from outside ("did not end in time").
 
     What it had not done by then proves nothing.
@@ -267,7 +267,7 @@ class Verification:
     access: str = ""
     """The options that gave the container its GPUs, as the user types them."""
     report: Report | None = None
-    typed: str = "tfdoctor verify"
+    command: str = "tfdoctor verify"
     """The command that repeats the verification."""
     simulated: Simulation | None = None
     """The simulated GPUs; None if nothing was simulated."""

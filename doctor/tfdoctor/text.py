@@ -116,7 +116,7 @@ def lazy_pattern(pattern: str, flags: int = 0) -> re.Pattern[str]:
     return cast("re.Pattern[str]", _LazyPattern(pattern, flags))
 
 
-def entries_of(name: str, value: str) -> list[str]:
+def split_entries(name: str, value: str) -> list[str]:
     """Return the non-empty entries of a variable that holds a list of paths.
 
     The loader also accepts semicolons in LD_LIBRARY_PATH and white space in LD_PRELOAD.

@@ -31,10 +31,10 @@ __all__ = [
     "VersionSyntaxError",
     "compare",
     "cuda_from_int",
-    "driver_at_least",
     "format_capability",
     "has_prefix",
     "is_at_least",
+    "is_driver_at_least",
     "is_minor_in_range",
     "is_prefix",
     "is_version",
@@ -129,17 +129,17 @@ def compare(left: str, right: str) -> int:
     return (left_numbers > right_numbers) - (left_numbers < right_numbers)
 
 
-def is_at_least(have: str, want: str) -> bool:
+def is_at_least(version: str, minimum: str) -> bool:
     """Return whether dotted version `have` is `want` or newer."""
-    return numbers(have) >= numbers(want)
+    return numbers(version) >= numbers(minimum)
 
 
-def driver_at_least(have: str, want: str) -> bool:
+def is_driver_at_least(version: str, minimum: str) -> bool:
     """Return whether driver `have` is `want` or newer.
 
     `have` may be a branch (`"450"`), which counts as its newest driver.
     """
-    return is_at_least(have, want) or has_prefix(want, have)
+    return is_at_least(version, minimum) or has_prefix(minimum, version)
 
 
 def is_minor_in_range(minor: tuple[int, ...], since: str | None, until: str | None) -> bool:

@@ -35,7 +35,7 @@ class Run:
 def make_manual_work():
     """Return a dict from each kind of work to its size and the function that builds its tensor."""
 
-    def number(tensor):
+    def take_first_element(tensor):
         return tf.reshape(tensor, [-1])[0]
 
     # The same value range as in bench: the time of a ReLU or a pooling depends on the values.
@@ -44,20 +44,20 @@ def make_manual_work():
             name, shape, initializer=v1.random_uniform_initializer(-limit, limit), trainable=False
         )
 
-    def product():
+    def multiply():
         a, b = (uniform(n, [512, 512]) for n in "ab")
-        return number(tf.matmul(a, b))
+        return take_first_element(tf.matmul(a, b))
 
     def convolution():
         images = uniform("images", [8, 32, 32, 32])
         kernel = uniform("kernel", [3, 3, 32, 64])
-        return number(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
+        return take_first_element(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
 
-    def copied():
+    def copy():
         halves = [uniform(n, [1 << 17]) for n in "ab"]
-        return number(tf.identity(tf.concat(halves, 0)))
+        return take_first_element(tf.identity(tf.concat(halves, 0)))
 
-    def trained():
+    def train():
         images = uniform("images", [32, 32, 32, 3])
         first, second = uniform("k", [3, 3, 3, 16], 0.1), uniform("l", [3, 3, 16, 32], 0.1)
         dense = uniform("d", [2048, 10], 0.1)
@@ -69,29 +69,29 @@ def make_manual_work():
         weights = [first, second, dense]
         gradients = v1.gradients(loss, weights)
         updates = [v1.assign_sub(weights[index], 1e-4 * gradient) for index, gradient in enumerate(gradients)]
-        return tf.add_n([number(variable) for variable in updates])
+        return tf.add_n([take_first_element(variable) for variable in updates])
 
     return {
-        "matmul": (512, product),
+        "matmul": (512, multiply),
         "conv": (32, convolution),
-        "copy": (1 << 20, copied),
-        "train": (32, trained),
+        "copy": (1 << 20, copy),
+        "train": (32, train),
     }
 
 
-def middle(times):
+def find_median(times):
     return sorted(times)[len(times) // 2]
 
 
 def count_cpu_time(call, spent, index):
     """Return a function that runs `call` and adds the CPU seconds of the process to `spent[who]`."""
 
-    def whole():
+    def measured_call():
         start = time.process_time()
         call()
         spent[index] += time.process_time() - start
 
-    return whole
+    return measured_call
 
 
 def main():
@@ -113,14 +113,14 @@ def main():
         bench.ROUNDS = 1
         for _ in range(TURNS):
             pieces[0].seconds = []
-            bench.rounds(pieces, bench.clock(), SECONDS / TURNS / 2, [0])
+            bench.run_rounds(pieces, bench.clock(), SECONDS / TURNS / 2, [0])
             ours += pieces[0].seconds
             began = time.perf_counter()
             while time.perf_counter() - began < SECONDS / TURNS / 2:
                 start = time.perf_counter()
                 manual_call()
                 theirs.append(time.perf_counter() - start)
-        a, b = middle(ours), middle(theirs)
+        a, b = find_median(ours), find_median(theirs)
         cpu_ratio = spent[0] / len(ours) / (spent[1] / len(theirs))
         print(f"times {kind} {size} {a:.6f} {b:.6f} {a / b:.4f} {cpu_ratio:.4f}", flush=True)
 

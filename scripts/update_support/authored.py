@@ -14,7 +14,7 @@ from update_support.targets import make_filter
 if TYPE_CHECKING:
     from pathlib import Path
 
-SAID = "by its own message on the software GPU:"
+CUDNN_SOURCE_PREFIX = "by its own message on the software GPU:"
 """Prefix of the source that names the cuDNN."""
 
 
@@ -31,20 +31,22 @@ class Authored:
         self.instructions: list[dict[str, Any]] = raw["instructions"]
         self.folders: dict[str, str] = raw["folder"]
 
-    def run_for(self, version: str) -> dict[str, Any] | None:
+    def find_run(self, version: str) -> dict[str, Any] | None:
         """Return the run of this version, else of the nearest patch of the same minor release."""
-        return nearest_of(self.runs, version)
+        return find_nearest(self.runs, version)
 
-    def cudnn_for(self, version: str, pins: list[str]) -> tuple[str | None, str | None, list[str]]:
+    def find_cudnn(self, version: str, pins: list[str]) -> tuple[str | None, str | None, list[str]]:
         """Return the cuDNN that it was compiled with (major and minor), the evidence, and sources.
 
         The version that a wheel of this minor release reported in a run takes precedence over the extra pins, and
         these over the documentation of tensorflow.org, because TensorFlow compares only with the first.
         """
-        report = nearest_of(self.compiled, version)
+        report = find_nearest(self.compiled, version)
         if report is not None:
             is_same_version = report["version"] == version
-            text = f"{SAID} TensorFlow {report['version']} compiled with cuDNN {report['cudnn']}"
+            text = (
+                f"{CUDNN_SOURCE_PREFIX} TensorFlow {report['version']} compiled with cuDNN {report['cudnn']}"
+            )
             return (
                 ".".join(report["cudnn"].split(".")[:2]),
                 "measured" if is_same_version else "inferred",
@@ -55,13 +57,13 @@ class Authored:
         cudnn = pinned[1] if pinned else self.documented.get(minor, {}).get("cudnn")
         return cudnn, "documented" if cudnn else None, []
 
-    def instructions_for(self, version: str) -> list[str] | None:
+    def find_instructions(self, version: str) -> list[str] | None:
         """Return the required CPU instructions, or None if they are not known."""
         matching = (row for row in self.instructions if make_filter(row["versions"])(version))
         return next((row["needs"] for row in matching), None)
 
 
-def nearest_of(rows: list[dict[str, Any]], version: str) -> dict[str, Any] | None:
+def find_nearest(rows: list[dict[str, Any]], version: str) -> dict[str, Any] | None:
     """Return the row of this version, else of the nearest patch of the same minor release, or None."""
     minor = Version(version).release[:2]
     candidates = [row for row in rows if Version(row["version"]).release[:2] == minor]

@@ -22,17 +22,17 @@ __all__ = [
     "expand_spans",
     "find_unmeasured",
     "finish_check",
-    "options",
-    "releases",
+    "format_spans",
+    "list_releases",
+    "list_urls",
+    "parse_options",
     "render",
-    "spans",
-    "urls",
 ]
 
 COMPAT = ROOT / "compat"
 
 
-def releases() -> list[dict[str, Any]]:
+def list_releases() -> list[dict[str, Any]]:
     """Return the row of each release with GPU code, oldest first, with one package per version."""
     rows = json.loads((COMPAT / "tensorflow.json").read_text(encoding="utf-8"))["releases"]
     row_by_version: dict[str, dict[str, Any]] = {}
@@ -42,7 +42,7 @@ def releases() -> list[dict[str, Any]]:
     return sorted(row_by_version.values(), key=lambda row: Version(row["version"]))
 
 
-def urls() -> dict[str, str]:
+def list_urls() -> dict[str, str]:
     """Return the URL of each wheel on the index by file name."""
     from update_support.wheel_facts import read_index
 
@@ -51,14 +51,14 @@ def urls() -> dict[str, str]:
 
 def find_unmeasured(table: Mapping[str, Any], at_least: int) -> list[str]:
     """Return the problems with the releases of a table that can be found offline."""
-    missing = sorted({row["version"] for row in releases()} - {*table["releases"]}, key=Version)
+    missing = sorted({row["version"] for row in list_releases()} - {*table["releases"]}, key=Version)
     problems = [f"not measured: {', '.join(missing)}"] if missing else []
     if len(table["releases"]) < at_least:
         problems.append(f"only {len(table['releases'])} releases")
     return problems
 
 
-def options(doc: str | None, *more: tuple[str, dict[str, Any]]) -> argparse.Namespace:
+def parse_options(doc: str | None, *more: tuple[str, dict[str, Any]]) -> argparse.Namespace:
     """Return the parsed command line; `more` are the script's own arguments."""
     parser = argparse.ArgumentParser(description=(doc or "").splitlines()[0])
     parser.add_argument("only", nargs="?", help="which releases are read anew, as a specification")
@@ -77,7 +77,7 @@ def finish_check(lines: list[str]) -> int:
     return 1 if lines else 0
 
 
-def spans(numbers: Iterable[int]) -> str:
+def format_spans(numbers: Iterable[int]) -> str:
     """Return the numbers as ranges: "3-5,9" for [3, 4, 5, 9]."""
     ranges: list[list[int]] = []
     for number in sorted(numbers):
@@ -106,6 +106,6 @@ def render(head: Mapping[str, object], files: Mapping[str, object]) -> str:
     return f'{{{lines}"files":{{\n{rows}\n}}}}\n'
 
 
-def format_count(count: int) -> None:
+def print_count(count: int) -> None:
     """Print the number of releases in the table to standard error."""
     print(f"{count} releases", file=sys.stderr)

@@ -73,7 +73,7 @@ class Chains(ast.NodeVisitor):
     """Collects attributes of plain names: `numpy.random.rand` is ("numpy", "random.rand")."""
 
     def __init__(self):
-        self.found = []
+        self.collected = []
 
     def visit_Lambda(self, node):
         pass
@@ -84,12 +84,12 @@ class Chains(ast.NodeVisitor):
             chain.insert(0, inner.attr)
             inner = inner.value
         if isinstance(inner, ast.Name):
-            self.found.append((inner.id, ".".join(chain)))
+            self.collected.append((inner.id, ".".join(chain)))
         else:
             self.visit(inner)
 
 
-def folders_of(node):
+def find_folder_lookups(node):
     """Yield the names of modules whose folder TensorFlow looks up, to put it on its own path."""
     for call in ast.walk(node):
         if (
@@ -108,19 +108,19 @@ class Needs:
     STRENGTH = {"": 0, "try": 1, "if": 2}
 
     def __init__(self, own):
-        self.own = own
-        self.found = {}
+        self.own_packages = own
+        self.guards = {}
         self.order = []
 
     def add(self, module, name, guard):
-        if module.split(".")[0] in self.own:
+        if module.split(".")[0] in self.own_packages:
             return
         key = (module, name)
-        if key not in self.found:
+        if key not in self.guards:
             self.order.append(key)
-            self.found[key] = guard
-        elif self.STRENGTH[guard] < self.STRENGTH[self.found[key]]:
-            self.found[key] = guard
+            self.guards[key] = guard
+        elif self.STRENGTH[guard] < self.STRENGTH[self.guards[key]]:
+            self.guards[key] = guard
 
     def read(self, path):
         with open(path, "rb") as stream:
@@ -148,7 +148,7 @@ class Needs:
             else:
                 chains = Chains()
                 chains.visit(node)
-                for name, chain in chains.found:
+                for name, chain in chains.collected:
                     if name in imported:
                         # An optional module is also optional where it is used.
                         module, imported_name, import_guard = imported[name]
@@ -156,13 +156,13 @@ class Needs:
                         self.add(
                             module, imported_name + "." + chain if imported_name else chain, weaker_guard
                         )
-                for name in folders_of(node):
+                for name in find_folder_lookups(node):
                     module, imported_name, import_guard = imported.get(name, ("", "", ""))
                     if module:  # TensorFlow needs the module's file, which a folder without an __init__ lacks
                         self.add(module + "." + imported_name if imported_name else module, "", import_guard)
 
 
-def sources(tops):
+def list_sources(tops):
     """Yield the files of the loaded modules below these packages, in the order of loading."""
     for name, module in list(sys.modules.items()):
         path = getattr(module, "__file__", None) or ""
@@ -172,12 +172,12 @@ def sources(tops):
 
 def find_needs(tops):
     needs = Needs(tops)
-    for path in sources(tops):
+    for path in list_sources(tops):
         needs.read(path)
-    return [[module, name, needs.found[module, name]] for module, name in needs.order]
+    return [[module, name, needs.guards[module, name]] for module, name in needs.order]
 
 
-def versions():
+def list_versions():
     try:
         from importlib.metadata import distributions
     except ImportError:
@@ -196,13 +196,13 @@ def list_mapped():
         return set(line.split(None, 5)[5].strip() for line in stream if len(line.split(None, 5)) == 6)
 
 
-def idle(tensorflow):
+def list_idle(tensorflow):
     """Return the sources and shared objects of TensorFlow that its import does not load.
 
     The paths are relative to site-packages.
     """
     root = os.path.dirname(os.path.dirname(tensorflow.__file__))
-    loaded = set(os.path.realpath(path) for path in sources(OWN)) | set(map(os.path.realpath, list_mapped()))
+    loaded = set(os.path.realpath(path) for path in list_sources(OWN)) | set(map(os.path.realpath, list_mapped()))
     unloaded = []
     for top in OWN:
         for folder, _, files in os.walk(os.path.join(root, top)):
@@ -212,7 +212,7 @@ def idle(tensorflow):
     return sorted(unloaded)
 
 
-class Without:
+class FilteringHook:
     """An import hook that does not find some packages, or finds them without their __init__."""
 
     def __init__(self, hook, tops):
@@ -235,12 +235,12 @@ class Without:
 
 def main():
     if len(sys.argv) > 1:
-        sys.meta_path[:] = [Without(hook, sys.argv[1:]) for hook in sys.meta_path]
+        sys.meta_path[:] = [FilteringHook(hook, sys.argv[1:]) for hook in sys.meta_path]
         import tensorflow
 
         print(MARKER + json.dumps({"tensorflow": tensorflow.__version__}))
         return
-    installed = versions()  # some packages add folders to the path
+    installed = list_versions()  # some packages add folders to the path
     import tensorflow
 
     after = set(sys.modules)
@@ -257,7 +257,7 @@ def main():
         "family": {name: find_needs((name,)) for name in FAMILY if name in after},
         "standard": sorted({name for name in after - BEFORE if "." not in name} - third_party - set(OWN)),
         "loaded": sorted(third_party - set(OWN)),
-        "idle": idle(tensorflow),
+        "idle": list_idle(tensorflow),
         "versions": installed,
     }
     print(MARKER + json.dumps(answer))

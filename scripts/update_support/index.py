@@ -25,7 +25,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from update_support.remote_zip import Web, central_directory, extract
+from update_support.remote_zip import Web, extract, read_central_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -163,7 +163,7 @@ class Index:
         return requires
 
     def _read_wheel(self, file: File) -> list[str]:
-        members, total = central_directory(self.web, file.url)
+        members, total = read_central_directory(self.web, file.url)
         metadata_members = [
             member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member.name)
         ]
@@ -184,7 +184,7 @@ class Index:
                 return _parse_requires_dist(text)
         for name, text in sorted(members.items()):
             if name.endswith(".egg-info/requires.txt"):
-                return requires_txt(text)
+                return parse_requires_txt(text)
         return []
 
 
@@ -208,7 +208,7 @@ def _read_metadata_files(filename: str, content: bytes) -> Iterator[tuple[str, s
                 yield member.name, file.read().decode("utf-8", "replace")
 
 
-def requires_txt(text: str) -> list[str]:
+def parse_requires_txt(text: str) -> list[str]:
     """Return the requirements in setuptools' requires.txt; `[extra:marker]` headings become markers."""
     requirements = []
     marker = ""

@@ -31,11 +31,11 @@ FILE = re.compile(rb"[\w./+-]{3,200}\.(?:cc|cpp)\0")
 ROOT = re.compile(rb"(?:tensorflow|external|third_party)/")
 """Possible beginning of a file name if the byte before it looks like a letter."""
 TEXT = re.compile(rb"[\t\n\x20-\x7e]{3,}")
-WINDOW = 64
+LINE_WINDOW_BYTES = 64
 """Bytes before and after the reference to the file name in which the line can be."""
-AFTER = 240
+TEXT_WINDOW_BYTES = 240
 """Bytes after the call in which the address of the message's text can be."""
-LONGEST = 80
+MAX_TEXT_CHARS = 80
 """Maximum characters of a text that are kept."""
 
 _MODRM = (
@@ -163,8 +163,8 @@ def _parse_message(
 ) -> tuple[int, str, str] | None:
     """Return line, severity and text of the message whose file name is loaded at `place`; None if there is none."""
     start = place + 7
-    behind = data[start : start + WINDOW]
-    ahead = data[max(section.offset, place - WINDOW) : place]
+    behind = data[start : start + LINE_WINDOW_BYTES]
+    ahead = data[max(section.offset, place - LINE_WINDOW_BYTES) : place]
     match = BEHIND.match(behind)
     if match is not None:
         end = match.end()
@@ -186,7 +186,7 @@ def _parse_message(
 
 def _find_text(data: Data, section: Section, sections: list[Section], start: int) -> str:
     """Return the first text whose address is loaded after this offset."""
-    code = data[start : start + AFTER]
+    code = data[start : start + TEXT_WINDOW_BYTES]
     for match in re.finditer(
         rb"[\x48\x4c]\x8d[\x05\x0d\x15\x1d\x25\x2d\x35\x3d]([\0-\xff]{4})", code, re.DOTALL
     ):
@@ -198,7 +198,7 @@ def _find_text(data: Data, section: Section, sections: list[Section], start: int
                 and candidate.address <= target < candidate.address + candidate.size
             ):
                 offset = target - candidate.address + candidate.offset
-                text = TEXT.match(data[offset : offset + LONGEST])
+                text = TEXT.match(data[offset : offset + MAX_TEXT_CHARS])
                 if text is None or FILE.match(data[offset : offset + 208]):
                     break
                 return text[0].decode()

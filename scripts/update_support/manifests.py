@@ -13,14 +13,21 @@ from typing import TYPE_CHECKING, Any
 
 import requests
 
-from tfdoctor.engine.registry import LISTS, SINGLE, Session, anonymous_token, apply_mirror, parse_reference
+from tfdoctor.engine.registry import (
+    INDEX_MEDIA_TYPES,
+    MANIFEST_MEDIA_TYPES,
+    Session,
+    apply_mirror,
+    fetch_anonymous_token,
+    parse_reference,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-LARGEST = 4_000_000
+MAX_BODY_BYTES = 4_000_000
 """Maximum bytes of a manifest or a configuration."""
-TIMEOUT = 30.0
+TIMEOUT_S = 30.0
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.\-]{0,100}")
 
@@ -41,19 +48,21 @@ class Registry:
         self.tokens: dict[str, str] = {}
         self.session = Session()
 
-    def image(self, name: str) -> dict[str, Any]:
+    def describe_image(self, name: str) -> dict[str, Any]:
         """Return `digest`, `download`, `layers`, `env` and `labels` of an image. Raise ManifestError."""
         reference = parse_reference(apply_mirror(name, self.mirror))
         body = self._get(
             f"{reference.address}/manifests/{reference.digest or reference.tag}",
             reference.repository,
-            (*LISTS, *SINGLE),
+            (*INDEX_MEDIA_TYPES, *MANIFEST_MEDIA_TYPES),
         )
         digest = f"sha256:{hashlib.sha256(body).hexdigest()}"
         manifest = _parse_object(body)
         if "manifests" in manifest:
             body = self._get(
-                f"{reference.address}/manifests/{_find_amd64(manifest)}", reference.repository, SINGLE
+                f"{reference.address}/manifests/{_find_amd64(manifest)}",
+                reference.repository,
+                MANIFEST_MEDIA_TYPES,
             )
             manifest = _parse_object(body)
         layers, config = manifest.get("layers"), manifest.get("config")
@@ -95,7 +104,7 @@ class Registry:
 
     def _token(self, challenge: str) -> str:
         try:
-            token = anonymous_token(self.session, challenge)
+            token = fetch_anonymous_token(self.session, challenge)
         except (requests.RequestException, OSError) as error:
             msg = f"the registry does not answer: {error}"
             raise ManifestError(msg) from error
@@ -108,11 +117,11 @@ def _fetch(
     session: requests.Session, url: str, headers: Mapping[str, str]
 ) -> tuple[int, Mapping[str, str], bytes]:
     try:
-        with session.get(url, headers=dict(headers), timeout=TIMEOUT, stream=True) as response:
+        with session.get(url, headers=dict(headers), timeout=TIMEOUT_S, stream=True) as response:
             body = b""
             for piece in response.iter_content(65_536):
                 body += piece
-                if len(body) > LARGEST:
+                if len(body) > MAX_BODY_BYTES:
                     raise ManifestError("it is larger than a manifest can be")
             return response.status_code, response.headers, body
     except (requests.RequestException, OSError) as error:

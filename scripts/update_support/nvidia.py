@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from tfdoctor.compat.wheels import read_sets
-from update_support.remote_zip import central_directory, extract, spans
-from update_support.resolve import platforms
+from update_support.remote_zip import extract, group_members, read_central_directory
+from update_support.resolve import list_platforms
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -30,14 +30,14 @@ __all__ = ["write_cuda_locks"]
 FORMAT = 1
 """Format version of the cache."""
 OBJECT = re.compile(r"\.so(?:\.[0-9.]+)?$")
-OWN = re.compile(r"lib(?:c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp)\.so\.|ld-linux|linux-vdso")
+SYSTEM_LIBRARIES = re.compile(r"lib(?:c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|gomp)\.so\.|ld-linux|linux-vdso")
 """Libraries of glibc and the compiler."""
 
 
-def wheel_of(index: Index, pin: str) -> File:
+def find_wheel(index: Index, pin: str) -> File:
     """Return the Linux x86-64 wheel of an exact version; of several builds the one with the lowest glibc."""
     name, _, version = pin.partition("==")
-    order = {platform: -rank for rank, platform in enumerate(platforms(60))}
+    order = {platform: -rank for rank, platform in enumerate(list_platforms(60))}
     fitting = [
         (min(order[tag.platform] for tag in file.tags if tag.platform in order), file)
         for file in index.files(name)
@@ -57,20 +57,20 @@ def measure(index: Index, file: File) -> dict[str, Any]:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw.get("format") == FORMAT:
             return dict(raw["wheel"])
-    members, total = central_directory(index.web, file.url)
+    members, total = read_central_directory(index.web, file.url)
     entry = {
         "file": file.filename,
         "sha256": file.sha256,
         "size": total,
         "unpacked": sum(member.size for member in members),
-        "libraries": libraries(index, file.url, members, total),
+        "libraries": measure_libraries(index, file.url, members, total),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps({"format": FORMAT, "wheel": entry}), encoding="utf-8")
     return entry
 
 
-def libraries(index: Index, url: str, members: list[Member], total: int) -> dict[str, Any]:
+def measure_libraries(index: Index, url: str, members: list[Member], total: int) -> dict[str, Any]:
     """Return the soname and the dependencies of every shared object."""
     from elftools.elf.dynamic import DynamicSection
     from elftools.elf.elffile import ELFFile
@@ -80,7 +80,7 @@ def libraries(index: Index, url: str, members: list[Member], total: int) -> dict
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder) / "object"
 
-        def look(member: Member, pieces: Iterator[bytes]) -> None:
+        def read_member(member: Member, pieces: Iterator[bytes]) -> None:
             with path.open("wb") as file:
                 for piece in pieces:
                     file.write(piece)
@@ -89,14 +89,14 @@ def libraries(index: Index, url: str, members: list[Member], total: int) -> dict
                 for section in ELFFile(file).iter_sections():
                     if isinstance(section, DynamicSection):
                         for tag in section.iter_tags():
-                            if tag.entry.d_tag == "DT_NEEDED" and not OWN.match(tag.needed):
+                            if tag.entry.d_tag == "DT_NEEDED" and not SYSTEM_LIBRARIES.match(tag.needed):
                                 entry["needed"].append(tag.needed)
                             elif tag.entry.d_tag == "DT_SONAME":
                                 entry = {"soname": tag.soname, **entry}
             entries[member.name] = entry
 
-        for run in spans(object_members, 1 << 22):
-            extract(index.web, url, run, total, look)
+        for run in group_members(object_members, 1 << 22):
+            extract(index.web, url, run, total, read_member)
     return dict(sorted(entries.items()))
 
 
@@ -105,7 +105,7 @@ def write_cuda_locks(index: Index, compat: Path, folder: Path, as_of: str) -> No
     sets = read_sets(compat).sets
     wheels: dict[str, dict[str, Any]] = {}
     for pin in sorted({pin for row in sets for pin in row.pins}):
-        wheels[pin] = measure(index, wheel_of(index, pin))
+        wheels[pin] = measure(index, find_wheel(index, pin))
         print(
             f"{pin}: {wheels[pin]['size'] / 1e6:.0f} MB, {wheels[pin]['unpacked'] / 1e6:.0f} unpacked",
             file=sys.stderr,

@@ -15,7 +15,7 @@ import requests
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Member", "Web", "central_directory", "extract", "spans"]
+__all__ = ["Member", "Web", "extract", "group_members", "read_central_directory"]
 
 
 class Web:
@@ -136,7 +136,7 @@ class Member:
     """Offset of its local header."""
 
 
-def central_directory(web: Web, url: str) -> tuple[list[Member], int]:
+def read_central_directory(web: Web, url: str) -> tuple[list[Member], int]:
     """Return every member of a remote zip file by offset, and the file's size.
 
     Takes one or two requests.
@@ -197,7 +197,7 @@ def _apply_zip64(extra: bytes, unpacked: int, packed: int, local: int) -> tuple[
     return packed, unpacked, local
 
 
-def spans(members: Iterable[Member], gap: int) -> Iterator[list[Member]]:
+def group_members(members: Iterable[Member], gap: int) -> Iterator[list[Member]]:
     """Yield runs of members worth one request each: at most `gap` unwanted bytes between two members."""
     run: list[Member] = []
     for member in members:
@@ -247,7 +247,7 @@ def extract(
         name_len, extra_len = struct.unpack("<HH", buffer[26:30])
         skip(30 + name_len + extra_len)
 
-        def unpacked(member: Member = member) -> Iterator[bytes]:
+        def unpack_member(member: Member = member) -> Iterator[bytes]:
             nonlocal position
             remaining = member.packed
             inflate = zlib.decompressobj(-15) if member.method == 8 else None
@@ -266,5 +266,5 @@ def extract(
                 msg = f"{url}: {member.name}: wrong CRC-32"
                 raise ValueError(msg)
 
-        take(member, unpacked())
+        take(member, unpack_member())
     pieces.close()

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from update_support.index import File
 
-__all__ = ["NEWEST", "Pin", "Resolver", "UnsolvableError", "environment", "tags_of"]
+__all__ = ["NEWEST", "Pin", "Resolver", "UnsolvableError", "make_marker_environment", "rank_tags"]
 
-GLIBC = 31
+MAX_GLIBC_MINOR = 31
 """Wheels may require glibc 2.31 (Ubuntu 20.04, Debian 11), but not a newer one."""
 NEWEST = {
     "2.7": "2.7.18",
@@ -40,7 +40,7 @@ NEWEST = {
 }
 """A late patch release of each Python, for markers and Requires-Python."""
 LEGACY = {5: "manylinux1", 12: "manylinux2010", 17: "manylinux2014"}
-STEPS = 20000
+MAX_STEPS = 20000
 """Maximum number of candidates that are tried."""
 
 
@@ -56,7 +56,7 @@ class Source(Protocol):
     def requirements(self, file: File) -> list[str]: ...
 
 
-def environment(python: str) -> dict[str, str]:
+def make_marker_environment(python: str) -> dict[str, str]:
     """Return the variables of markers on Linux x86-64."""
     is_python2 = python.startswith("2")
     return {
@@ -74,7 +74,7 @@ def environment(python: str) -> dict[str, str]:
     }
 
 
-def platforms(glibc: int = GLIBC) -> list[str]:
+def list_platforms(glibc: int = MAX_GLIBC_MINOR) -> list[str]:
     """Return the platform tags that Linux x86-64 with glibc 2.`glibc` supports, best first."""
     tags = []
     for minor in range(glibc, 4, -1):
@@ -84,11 +84,11 @@ def platforms(glibc: int = GLIBC) -> list[str]:
     return [*tags, "linux_x86_64"]
 
 
-def tags_of(python: str) -> dict[Tag, int]:
+def rank_tags(python: str) -> dict[Tag, int]:
     """Return the rank of every tag that a CPython supports, best first."""
     major, minor = (int(part) for part in python.split("."))
     abi = f"cp{major}{minor}" + ("mu" if major == 2 else "m" if minor < 8 else "")
-    names = platforms()
+    names = list_platforms()
     ranks: dict[Tag, int] = {}
     for tag in cpython_tags((major, minor), [abi], names):
         ranks.setdefault(tag, len(ranks))
@@ -113,7 +113,9 @@ class Pin:
     @property
     def glibc(self) -> int:
         """The lowest glibc 2.x for which there is a file; 0 for any."""
-        order = {name: int(name.split("_")[2]) for name in platforms() if name.startswith("manylinux_2_")}
+        order = {
+            name: int(name.split("_")[2]) for name in list_platforms() if name.startswith("manylinux_2_")
+        }
         order |= {f"{name}_x86_64": minor for minor, name in LEGACY.items()}
         lowest = [
             min((order[tag.platform] for tag in file.tags if tag.platform in order), default=0)
@@ -142,8 +144,8 @@ class Resolver:
     deepest: str = ""
 
     def __post_init__(self) -> None:
-        self.tags = tags_of(self.python)
-        self.environment = environment(self.python)
+        self.tags = rank_tags(self.python)
+        self.environment = make_marker_environment(self.python)
         self._candidates: dict[str, list[Pin]] = {}
 
     # ------------------------------------------------------------ candidates
@@ -243,7 +245,7 @@ class Resolver:
         blamed = {requirer for requirer, _ in own_requirements}
         for pin in self._list_fitting(name, limits):
             self.steps += 1
-            if self.steps > STEPS:
+            if self.steps > MAX_STEPS:
                 return set()
             new_requirements = self.requirements(pin, sorted(extras))
             extended = {**pinned, name: pin}

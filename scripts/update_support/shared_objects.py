@@ -12,7 +12,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.gnuversions import GNUVerNeedSection
 from packaging.version import Version
 
-from tfdoctor.payload.fatbins import fat_binaries
+from tfdoctor.payload.fatbins import count_fat_binaries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -56,7 +56,7 @@ def read_object(path: Path) -> ObjectFacts:
                         if re.fullmatch(r"[0-9.]+", number):
                             facts.symbols[family] = max(facts.symbols.get(family, "0"), number, key=Version)
         with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as view:
-            cubin, ptx = fat_binaries(view)
+            cubin, ptx = count_fat_binaries(view)
     facts.cubin = dict(sorted(cubin.items(), key=lambda item: int(item[0])))
     facts.ptx = dict(sorted(ptx.items()))
     return facts

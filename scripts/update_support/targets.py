@@ -33,7 +33,7 @@ class Target:
         return lock_name(self.release.package, self.release.version, self.python)
 
 
-def targets() -> list[Target]:
+def list_targets() -> list[Target]:
     """Return every lock that must exist, oldest release first."""
     releases = Compat.load().releases
     return [

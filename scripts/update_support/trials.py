@@ -23,13 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from checkout import ROOT
-from update_support.targets import Target, make_filter, targets
+from update_support.targets import Target, list_targets, make_filter
 
 if TYPE_CHECKING:
     import argparse
     from collections.abc import Mapping, Sequence
 
-__all__ = ["CHILD", "Result", "find_python", "run", "try_lock"]
+__all__ = ["CHILD", "Result", "find_python", "run_trials", "try_lock"]
 
 LOCKS = ROOT / "compat" / "locks"
 TRIED = LOCKS / "tried.json"
@@ -93,7 +93,7 @@ def find_python(version: str) -> str | None:
     return None
 
 
-def step(command: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> str:
+def run_step(command: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> str:
     """Run a command and return its output and errors. Raise TrialError."""
     try:
         done = subprocess.run(
@@ -117,7 +117,7 @@ def step(command: Sequence[str | Path], env: Mapping[str, str], cwd: Path) -> st
     return done.stdout
 
 
-class Bench:
+class TrialEnvironment:
     """One environment, in a temporary folder."""
 
     def __init__(self, folder: Path, python: str, version: str, *, uv: str | None) -> None:
@@ -137,7 +137,7 @@ class Bench:
             self.python = Path(python)
             self.env |= {"PYTHONUSERBASE": str(folder / "user")}
         else:
-            step(
+            run_step(
                 [python, "-m", "venv", *(["--without-pip"] if self.uv else []), folder / "env"],
                 self.env,
                 folder,
@@ -148,7 +148,7 @@ class Bench:
         """Install a lock without a cache, because TensorFlow's wheels are large and used only once."""
         flags = ["--no-deps", "--require-hashes", "-r", lock]
         if self.uv:
-            step(
+            run_step(
                 [
                     self.uv,
                     "pip",
@@ -169,7 +169,7 @@ class Bench:
                 *(["--user"] if self.version == "2.7" else []),
                 *flags,
             ]
-            step(
+            run_step(
                 [self.python, "-m", "pip", "install", "--no-cache-dir", "--no-compile", *flags],
                 self.env,
                 self.folder,
@@ -178,7 +178,7 @@ class Bench:
     def check(self) -> None:
         """Run `pip check`, and ignore missing packages of NVIDIA's."""
         try:
-            step([self.python, "-m", "pip", "check"], self.env, self.folder)
+            run_step([self.python, "-m", "pip", "check"], self.env, self.folder)
         except TrialError as error:
             lines = [line for line in str(error).partition("exit 1: ")[2].splitlines() if line.strip()]
             if not lines or any("nvidia" not in line and "DEPRECATION" not in line for line in lines):
@@ -188,7 +188,7 @@ class Bench:
         """Run CHILD and return the version of the Python."""
         env = dict(self.env)
         site = (
-            step(
+            run_step(
                 [self.python, "-c", "import imp; print(imp.find_module('tensorflow')[1])"]
                 if self.version == "2.7"
                 else [
@@ -204,9 +204,9 @@ class Bench:
         )
         linked = find_linked(Path(site))
         if linked:
-            env["LD_LIBRARY_PATH"] = str(stand_ins(self.folder / "lib", cache, linked))
+            env["LD_LIBRARY_PATH"] = str(make_stand_ins(self.folder / "lib", cache, linked))
         match = re.search(
-            r"^computed (\S+) (\S+)$", step([self.python, "-c", CHILD], env, self.folder), re.MULTILINE
+            r"^computed (\S+) (\S+)$", run_step([self.python, "-c", CHILD], env, self.folder), re.MULTILINE
         )
         if match is None:
             raise TrialError("it said nothing")
@@ -220,7 +220,7 @@ def find_linked(package: Path) -> dict[str, list[Path]]:
     objects_by_soname: dict[str, list[Path]] = {}
     for path in sorted(package.rglob("*.so*")):
         output = subprocess.run(
-            [standins.tool("readelf"), "-dW", str(path)],
+            [standins.find_tool("readelf"), "-dW", str(path)],
             capture_output=True,
             text=True,
             check=True,
@@ -231,15 +231,15 @@ def find_linked(package: Path) -> dict[str, list[Path]]:
     return objects_by_soname
 
 
-def stand_ins(folder: Path, cache: Path, linked: Mapping[str, Sequence[Path]]) -> Path:
+def make_stand_ins(folder: Path, cache: Path, linked: Mapping[str, Sequence[Path]]) -> Path:
     """Create stand-ins of the linked libraries with all imported symbols; return the driver's folder."""
     from lab import standins
 
-    symbols = standins.wanted_symbols({path for paths in linked.values() for path in paths})
+    symbols = standins.find_imported_symbols({path for paths in linked.values() for path in paths})
     for name in linked:
         own_symbols = symbols.get(name.partition(".so")[0], ())
-        standins.library(folder / name, cache, symbols=own_symbols)
-    return standins.driver(folder, cache)
+        standins.write_library(folder / name, cache, symbols=own_symbols)
+    return standins.write_driver(folder, cache)
 
 
 def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Result:
@@ -250,7 +250,7 @@ def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Res
     python_version, message = target.python, ""
     folder = Path(tempfile.mkdtemp(prefix="tfdoctor-lock-"))
     try:
-        bench = Bench(folder, python, target.python, uv=uv)
+        bench = TrialEnvironment(folder, python, target.python, uv=uv)
         bench.install(LOCKS / tools_name(target.python))
         bench.install(LOCKS / target.name)
         bench.check()
@@ -266,7 +266,7 @@ def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Res
 # --- record ---------------------------------------------------------------------------------------------
 
 
-def digest(name: str) -> str:
+def read_digest(name: str) -> str:
     """Return the digest of the present lock; empty if it does not exist."""
     from tfdoctor.compat.locks import read_lock
 
@@ -287,18 +287,19 @@ def write_record(locks: Mapping[str, Any], as_of: str) -> None:
     part.replace(TRIED)
 
 
-def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
+def run_trials(options: argparse.Namespace, specs: Sequence[str]) -> int:
     """Try the chosen locks for `scripts/update_locks.py --try`; return 1 if one failed."""
     filters = [make_filter(spec) for spec in specs]
     chosen = [
         target
-        for target in targets()
+        for target in list_targets()
         if (not filters or any(matches(target.release.version) for matches in filters))
         and options.python in (None, target.python)
     ]
     if options.last:
         newest = {
-            (target.release.package, target.release.minor): target.release.version for target in targets()
+            (target.release.package, target.release.minor): target.release.version
+            for target in list_targets()
         }
         chosen = [
             entry
@@ -313,7 +314,7 @@ def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
         chosen = [
             candidate
             for candidate in chosen
-            if record.get(candidate.name, {}).get("lock") != digest(candidate.name)
+            if record.get(candidate.name, {}).get("lock") != read_digest(candidate.name)
             or not record[candidate.name]["ok"]
         ]
     pythons = {version: find_python(version) for version in {target.python for target in chosen}}
@@ -325,10 +326,10 @@ def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
     lock = threading.Lock()
     failed = 0
 
-    def one(target: Target) -> None:
+    def try_target(target: Target) -> None:
         nonlocal failed
         python = pythons[target.python]
-        if python is None or not digest(target.name):
+        if python is None or not read_digest(target.name):
             return
         result = try_lock(target, python, cache, uv=uv)
         with lock:
@@ -340,7 +341,7 @@ def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
             entry = {
                 "date": options.as_of,
                 "python": result.python,
-                "lock": digest(target.name),
+                "lock": read_digest(target.name),
                 "ok": result.ok,
             }
             with (options.cache / "tried.lock").open(
@@ -350,5 +351,5 @@ def run(options: argparse.Namespace, specs: Sequence[str]) -> int:
                 write_record({**read_record(), target.name: entry}, options.as_of)
 
     with ThreadPoolExecutor(options.jobs) as pool:
-        list(pool.map(one, chosen))
+        list(pool.map(try_target, chosen))
     return 1 if failed else 0

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from update_support.remote_zip import Member, Web, central_directory, extract, spans
+from update_support.remote_zip import Member, Web, extract, group_members, read_central_directory
 from update_support.shared_objects import ObjectFacts, read_object
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class WheelFacts:
     """The wheel with the same shared objects that was read for this one."""
 
 
-def cache_file(folder: Path, package: DistributionPackage) -> Path:
+def make_cache_path(folder: Path, package: DistributionPackage) -> Path:
     return (
         folder / f"{package.digests.get('sha256') or hashlib.sha256(package.url.encode()).hexdigest()}.json"
     )
@@ -72,7 +72,7 @@ def load_cached(path: Path) -> WheelFacts | None:
     return WheelFacts(**raw)
 
 
-def save(path: Path, facts: WheelFacts) -> None:
+def save_cached(path: Path, facts: WheelFacts) -> None:
     part = path.with_suffix(".part")
     part.write_text(json.dumps(asdict(facts), sort_keys=True), encoding="utf-8")
     part.replace(path)
@@ -80,14 +80,14 @@ def save(path: Path, facts: WheelFacts) -> None:
 
 def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, list[Member], int]:
     """Return the facts from the small members of a wheel, its directory and the size of the file."""
-    members, total = central_directory(web, package.url)
+    members, total = read_central_directory(web, package.url)
     texts = {}
 
     def keep(member: Member, pieces: Iterator[bytes]) -> None:
         texts[member.name] = b"".join(pieces).decode("utf-8", "replace")
 
     small_members = [member for member in members if SMALL.search(member.name)]
-    for run in spans(small_members, 1 << 16):
+    for run in group_members(small_members, 1 << 16):
         extract(web, package.url, run, total, keep)
 
     def text(pattern: str) -> str:
@@ -120,23 +120,23 @@ def measure_objects(
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder) / "object"
 
-        def look(member: Member, pieces: Iterator[bytes]) -> None:
+        def read_member(member: Member, pieces: Iterator[bytes]) -> None:
             with path.open("wb") as file:
                 for piece in pieces:
                     file.write(piece)
             result[member.name] = read_object(path)
 
-        for run in spans(object_members, 1 << 22):
-            extract(web, package.url, run, total, look)
+        for run in group_members(object_members, 1 << 22):
+            extract(web, package.url, run, total, read_member)
     return dict(sorted(result.items()))
 
 
-def header_defines(text: str) -> dict[str, str]:
+def parse_defines(text: str) -> dict[str, str]:
     """Return `{"CUDART": "11.0"}` for `TF_CUDART_VERSION "11.0"`."""
     return dict(re.findall(r'#define TF_(\w+)_VERSION "([0-9][0-9.]*)"', text))
 
 
-def header_capabilities(text: str) -> list[str]:
+def parse_capabilities(text: str) -> list[str]:
     """Return the capabilities in a header, from which TensorFlow up to 2.2 derives its minimum.
 
     `["3.5", …]` for `TF_CUDA_CAPABILITIES CudaVersion("3.5"), …`.
@@ -145,7 +145,7 @@ def header_capabilities(text: str) -> list[str]:
     return re.findall(r'"([0-9.]+)"', match[1]) if match else []
 
 
-def requirements(metadata: str) -> tuple[list[str], dict[str, list[str]]]:
+def parse_requirements(metadata: str) -> tuple[list[str], dict[str, list[str]]]:
     """Return the requirements on packages that often break imports, and those of each extra.
 
     Both are normalized and sorted.

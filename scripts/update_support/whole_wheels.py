@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.releases import Release
 
-__all__ = ["download", "last_patches", "newest_python", "select_releases"]
+__all__ = ["download_wheel", "find_newest_python", "list_last_patches", "select_releases"]
 
 PLATFORMS = ("manylinux1", "manylinux2010", "manylinux2014", "manylinux_2_17", "manylinux_2_27")
 
 
-def last_patches(compat: Compat, since: str) -> Iterator[str]:
+def list_last_patches(compat: Compat, since: str) -> Iterator[str]:
     """Yield the newest final release with GPU code of each minor release from `since` on."""
     newest: dict[str, Release] = {}
     for release in compat.releases:
@@ -46,12 +46,12 @@ def select_releases(compat: Compat, requested: Iterable[str]) -> Iterator[Releas
             yield release
 
 
-def newest_python(release: Release) -> str:
+def find_newest_python(release: Release) -> str:
     """Return the newest Python for which the release has a wheel: "3.11"."""
     return max(release.pythons("linux"), key=versions.parse)
 
 
-def download(release: Release, folder: str, python: str) -> Path | None:
+def download_wheel(release: Release, folder: str, python: str) -> Path | None:
     """Download the Linux x86-64 wheel for this Python into `folder` and return its path.
 
     Print a message and return None if that fails.

@@ -12,11 +12,11 @@ import pytest
 from rules.make_facts import (
     COMPAT,
     SITE,
-    at,
     context,
     healthy,
-    is_in_wheel_folder,
-    make_lost,
+    locate_in_wheel,
+    make_found,
+    make_missing,
     remove_libraries,
     with_cards,
     with_loader,
@@ -58,7 +58,7 @@ def install_with_uv(facts: Facts) -> Facts:
 def remove_cufft(facts: Facts) -> Facts:
     """Return facts without the cuFFT wheel; the wheels that it depends on are present."""
     installed = {"nvidia-nvjitlink-cu12": "12.5.82", "nvidia-cublas-cu12": "12.5.3.2"}
-    return with_loader(with_python(facts, installed=installed), make_lost(CUFFT))
+    return with_loader(with_python(facts, installed=installed), make_missing(CUFFT))
 
 
 def root_finding(facts: Facts) -> Finding:
@@ -135,7 +135,7 @@ def move_to_user_site(facts: Facts, **fields: Any) -> Facts:
 
 def test_user_site_gets_libraries_of_its_tensorflow() -> None:
     facts = with_programs(move_to_user_site(remove_cufft(healthy())), "uv")
-    assert user_permissions.place(context(facts).target) is InstallFolder.USER
+    assert user_permissions.find_install_folder(context(facts).target) is InstallFolder.USER
     assert first_commands(facts)[0].startswith("/usr/bin/python3 -m pip install --user ")
 
 
@@ -163,7 +163,7 @@ def make_unwritable(facts: Facts) -> Facts:
 
 def test_unwritable_environment_gets_a_target_folder() -> None:
     facts = with_programs(make_unwritable(remove_cufft(healthy())))
-    assert user_permissions.place(context(facts).target) is InstallFolder.CLOSED
+    assert user_permissions.find_install_folder(context(facts).target) is InstallFolder.CLOSED
     remedies = root_finding(facts).remedies
     assert "alice" in remedies[0].text
     assert "--target" in remedies[0].commands[0]
@@ -181,8 +181,8 @@ def test_search_path_replaces_a_denied_link() -> None:
     facts = make_unwritable(
         with_loader(
             healthy("2.21.0"),
-            make_lost("libcusolver.so.11"),
-            found=(is_in_wheel_folder("libcusolver.so.11"),),
+            make_missing("libcusolver.so.11"),
+            found=(locate_in_wheel("libcusolver.so.11"),),
         )
     )
     facts = with_programs(facts)
@@ -212,7 +212,7 @@ def test_tensorflow_outside_of_site_packages() -> None:
         remove_cufft(healthy()), package_dir=f"{folder}/tensorflow", core_dir=f"{folder}/tensorflow"
     )
     facts = with_programs(with_python(facts, pip=True))
-    assert user_permissions.place(context(facts).target) is InstallFolder.ELSEWHERE
+    assert user_permissions.find_install_folder(context(facts).target) is InstallFolder.ELSEWHERE
     assert "--target" in first_commands(facts)[0]
 
 
@@ -254,7 +254,7 @@ def test_uv_is_installed_if_another_python_is_needed() -> None:
 
 def test_micromamba_is_used_without_conda() -> None:
     facts = with_loader(
-        healthy("2.4.4", python="3.8.18"), *(make_lost(name) for name in ("libcudart.so.11.0",))
+        healthy("2.4.4", python="3.8.18"), *(make_missing(name) for name in ("libcudart.so.11.0",))
     )
     assert "conda create" in join_commands(with_programs(facts, "conda"))
     assert "micromamba create" in join_commands(with_programs(facts, "micromamba"))
@@ -297,7 +297,7 @@ def test_first_remedy_includes_the_other_errors() -> None:
     """TensorFlow 2.21 does not find cuSOLVER, and cuFFT is missing as well."""
     facts = remove_cufft(healthy("2.21.0"))
     facts = with_loader(
-        facts, make_lost("libcusolver.so.11"), also_found=(is_in_wheel_folder("libcusolver.so.11"),)
+        facts, make_missing("libcusolver.so.11"), also_found=(locate_in_wheel("libcusolver.so.11"),)
     )
     commands = "\n".join(first_commands(facts))
     assert "nvidia-cufft-cu12" in commands
@@ -315,7 +315,7 @@ def test_first_remedy_includes_another_kind_of_error() -> None:
 def test_closed_environment_gets_all_remedies_at_once() -> None:
     facts = remove_cufft(healthy("2.21.0"))
     facts = with_loader(
-        facts, make_lost("libcusolver.so.11"), also_found=(is_in_wheel_folder("libcusolver.so.11"),)
+        facts, make_missing("libcusolver.so.11"), also_found=(locate_in_wheel("libcusolver.so.11"),)
     )
     commands = "\n".join(first_commands(with_programs(make_unwritable(facts))))
     assert "--target" in commands
@@ -409,7 +409,7 @@ def test_folder_that_hides_a_library_leaves_the_path() -> None:
         healthy("2.20.0"),
         resolution,
         library_path=(old,),
-        also_found=(is_in_wheel_folder("libcusolver.so.11"), at(f"{old}/libcusolver.so.11")),
+        also_found=(locate_in_wheel("libcusolver.so.11"), make_found(f"{old}/libcusolver.so.11")),
     )
     assert first_commands(facts)[0] == "unset LD_LIBRARY_PATH"
     assert "libcublas11" not in join_commands(facts)
@@ -444,8 +444,8 @@ def test_steps_of_fix_match_the_commands() -> None:
         with_python(remove_cufft(healthy("2.20.0")), installed={"protobuf": "4.25.3"}),
         with_loader(
             healthy("2.21.0"),
-            make_lost("libcusolver.so.11"),
-            also_found=(is_in_wheel_folder("libcusolver.so.11"),),
+            make_missing("libcusolver.so.11"),
+            also_found=(locate_in_wheel("libcusolver.so.11"),),
         ),
         with_python(healthy("2.10.1", python="3.10.1"), installed={"numpy": "2.0.2"}),
     ]
@@ -477,7 +477,7 @@ def test_steps_of_fix_match_the_commands() -> None:
     ],
 )
 def test_export_keeps_the_old_search_path(folders: list[str], name: str) -> None:
-    line = advice.export_path(folders, name)
+    line = advice.format_export(folders, name)
     for before, after in ((None, ""), ("/old", ":/old")):
         env = {"HOME": "/h"} | ({name: before} if before is not None else {})
         script = f'{line}; echo "${name}"'

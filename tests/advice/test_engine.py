@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     ],
 )
 def test_options_that_give_docker_gpus(facts: ContainerFacts, ways: tuple[str, ...]) -> None:
-    assert engine.docker_ways(facts) == ways
+    assert engine.list_docker_gpu_options(facts) == ways
 
 
 @pytest.mark.parametrize(
@@ -52,4 +52,4 @@ def test_options_that_give_docker_gpus(facts: ContainerFacts, ways: tuple[str, .
     ],
 )
 def test_podman_needs_a_cdi_specification_or_a_hook(changes: dict[str, Any], way: bool | None) -> None:
-    assert engine.podman_way(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way
+    assert engine.can_podman_give_gpus(engines(**{"tools": (PODMAN,), "docker": NOTHING, **changes})) is way

@@ -14,7 +14,7 @@ from tfdoctor.findings import Severity
 
 
 def list_kinds(facts: ContainerFacts, driver: str | None = "570.1") -> list[str]:
-    return [trouble.kind for trouble in engine_state.troubles(facts, driver=driver)]
+    return [trouble.kind for trouble in engine_state.list_engine_problems(facts, driver=driver)]
 
 
 @pytest.mark.parametrize(
@@ -102,6 +102,6 @@ def test_stale_cdi_specifications(
     specs: tuple[CdiSpec, ...], driver: str | None, severities: list[Severity]
 ) -> None:
     facts = engines(tools=(PODMAN,), docker=NOTHING, toolkit=HOOK, cdi=specs)
-    assert [trouble.severity for trouble in engine_state.stale(facts, driver)] == severities
+    assert [trouble.severity for trouble in engine_state.find_stale_specs(facts, driver)] == severities
     unused = engines(toolkit=HOOK, cdi=specs)  # Docker with CDI off
-    assert all(trouble.severity is Severity.INFO for trouble in engine_state.stale(unused, driver))
+    assert all(trouble.severity is Severity.INFO for trouble in engine_state.find_stale_specs(unused, driver))

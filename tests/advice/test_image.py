@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from rules.hiding_facts import HIDE, hidden
+from rules.hiding_facts import HIDE, with_hidden_gpus
 from tfdoctor.advice import Target
-from tfdoctor.advice.image import OF_HOST, adapt_image_findings, new_name, start_of
-from tfdoctor.advice.target import InImage
+from tfdoctor.advice.image import HOST_CAUSES, adapt_image_findings, choose_image_name, format_start_command
+from tfdoctor.advice.target import TargetImage
 from tfdoctor.causes.steps import Export, Install, Prepend, Step, Unset
 from tfdoctor.compat import Compat
 from tfdoctor.examine import examine
@@ -27,12 +27,12 @@ IMAGE_COMMANDS = ("ENV ", "FROM ", "RUN ", "USER ", "docker build ", "env -u ", 
 
 def commands_by_code(folder: Path, image: str | None) -> dict[str, list[tuple[str, ...]]]:
     """Return the commands of each remedy by code, for findings that are not the host's."""
-    target_image = InImage(image) if image is not None else None
+    target_image = TargetImage(image) if image is not None else None
     report = examine(RecordedSystem(folder), COMPAT, image=target_image)
     return {
         finding.code: [remedy.commands for remedy in finding.remedies]
         for finding in report.findings
-        if finding.cause not in OF_HOST
+        if finding.cause not in HOST_CAUSES
     }
 
 
@@ -66,7 +66,7 @@ def test_install_becomes_run_build_and_verify() -> None:
     facts = make_sketched_facts(
         COMPAT, Sketch("2.16.2", "tensorflow", "3.11", distributions, modules=modules)
     )
-    root = diagnose(facts, COMPAT, image=InImage("team/app:1")).root
+    root = diagnose(facts, COMPAT, image=TargetImage("team/app:1")).root
     assert root is not None
     first, *_, last = root.remedies
     install, *rest = first.commands
@@ -86,7 +86,7 @@ def test_first_finding_includes_the_other_errors() -> None:
         return Finding(code, cause, Severity.ERROR, "", "", (), (Remedy("Do it.", ("…",), steps=(step,)),))
 
     root, other = error("TFD306", Install(("numpy<2",))), error("TFD601", Unset("TF_XLA_FLAGS"))
-    adapted = adapt_image_findings(Target(COMPAT, image=InImage("sha256:0123")), root, [root, other])
+    adapted = adapt_image_findings(Target(COMPAT, image=TargetImage("sha256:0123")), root, [root, other])
     lines, variable, *_ = (remedy.commands for remedy in adapted[id(root)].remedies)
     assert lines == (
         "RUN python3 -m pip install 'numpy<2'",
@@ -119,10 +119,10 @@ def test_host_remedies_stay() -> None:
     ],
 )
 def test_new_image_has_its_own_name(image: str, new: str) -> None:
-    assert new_name(image) == new
+    assert choose_image_name(image) == new
 
 
-def adapt_steps(image: InImage, *steps: Step) -> list[tuple[str, ...]]:
+def adapt_steps(image: TargetImage, *steps: Step) -> list[tuple[str, ...]]:
     """Return the commands of each remedy of an error that these steps fix."""
     original = Remedy("Do it. The last line keeps it for each login.", ("…",), steps=steps)
     error = Finding("TFD203", Cause.LIBS_NOT_ON_PATH, Severity.ERROR, "", "", (), (original,))
@@ -132,12 +132,12 @@ def adapt_steps(image: InImage, *steps: Step) -> list[tuple[str, ...]]:
 
 
 def test_install_runs_as_root_and_restores_the_user() -> None:
-    lines, *_ = adapt_steps(InImage("team/app:1", user="1000"), Install(("numpy<2",)))
+    lines, *_ = adapt_steps(TargetImage("team/app:1", user="1000"), Install(("numpy<2",)))
     assert lines[:3] == ("USER root", "RUN python3 -m pip install 'numpy<2'", "USER 1000")
 
 
 def test_search_path_gets_no_empty_entry() -> None:
-    lines, *_ = adapt_steps(InImage("team/app:1"), Prepend("LD_LIBRARY_PATH", ("/a", "/b")))
+    lines, *_ = adapt_steps(TargetImage("team/app:1"), Prepend("LD_LIBRARY_PATH", ("/a", "/b")))
     assert lines[0] == "ENV LD_LIBRARY_PATH=/a:/b${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
 
 
@@ -145,7 +145,7 @@ def test_search_path_gets_no_empty_entry() -> None:
 def test_file_changes_become_run_lines(cause: Cause) -> None:
     remedy = Remedy("As root.", ("sudo chmod -R a+rX /opt/x", "tfdoctor check"), changes_system=True)
     error = Finding("TFD319", cause, Severity.ERROR, "", "", (), (remedy,))
-    adapted = adapt_image_findings(Target(COMPAT, image=InImage("app:1", user="1000")), error, [error])[
+    adapted = adapt_image_findings(Target(COMPAT, image=TargetImage("app:1", user="1000")), error, [error])[
         id(error)
     ].remedies
     assert adapted[0].commands[:3] == ("USER root", "RUN chmod -R a+rX /opt/x", "USER 1000")
@@ -154,7 +154,7 @@ def test_file_changes_become_run_lines(cause: Cause) -> None:
 
 def test_variable_needs_no_root_and_can_be_an_option() -> None:
     lines, option, *_ = adapt_steps(
-        InImage("team/app:1", user="1000"), Export("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
+        TargetImage("team/app:1", user="1000"), Export("NVIDIA_DRIVER_CAPABILITIES", "compute,utility")
     )
     assert lines[:2] == (
         "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility",
@@ -163,7 +163,7 @@ def test_variable_needs_no_root_and_can_be_an_option() -> None:
     assert option == ("docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility team/app:1",)
 
 
-PODMAN = InImage("localhost/app:1", "podman", "--device nvidia.com/gpu=all", "1000")
+PODMAN = TargetImage("localhost/app:1", "podman", "--device nvidia.com/gpu=all", "1000")
 
 
 @pytest.mark.parametrize(
@@ -226,9 +226,9 @@ def test_system_file_of_an_image_is_edited() -> None:
     """In an image without a virtual environment, packages are in a system folder."""
     path = "/usr/local/lib/python2.7/dist-packages/gpus.pth"
     line = f"import os; os.environ['{HIDE}'] = '-1'"
-    facts = hidden(Origin(HIDE, "start", None, path, 1, line))
+    facts = with_hidden_gpus(Origin(HIDE, "start", None, path, 1, line))
     host_root, image_root = (
-        diagnose(facts, COMPAT, image=target).root for target in (None, InImage("team/app:1"))
+        diagnose(facts, COMPAT, image=target).root for target in (None, TargetImage("team/app:1"))
     )
     assert host_root is not None
     assert image_root is not None
@@ -244,10 +244,13 @@ def test_host_installation_is_dropped_for_an_image() -> None:
 
 
 def test_podman_commands() -> None:
-    image = InImage("localhost/app:1", "podman", "--device nvidia.com/gpu=all")
+    image = TargetImage("localhost/app:1", "podman", "--device nvidia.com/gpu=all")
     lines, variable, *_ = adapt_steps(image, Install(("numpy<2",)), Unset("TF_XLA_FLAGS"))
     assert "podman build -t localhost/app:1-fixed ." in lines
     assert variable == (
         "podman run --rm --device nvidia.com/gpu=all --unsetenv TF_XLA_FLAGS localhost/app:1",
     )
-    assert start_of(image, "-it") == "podman run --rm --device nvidia.com/gpu=all -it localhost/app:1"
+    assert (
+        format_start_command(image, "-it")
+        == "podman run --rm --device nvidia.com/gpu=all -it localhost/app:1"
+    )

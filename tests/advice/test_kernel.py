@@ -11,14 +11,14 @@ from rules.make_facts import (
     COMPAT,
     context,
     healthy,
-    is_in_wheel_folder,
-    make_lost,
+    locate_in_wheel,
+    make_missing,
     with_environment,
     with_loader,
 )
 from tfdoctor import advice
 from tfdoctor.advice.kernel import adapt_to_kernel
-from tfdoctor.causes.steps import Drop, Install, Unset
+from tfdoctor.causes.steps import Install, RemoveEntries, Unset
 from tfdoctor.facts.python import Choice
 from tfdoctor.findings import Remedy
 from tfdoctor.report.diagnose import diagnose
@@ -61,7 +61,7 @@ def test_variable_not_set_by_the_kernel_stays_a_command() -> None:
 
 
 def test_install_commands_stay() -> None:
-    steps = (Drop("P", ("/old",)), Install(("x",)))
+    steps = (RemoveEntries("P", ("/old",)), Install(("x",)))
     remedy = adapt_to_kernel(
         make_target("P"), Remedy("Do it.", ("unset P", "pip install x", CHECK_AGAIN), steps=steps)
     )
@@ -73,8 +73,8 @@ def test_install_commands_stay() -> None:
 def test_kernel_remedies_have_no_shell_variables() -> None:
     facts = with_loader(
         healthy("2.21.0"),
-        make_lost("libcusolver.so.11"),
-        also_found=(is_in_wheel_folder("libcusolver.so.11"),),
+        make_missing("libcusolver.so.11"),
+        also_found=(locate_in_wheel("libcusolver.so.11"),),
     )
     facts = replace(facts, choice=make_target().choice)
     assert advice.check_again(context(facts).target) == CHECK_AGAIN

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import pytest
 
-from tfdoctor.advice.undo_hints import LOOKS_ONLY, describe_undo, describe_undo_rights, needs_root
+from tfdoctor.advice.undo_hints import READ_ONLY_TEXT, describe_undo, describe_undo_rights, needs_root
 from tfdoctor.causes.steps import Remedy
 
 
 @pytest.mark.parametrize(
     ("commands", "expected"),
     [
-        (("nvidia-smi", "tfdoctor check"), LOOKS_ONLY),
-        (("sudo dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",), LOOKS_ONLY),
-        (("/env/bin/python -c 'import sys; print(sys.version)'",), LOOKS_ONLY),
+        (("nvidia-smi", "tfdoctor check"), READ_ONLY_TEXT),
+        (("sudo dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",), READ_ONLY_TEXT),
+        (("/env/bin/python -c 'import sys; print(sys.version)'",), READ_ONLY_TEXT),
         (("sudo nvidia-smi --gpu-reset -i 0",), "cannot be undone"),
         (("kill 4242",), "cannot be undone"),
         (("export CUDA_VISIBLE_DEVICES=0",), "this shell"),

@@ -179,15 +179,15 @@ def resolve_schema(schema: dict[str, Any], root: dict[str, Any]) -> list[dict[st
     return [schema] if schema.get("type") != "null" else []
 
 
-def compare(hint: Any, schema: dict[str, Any], root: dict[str, Any], path: str) -> int:
+def compare_fields(hint: Any, schema: dict[str, Any], root: dict[str, Any], path: str) -> int:
     """Return the number of fields that are equal in the type hint and the schema; fail at the first difference."""
     if get_origin(hint) in (Union, types.UnionType):
         kinds = [alternative for alternative in get_args(hint) if alternative is not type(None)]
-        return compare(kinds[0], schema, root, path)
+        return compare_fields(kinds[0], schema, root, path)
     alternatives = resolve_schema(schema, root)
     if get_origin(hint) is list:
         return sum(
-            compare(get_args(hint)[0], alternative["items"], root, f"{path}[]")
+            compare_fields(get_args(hint)[0], alternative["items"], root, f"{path}[]")
             for alternative in alternatives
             if "items" in alternative
         )
@@ -203,7 +203,7 @@ def compare(hint: Any, schema: dict[str, Any], root: dict[str, Any], path: str) 
     for alternative in alternatives:
         names.update(alternative.get("properties", {}))
     assert fields.keys() == names.keys() - {"against", "differences", "simulated"}, path
-    return sum(compare(kind, names[name], root, f"{path}.{name}") for name, kind in fields.items())
+    return sum(compare_fields(kind, names[name], root, f"{path}.{name}") for name, kind in fields.items())
 
 
 @pytest.mark.parametrize(
@@ -220,7 +220,7 @@ def test_types_equal_the_schemas(shape: Any, name: str, least: int) -> None:
     start = root["$defs"]["report"] if name == "diagnose" else root
     if name == "recommend":
         start = {key: value for key, value in root.items() if key not in ("oneOf", "anyOf")}
-    assert compare(shape, start, root, name) >= least
+    assert compare_fields(shape, start, root, name) >= least
 
 
 # ---------------------------------------------------------------- signals

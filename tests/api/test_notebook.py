@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor
-from recorded import report
+from recorded import load_report
 from tfdoctor.api import notebook
-from tfdoctor.api.notebook import Shown, tfdoctor_magic
+from tfdoctor.api.notebook import CheckResult, tfdoctor_magic
 from tfdoctor.environment.models import Offer
 from tfdoctor.render.notebook import COLOURS, report_html
 
@@ -27,7 +27,7 @@ HOSTS = Path(__file__).resolve().parents[1] / "hosts"
 KERNEL_PYTHON = f"{sys.executable} (Python {sys.version.split()[0]})"
 
 
-class Shell:
+class MinimalShell:
     """The part of IPython's shell that an extension uses: https://ipython.readthedocs.io, "Writing extensions"."""
 
     def __init__(self) -> None:
@@ -45,7 +45,7 @@ class Shell:
 
 @pytest.fixture
 def magic() -> Callable[[str], Any]:
-    shell = Shell()
+    shell = MinimalShell()
     shell.load("tfdoctor")
     return shell.magics["tfdoctor"]
 
@@ -53,7 +53,7 @@ def magic() -> Callable[[str], Any]:
 @pytest.mark.parametrize("line", ["", "check", "check --timeout 20"])
 def test_magic_checks_the_kernels_python(line: str, magic: Callable[[str], Any]) -> None:
     shown = magic(line)
-    assert isinstance(shown, Shown)
+    assert isinstance(shown, CheckResult)
     assert KERNEL_PYTHON in repr(shown)
     assert KERNEL_PYTHON in shown._repr_html_()
     answer = tfdoctor.check(sys.executable)
@@ -104,7 +104,7 @@ def test_other_commands_run_as_on_the_command_line(
 )
 def test_kernels_python_is_the_default(line: str, adds: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[list[str]] = []
-    monkeypatch.setattr(notebook, "_run", lambda words: calls.append(list(words)))
+    monkeypatch.setattr(notebook, "_run_command", lambda words: calls.append(list(words)))
     tfdoctor_magic(line)
     assert calls == [line.split() + ["--python", sys.executable] * adds]
 
@@ -149,7 +149,7 @@ def test_late_change_of_the_library_path_is_reported() -> None:
 # ---------------------------------------------------------------- HTML
 
 
-class Tags(html.parser.HTMLParser):
+class TagCollector(html.parser.HTMLParser):
     """The tags, attributes and text of an HTML document; fails if tags are not closed in order."""
 
     def __init__(self, text: str) -> None:
@@ -177,8 +177,8 @@ class Tags(html.parser.HTMLParser):
 @pytest.mark.few(4)
 @pytest.mark.parametrize("host", sorted(path.parent.name for path in HOSTS.glob("*/host.json")))
 def test_html_has_the_content_of_the_text_report(host: str) -> None:
-    host_report = report(HOSTS / host)
-    page = Tags(report_html(host_report))
+    host_report = load_report(HOSTS / host)
+    page = TagCollector(report_html(host_report))
     assert page.tags <= {"div", "p", "b", "pre", "table", "tr", "td"}
     assert page.attributes <= {"style"}
     text = " ".join(page.text.split())
@@ -192,7 +192,7 @@ def test_html_has_the_content_of_the_text_report(host: str) -> None:
 
 def test_everything_is_escaped() -> None:
     hostile = "<script>alert('x')</script>&amp; \"quoted\"\x1b[31m"
-    host_report = report(HOSTS / "nouveau")
+    host_report = load_report(HOSTS / "nouveau")
     assert host_report.main is not None
     remedy = replace(host_report.main.remedies[0], text=hostile, commands=(hostile,))
     finding = replace(host_report.main, title=hostile, explanation=hostile, remedies=(remedy,))
@@ -207,14 +207,16 @@ def test_everything_is_escaped() -> None:
         markup = report_html(evil_report, fix=fix, notes=[hostile])
         assert "<script" not in markup
         assert "\x1b" not in markup
-        page = Tags(markup)
+        page = TagCollector(markup)
         assert page.text.count("<script>alert('x')</script>&amp;") >= 5
 
 
 def test_fix_command_comes_first() -> None:
-    host_report = report(HOSTS / "nouveau")
+    host_report = load_report(HOSTS / "nouveau")
     assert host_report.main is not None
-    text = Tags(report_html(host_report, fix=Offer("tfdoctor fix --python /srv/x", (host_report.main,)))).text
+    text = TagCollector(
+        report_html(host_report, fix=Offer("tfdoctor fix --python /srv/x", (host_report.main,)))
+    ).text
     assert "tfdoctor fix --python /srv/x" in text
     assert host_report.main.remedies[0].commands[0] not in text
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 SPREAD = (0.97, 0.98, 0.99, 1.0, 1.0, 1.0, 1.01, 1.02, 1.03)
 
 
-def piece(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
+def make_run_line(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
     """Return a payload line with nine samples close to `seconds`."""
     run = {
         "workload": "matmul",
@@ -29,20 +29,20 @@ def piece(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
     return {"stage": "bench", "run": run}
 
 
-def train(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
+def make_training_line(seconds: float, *devices: str, **facts: Any) -> dict[str, Any]:
     """Return the payload line of a training step."""
     strategy = "one" if len(devices) == 1 else "towers"
-    return piece(
+    return make_run_line(
         seconds, *devices, **{"workload": "train", "model": "cnn", "size": 64, "strategy": strategy, **facts}
     )
 
 
-def on(*names: str) -> dict[str, Any]:
+def make_devices_line(*names: str) -> dict[str, Any]:
     """Return the payload line that lists the devices."""
     return {"stage": "bench", "devices": [{"device": name, "device_name": "Tesla T4"} for name in names]}
 
 
-def result(
+def make_bench(
     *parts: Mapping[str, Any],
     watched: Sequence[Watched] = (),
     peaks: Mapping[str, float] | None = None,

@@ -8,38 +8,38 @@ from typing import Any
 
 import pytest
 
-from bench.made import on, piece, result, train
+from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, Watched, compare_runs, earlier
-from tfdoctor.bench.noise import interval
+from tfdoctor.bench import Bench, Watched, compare_runs, read_earlier
+from tfdoctor.bench.noise import compute_interval
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
 
 TWO = ("GPU:0", "GPU:1")
 
 
-def codes(bench: Bench) -> list[str]:
+def get_codes(bench: Bench) -> list[str]:
     """Return the codes of the findings."""
     return [finding.code for finding in bench.findings]
 
 
 def list_reasons(*parts: dict[str, Any], watched: tuple[Watched, ...] = ()) -> tuple[str, ...]:
     """Return the reasons for the scaling of the only set of devices."""
-    (scaling,) = result(on("CPU:0", *TWO), *parts, watched=watched).scaling
+    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts, watched=watched).scaling
     return scaling.why
 
 
 def test_interval_uses_order_statistics() -> None:
     """The ranks 40 and 61 of 100 times cover 95 % of a binomial distribution with p = 1/2."""
-    estimate = interval([float(number) for number in range(1, 101)])
+    estimate = compute_interval([float(number) for number in range(1, 101)])
     assert estimate is not None
     assert estimate.median == 50.5
     assert 39 <= estimate.low <= 41
     assert 60 <= estimate.high <= 62
-    estimate_of_three = interval([3.0, 1.0, 2.0])
+    estimate_of_three = compute_interval([3.0, 1.0, 2.0])
     assert estimate_of_three is not None
     assert (estimate_of_three.low, estimate_of_three.median, estimate_of_three.high) == (1.0, 2.0, 3.0)
-    assert interval([]) is None
+    assert compute_interval([]) is None
 
 
 @pytest.mark.parametrize(
@@ -54,26 +54,36 @@ def test_interval_uses_order_statistics() -> None:
 )
 def test_crossover_size(cpu: tuple[float], gpu: tuple[float], size: int | None, below: int | None) -> None:
     sizes = (128, 256, 512)
-    parts = [piece(t, "CPU:0", size=n) for t, n in zip(cpu, sizes, strict=True)]
-    parts += [piece(t, "GPU:0", size=n) for t, n in zip(gpu, sizes, strict=True)]
-    (crossover,) = result(on("CPU:0", "GPU:0"), *parts).crossover
+    parts = [make_run_line(t, "CPU:0", size=n) for t, n in zip(cpu, sizes, strict=True)]
+    parts += [make_run_line(t, "GPU:0", size=n) for t, n in zip(gpu, sizes, strict=True)]
+    (crossover,) = make_bench(make_devices_line("CPU:0", "GPU:0"), *parts).crossover
     assert (crossover.size, crossover.below) == (size, below)
     assert crossover.fold == pytest.approx(cpu[-1] / gpu[-1])
 
 
 def test_good_scaling_needs_no_reason() -> None:
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(0.55, *TWO), train(0.5, *TWO, part="compute")]
-    bench = result(on(*TWO), *parts)
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(0.55, *TWO),
+        make_training_line(0.5, *TWO, part="compute"),
+    ]
+    bench = make_bench(make_devices_line(*TWO), *parts)
     (scaling,) = bench.scaling
     assert scaling.speedup == pytest.approx(1 / 0.55)
     assert scaling.allreduce == pytest.approx(0.05)
-    assert (scaling.why, codes(bench)) == ((), [])
+    assert (scaling.why, get_codes(bench)) == ((), [])
 
 
 def test_gradient_averaging_is_the_reason() -> None:
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO), train(0.5, *TWO, part="compute")]
-    copy = piece(0.01, *TWO, workload="copy", size=1 << 24, bytes=1 << 24)
-    bench = result(on(*TWO), *parts, copy)
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(2.0, *TWO),
+        make_training_line(0.5, *TWO, part="compute"),
+    ]
+    copy = make_run_line(0.01, *TWO, workload="copy", size=1 << 24, bytes=1 << 24)
+    bench = make_bench(make_devices_line(*TWO), *parts, copy)
     (scaling,) = bench.scaling
     (reason,) = scaling.why
     assert reason.startswith(
@@ -81,12 +91,15 @@ def test_gradient_averaging_is_the_reason() -> None:
     )
     assert "more than the split saves (500 ms)" in reason
     assert reason.endswith("between these devices at most 1.7 GB/s were measured.")
-    assert codes(bench) == ["TFD829"]
+    assert get_codes(bench) == ["TFD829"]
 
 
 def test_small_batch_is_the_reason() -> None:
     reasons = list_reasons(
-        train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(1.05, *TWO), train(0.97, *TWO, part="compute")
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(1.05, *TWO),
+        make_training_line(0.97, *TWO, part="compute"),
     )
     assert reasons[0] == (
         "The batch of 64 is too small: 1/2 of it takes 97 % of the time of all of it on one device."
@@ -96,7 +109,10 @@ def test_small_batch_is_the_reason() -> None:
 
 def test_slower_gpu_is_the_reason() -> None:
     reasons = list_reasons(
-        train(1.0, "GPU:0"), train(3.0, "GPU:1"), train(1.5, *TWO), train(1.4, *TWO, part="compute")
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(3.0, "GPU:1"),
+        make_training_line(1.5, *TWO),
+        make_training_line(1.4, *TWO, part="compute"),
     )
     assert reasons[0] == "GPU:1 is slower than the others, and each step waits for the slowest device."
 
@@ -122,17 +138,25 @@ def test_slower_gpu_is_the_reason() -> None:
     ],
 )
 def test_busy_or_throttled_gpu_is_the_reason(card: Watched, sentence: str, code: str) -> None:
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(1.5, *TWO), train(1.4, *TWO, part="compute")]
-    bench = result(on(*TWO), *parts, watched=(card,))
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(1.5, *TWO),
+        make_training_line(1.4, *TWO, part="compute"),
+    ]
+    bench = make_bench(make_devices_line(*TWO), *parts, watched=(card,))
     assert bench.scaling[0].why[0] == sentence
-    assert (code in codes(bench)) == bool(code)
-    assert ("TFD828" in codes(bench)) == bool(code)
+    assert (code in get_codes(bench)) == bool(code)
+    assert ("TFD828" in get_codes(bench)) == bool(code)
 
 
 def test_shared_processor_is_the_reason() -> None:
     devices = ("CPU:0", "CPU:1")
-    bench = result(
-        on(*devices), train(1.0, "CPU:0"), train(2.0, "CPU:1"), train(1.2, *devices, strategy="mirrored")
+    bench = make_bench(
+        make_devices_line(*devices),
+        make_training_line(1.0, "CPU:0"),
+        make_training_line(2.0, "CPU:1"),
+        make_training_line(1.2, *devices, strategy="mirrored"),
     )
     (scaling,) = bench.scaling
     assert scaling.why == (
@@ -141,34 +165,38 @@ def test_shared_processor_is_the_reason() -> None:
 
 
 def test_reason_is_unknown_without_timed_parts() -> None:
-    reasons = list_reasons(train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO, strategy="mirrored"))
+    reasons = list_reasons(
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(2.0, *TWO, strategy="mirrored"),
+    )
     assert reasons == ("What was measured does not say why; the averaging of gradients was not timed apart.",)
 
 
 @pytest.mark.parametrize(("others", "said"), [(0.02, False), (0.5, True), (1, True), (None, False)])
 def test_disturbance_by_other_programs_is_reported(others: float | None, said: bool) -> None:
-    bench = result(on("CPU:0"), piece(1.0, others=others))
-    assert (codes(bench) == ["TFD828"]) == said
+    bench = make_bench(make_devices_line("CPU:0"), make_run_line(1.0, others=others))
+    assert (get_codes(bench) == ["TFD828"]) == said
     assert bool(bench.disturbed) == said
 
 
 def test_gpu_far_below_its_peak_is_reported() -> None:
-    parts = [piece(1.0, "GPU:0", size=4096, flop=2.0 * 4096**3)]
+    parts = [make_run_line(1.0, "GPU:0", size=4096, flop=2.0 * 4096**3)]
     peak = 2 * 4096**3 / 1e9 * 10
     card = Watched("GPU:0", power_limit=60.0, power_default=300.0)
-    bench = result(on("GPU:0"), *parts, watched=(card,), peaks={"GPU:0": peak})
+    bench = make_bench(make_devices_line("GPU:0"), *parts, watched=(card,), peaks={"GPU:0": peak})
     (finding,) = bench.findings
     assert finding.title == "GPU:0 gives 10 % of its peak in float32"
     assert "Its power limit is 60 W, by default 300 W." in finding.explanation
-    assert not result(on("GPU:0"), *parts, peaks={"GPU:0": peak / 5}).findings
-    small_product = [piece(1.0, "GPU:0", size=256, flop=2.0 * 256**3)]
-    assert not result(
-        on("GPU:0"), *small_product, peaks={"GPU:0": peak}
+    assert not make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": peak / 5}).findings
+    small_product = [make_run_line(1.0, "GPU:0", size=256, flop=2.0 * 256**3)]
+    assert not make_bench(
+        make_devices_line("GPU:0"), *small_product, peaks={"GPU:0": peak}
     ).findings  # a small product never reaches the peak
 
 
 def test_result_without_times_is_an_error() -> None:
-    bench = result({"stage": "import", "status": "failed", "detail": "ImportError: no numpy"})
+    bench = make_bench({"stage": "import", "status": "failed", "detail": "ImportError: no numpy"})
     (finding,) = bench.findings
     assert (finding.code, finding.explanation) == ("TFD827", "ImportError: no numpy")
     assert bench.summary == "Nothing could be timed."
@@ -176,10 +204,15 @@ def test_result_without_times_is_an_error() -> None:
 
 def test_software_gpu_is_not_treated_as_a_gpu() -> None:
     """Its times are labelled and cause no crossover, peak, finding or sentence about a real GPU."""
-    parts = [train(1.0, "CPU:0"), train(0.1, "GPU:0"), train(0.1, "GPU:1"), train(0.5, *TWO)]
-    parts += [piece(1.0, "CPU:0"), piece(1e-3, "GPU:0", size=4096, flop=2.0 * 4096**3)]
+    parts = [
+        make_training_line(1.0, "CPU:0"),
+        make_training_line(0.1, "GPU:0"),
+        make_training_line(0.1, "GPU:1"),
+        make_training_line(0.5, *TWO),
+    ]
+    parts += [make_run_line(1.0, "CPU:0"), make_run_line(1e-3, "GPU:0", size=4096, flop=2.0 * 4096**3)]
     options = {"peaks": {"GPU:0": 1e6}, "software": True}
-    bench = result(on("CPU:0", *TWO), *parts, **options)
+    bench = make_bench(make_devices_line("CPU:0", *TWO), *parts, **options)
     assert [item.software for item in bench.devices] == [False, True, True]
     assert {item.devices[0] for item in bench.runs if item.software} == {"GPU:0", "GPU:1"}
     assert not any(item.software for item in bench.runs if item.devices == ("CPU:0",))
@@ -197,8 +230,10 @@ def test_software_gpu_is_not_treated_as_a_gpu() -> None:
 
 
 def test_gpu_is_not_compared_with_a_software_gpu() -> None:
-    parts = [piece(1.0, "GPU:0", size=size) for size in (64, 128, 256, 512)]
-    software_gpu, gpu = (result(on("GPU:0"), *parts, software=software) for software in (True, False))
-    old = earlier(json.dumps(bench_json(software_gpu)).encode(), "old.json")
+    parts = [make_run_line(1.0, "GPU:0", size=size) for size in (64, 128, 256, 512)]
+    software_gpu, gpu = (
+        make_bench(make_devices_line("GPU:0"), *parts, software=software) for software in (True, False)
+    )
+    old = read_earlier(json.dumps(bench_json(software_gpu)).encode(), "old.json")
     assert compare_runs(software_gpu, old, "old.json").verdict == "same"
     assert compare_runs(gpu, old, "old.json").verdict == "incomparable"

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.made import on, piece, train
+from bench.made import make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
 from recorded import HOSTS
 from tfdoctor.bench import Bench, evaluate_bench
-from tfdoctor.bench.interconnects import LOOKS, find_pairs_lacking_peer
+from tfdoctor.bench.interconnects import MIN_SAMPLES, find_pairs_lacking_peer
 from tfdoctor.compat import Compat
 from tfdoctor.examine import collect_facts
 from tfdoctor.render.bench import bench_json, render_bench
@@ -28,7 +28,7 @@ TWO = ("GPU:0", "GPU:1")
 MIB = 1 << 20
 
 
-def link(generation: int, lanes: int, most: tuple[int, int] = (4, 16)) -> str:
+def make_link_xml(generation: int, lanes: int, most: tuple[int, int] = (4, 16)) -> str:
     """Return the PCIe section of one GPU in `nvidia-smi -q -x`, as in its DTD v12."""
     return (
         "<pci><pci_gpu_link_info><pcie_gen>"
@@ -39,7 +39,7 @@ def link(generation: int, lanes: int, most: tuple[int, int] = (4, 16)) -> str:
     )
 
 
-def make_measured(
+def measure_two_gpus(
     folder: Path,
     monkeypatch: pytest.MonkeyPatch,
     links: tuple[str, str],
@@ -79,15 +79,20 @@ def make_measured(
     monkeypatch.setattr(bench_runner, "read_cards", cards_now)
 
     def run(keep: Callable[[dict[str, Any]], None]) -> CommandResult:
-        for part in ({"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0", *TWO), *parts, {"end": True}):
+        for part in (
+            {"stage": "import", "tensorflow": "2.20.0"},
+            make_devices_line("CPU:0", *TWO),
+            *parts,
+            {"end": True},
+        ):
             keep(part)
         for _ in range(
-            LOOKS + 2
+            MIN_SAMPLES + 2
         ):  # the payload runs until the GPUs were read often enough, and once before it
             assert card_reads.acquire(timeout=60)
         return CommandResult(("python",), returncode=0)
 
-    request = bench_runner.BenchWish(seconds=1)
+    request = bench_runner.BenchRequest(seconds=1)
     timing = bench_runner.run_bench(
         system,
         compat,
@@ -101,22 +106,22 @@ def make_measured(
     return evaluate_bench(timing.measured, timing.target, timing.peaks)
 
 
-def make_copied(source: str, target: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
+def make_copy_line(source: str, target: str, gbps: float, size: int = 64 * MIB) -> dict[str, Any]:
     """Return the payload line of a copy between two devices."""
-    return piece(size / gbps / 1e9, source, target, workload="copy", size=size, bytes=size)
+    return make_run_line(size / gbps / 1e9, source, target, workload="copy", size=size, bytes=size)
 
 
 def test_reduced_lanes_are_reported_with_the_measured_rate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench = make_measured(
+    bench = measure_two_gpus(
         tmp_path,
         monkeypatch,
-        (link(4, 16), link(3, 4)),
+        (make_link_xml(4, 16), make_link_xml(3, 4)),
         "SYS",
-        make_copied("CPU:0", "GPU:0", 12.6),
-        make_copied("CPU:0", "GPU:1", 2.9),
-        make_copied("GPU:0", "GPU:1", 2.5),
+        make_copy_line("CPU:0", "GPU:0", 12.6),
+        make_copy_line("CPU:0", "GPU:1", 2.9),
+        make_copy_line("GPU:0", "GPU:1", 2.5),
     )
     links = {(pair.one, pair.other): pair for pair in bench.links}
     assert links["CPU:0", "GPU:0"].how == "PCI Express 4.0 x16"
@@ -134,15 +139,23 @@ def test_reduced_lanes_are_reported_with_the_measured_rate(
 
 
 def test_reduced_pcie_generation_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (finding,) = make_measured(
-        tmp_path, monkeypatch, (link(1, 16), link(4, 16)), "PHB", make_copied("CPU:0", "GPU:0", 2.0)
+    (finding,) = measure_two_gpus(
+        tmp_path,
+        monkeypatch,
+        (make_link_xml(1, 16), make_link_xml(4, 16)),
+        "PHB",
+        make_copy_line("CPU:0", "GPU:0", 2.0),
     ).findings
     assert finding.title == "GPU:0 uses generation 1 of 4 of PCI Express"
 
 
 def test_nvlink_bandwidth_by_number_of_links(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = make_measured(
-        tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "NV4", make_copied("GPU:0", "GPU:1", 40.0)
+    bench = measure_two_gpus(
+        tmp_path,
+        monkeypatch,
+        (make_link_xml(4, 16), make_link_xml(4, 16)),
+        "NV4",
+        make_copy_line("GPU:0", "GPU:1", 40.0),
     )
     (nvlink,) = [pair for pair in bench.links if pair.kind == "nvlink"]
     assert nvlink.gbps == pytest.approx(56.25, rel=1e-3)  # compute capability 8.6: 14.06 GB/s for each link
@@ -156,16 +169,27 @@ def test_nvlink_bandwidth_by_number_of_links(tmp_path: Path, monkeypatch: pytest
 def test_peer_access_is_read_from_topology(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, peer: bool | None
 ) -> None:
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, *TWO), train(0.5, *TWO, part="compute")]
-    bench = make_measured(tmp_path, monkeypatch, (link(4, 16), link(4, 16)), "PHB", *parts, peers=said)
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(2.0, *TWO),
+        make_training_line(0.5, *TWO, part="compute"),
+    ]
+    bench = measure_two_gpus(
+        tmp_path, monkeypatch, (make_link_xml(4, 16), make_link_xml(4, 16)), "PHB", *parts, peers=said
+    )
     (connection,) = [pair for pair in bench.links if pair.one == "GPU:0"]
     assert connection.peer is peer
     assert ("cannot reach each other's memory" in bench.scaling[0].why[0]) is (peer is False)
 
 
 def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = make_measured(
-        tmp_path, monkeypatch, ("", link(9, 16, (9, 16))), "X9", make_copied("CPU:0", "GPU:0", 9.0)
+    bench = measure_two_gpus(
+        tmp_path,
+        monkeypatch,
+        ("", make_link_xml(9, 16, (9, 16))),
+        "X9",
+        make_copy_line("CPU:0", "GPU:0", 9.0),
     )
     links = {(pair.one, pair.other): pair for pair in bench.links}
     assert ("CPU:0", "GPU:0") not in links
@@ -177,11 +201,13 @@ def test_links_are_unknown_without_nvidia_smi_data(tmp_path: Path, monkeypatch: 
 
 def test_peak_of_each_data_type(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Peaks are unknown without a clock rate; float16 products are compared with the float16 peak."""
-    bench = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", train(1.0, "GPU:0"))
+    bench = measure_two_gpus(tmp_path, monkeypatch, ("", ""), "PIX", make_training_line(1.0, "GPU:0"))
     assert all(not device.peaks for device in bench.devices)
-    product = piece(0.1, "GPU:0", size=8192, flop=2.0 * 8192**3, dtype="float16")
+    product = make_run_line(0.1, "GPU:0", size=8192, flop=2.0 * 8192**3, dtype="float16")
     clock = ', "clock_khz": 1695000'
-    bench = make_measured(tmp_path, monkeypatch, ("", ""), "PIX", product, train(1.0, "GPU:0"), clock=clock)
+    bench = measure_two_gpus(
+        tmp_path, monkeypatch, ("", ""), "PIX", product, make_training_line(1.0, "GPU:0"), clock=clock
+    )
     gpu = bench.devices[1]
     assert gpu.peak_gflops == gpu.peaks["float32"] == pytest.approx(35_600, rel=0.01)
     assert gpu.peaks["tf32"] == gpu.peaks["float32"]

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.made import on, piece
+from bench.made import make_devices_line, make_run_line
 from cli.planner import validate
 
 if TYPE_CHECKING:
@@ -30,14 +30,14 @@ if any(word.endswith("stages.py") for word in sys.orig_argv):
 """
 
 
-TWO_RUNS = (piece(1e-3), piece(2e-3, size=2048))
+TWO_RUNS = (make_run_line(1e-3), make_run_line(2e-3, size=2048))
 
 
-def bench(
+def start_bench(
     folder: Path, end: str, *arguments: str, timed: Sequence[object] = TWO_RUNS
 ) -> subprocess.Popen[str]:
     """Start `tfdoctor bench` with a Python whose payload prints `timed` and then runs the code `end`."""
-    parts = [{"stage": "import", "tensorflow": "2.20.0"}, on("CPU:0"), *timed]
+    parts = [{"stage": "import", "tensorflow": "2.20.0"}, make_devices_line("CPU:0"), *timed]
     script = SITECUSTOMIZE.format(parts=parts, ready=str(folder / "ready"), end=end)
     (folder / "sitecustomize.py").write_text(script, encoding="utf-8")
     command = [sys.executable, "-m", "tfdoctor", "bench", "--json", "--devices", "CPU:0"]
@@ -53,7 +53,7 @@ def bench(
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.few(1)
 def test_signal_keeps_measured_times(tmp_path: Path, number: signal.Signals) -> None:
-    process = bench(tmp_path, "time.sleep(100)")
+    process = start_bench(tmp_path, "time.sleep(100)")
     deadline = time.monotonic() + 60
     while not (tmp_path / "ready").exists():
         assert time.monotonic() < deadline
@@ -72,7 +72,7 @@ def test_signal_keeps_measured_times(tmp_path: Path, number: signal.Signals) -> 
 
 
 def test_crash_keeps_measured_times(tmp_path: Path) -> None:
-    process = bench(tmp_path, f"os.kill(os.getpid(), {int(signal.SIGSEGV)})")
+    process = start_bench(tmp_path, f"os.kill(os.getpid(), {int(signal.SIGSEGV)})")
     out, err = process.communicate(timeout=60)
     answer = json.loads(out)
     assert [run["size"] for run in answer["runs"] if run["seconds"]] == [1024, 2048]
@@ -86,12 +86,12 @@ def test_empty_result_replaces_no_earlier_result(tmp_path: Path) -> None:
     out = tmp_path / "out"
     out.mkdir()
     (out / "bench.json").write_text("{}")
-    process = bench(tmp_path, "")
+    process = start_bench(tmp_path, "")
     output = process.communicate(timeout=60)[0]  # --json: errors are JSON, too
     assert (process.returncode, (out / "bench.json").read_text()) == (2, "{}")
     assert "exists" in output
     code = 'print("RuntimeError: of a module beside it", file=sys.stderr)'
-    process = bench(tmp_path, code, "--force", timed=())
+    process = start_bench(tmp_path, code, "--force", timed=())
     answer = json.loads(process.communicate(timeout=60)[0])
     assert (process.returncode, (out / "bench.json").read_text()) == (3, "{}")
     (finding,) = answer["findings"]
@@ -104,7 +104,7 @@ def test_pictures_of_replaced_result_are_removed(tmp_path: Path) -> None:
     out.mkdir()
     for name in ("bench.json", "bench.svg", "bench-light.png", "mine.png"):
         (out / name).write_text("{}")
-    process = bench(
+    process = start_bench(
         tmp_path, 'print("tfdoctor-payload:" + json.dumps({"end": True}))\n    sys.stdout.flush()', "--force"
     )
     process.communicate(timeout=60)
@@ -121,7 +121,7 @@ def test_pictures_of_replaced_result_are_removed(tmp_path: Path) -> None:
     ],
 )
 def test_unfulfillable_request_is_a_usage_error(tmp_path: Path, said: object, status: int) -> None:
-    process = bench(tmp_path, "", timed=(said,))
+    process = start_bench(tmp_path, "", timed=(said,))
     out, _ = process.communicate(timeout=60)
     assert process.returncode == status
     assert ("tfdoctor check" in out) is (status == 3)

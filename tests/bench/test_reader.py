@@ -11,9 +11,9 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from bench.made import on, piece, result, train
+from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, BenchComparison, compare_runs, earlier, read_lines
+from tfdoctor.bench import Bench, BenchComparison, compare_runs, read_earlier, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
@@ -21,52 +21,59 @@ from tfdoctor.render.bench_svg import bench_svg
 SIZES = (64, 128, 256, 512, 1024)
 
 
-def run_of(factor: float, seed: int, **facts: object) -> Bench:
+def make_noisy_run(factor: float, seed: int, **facts: object) -> Bench:
     """Return a run whose times follow a formula, with noise of 2 %."""
     noise = random.Random(seed)
     parts = []
     for device, base in (("CPU:0", 1e-4), ("GPU:0", 3e-4)):
         for size in SIZES:
             times = [base * size * factor * noise.gauss(1, 0.02) for _ in range(30)]
-            parts.append(piece(1.0, device, size=size, flop=2.0 * size**3, samples=times, **facts))
-    return result(on("CPU:0", "GPU:0"), *parts)
+            parts.append(make_run_line(1.0, device, size=size, flop=2.0 * size**3, samples=times, **facts))
+    return make_bench(make_devices_line("CPU:0", "GPU:0"), *parts)
 
 
 def compare_with(now: Bench, then: Bench) -> BenchComparison:
     """Return the comparison of `now` with `then`, which is written to JSON and read back."""
-    old = earlier(json.dumps(bench_json(then)).encode(), "old.json")
+    old = read_earlier(json.dumps(bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 
 
 def test_verdict_of_equal_slower_and_faster_runs() -> None:
-    same = [compare_with(run_of(1.0, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
-    slower = [compare_with(run_of(1.2, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
-    faster = [compare_with(run_of(0.8, seed), run_of(1.0, 100 + seed)).verdict for seed in range(40)]
+    same = [
+        compare_with(make_noisy_run(1.0, seed), make_noisy_run(1.0, 100 + seed)).verdict for seed in range(40)
+    ]
+    slower = [
+        compare_with(make_noisy_run(1.2, seed), make_noisy_run(1.0, 100 + seed)).verdict for seed in range(40)
+    ]
+    faster = [
+        compare_with(make_noisy_run(0.8, seed), make_noisy_run(1.0, 100 + seed)).verdict for seed in range(40)
+    ]
     assert same.count("same") >= 38
     assert slower.count("slower") >= 38
     assert faster.count("faster") >= 38
 
 
-def on_a_machine(changes: float, factor: float, seed: int) -> Bench:
+def make_unsteady_run(changes: float, factor: float, seed: int) -> Bench:
     """Return eight rounds of each piece on a machine whose speed changes between rounds and runs."""
     noise = random.Random(seed)
     speeds = [math.exp(noise.gauss(0, changes) + offset) for offset in [noise.gauss(0, changes * 0.7)] * 8]
     parts = []
     for size in SIZES:
         times = [2e-5 * size * factor * speed * noise.gauss(1, 0.01) for speed in speeds for _ in range(10)]
-        parts.append(piece(1.0, "CPU:0", size=size, samples=times, rounds=[10] * 8))
-    return result(on("CPU:0"), *parts)
+        parts.append(make_run_line(1.0, "CPU:0", size=size, samples=times, rounds=[10] * 8))
+    return make_bench(make_devices_line("CPU:0"), *parts)
 
 
 @pytest.mark.parametrize("changes", [0.0, 0.03, 0.08])
 def test_unsteady_machine_is_not_a_slower_run(changes: float) -> None:
-    runs = [on_a_machine(changes, 1.0, seed) for seed in range(80)]
+    runs = [make_unsteady_run(changes, 1.0, seed) for seed in range(80)]
     assert [compare_with(*pair).verdict for pair in itertools.pairwise(runs)].count("same") >= 75
     spreads = [bench.unsteady for bench in runs if bench.unsteady is not None]
     assert len(spreads) == 80
     assert statistics.median(spreads) == pytest.approx(changes, rel=0.3, abs=0.01)
     doubled = [
-        compare_with(on_a_machine(changes, 2.0, 100 + seed), then).verdict for seed, then in enumerate(runs)
+        compare_with(make_unsteady_run(changes, 2.0, 100 + seed), then).verdict
+        for seed, then in enumerate(runs)
     ]
     assert doubled.count("slower") >= 76
     for bench in runs:
@@ -81,7 +88,7 @@ def test_unsteady_machine_is_not_a_slower_run(changes: float) -> None:
 def test_steady_machine_allows_a_finer_verdict() -> None:
     """On a steady machine, 12 % more time in all pieces is enough for the verdict."""
     slower = [
-        compare_with(on_a_machine(0.0, 1.12, seed), on_a_machine(0.0, 1.0, 50 + seed)).verdict
+        compare_with(make_unsteady_run(0.0, 1.12, seed), make_unsteady_run(0.0, 1.0, 50 + seed)).verdict
         for seed in range(40)
     ]
     assert slower.count("slower") == 40
@@ -104,9 +111,9 @@ def test_steady_machine_allows_a_finer_verdict() -> None:
 )
 def test_processor_speed_is_not_blamed_on_tensorflow(ratio: float, machine: float, verdict: str) -> None:
     def run(factor: float, slowdown: float, program: str = "numpy 2.3.1") -> Bench:
-        parts = [piece(0.01 * factor * index, size=64 + index) for index in range(1, 6)]
+        parts = [make_run_line(0.01 * factor * index, size=64 + index) for index in range(1, 6)]
         line = {"stage": "bench", "yardstick": {"what": program, "seconds": 3e-4 * slowdown}}
-        return result(on("CPU:0"), *parts, line)
+        return make_bench(make_devices_line("CPU:0"), *parts, line)
 
     comparison = compare_with(run(ratio, machine), run(1.0, 1.0))
     assert comparison.verdict == verdict
@@ -118,9 +125,11 @@ def test_processor_speed_is_not_blamed_on_tensorflow(ratio: float, machine: floa
 
 def test_gpu_times_ignore_the_processor_speed() -> None:
     def run(factor: float, yardstick_seconds: float) -> Bench:
-        parts = [piece(0.01 * factor * index, "GPU:0", size=64 + index) for index in range(1, 6)]
-        return result(
-            on("GPU:0"), *parts, {"stage": "bench", "yardstick": {"what": "x", "seconds": yardstick_seconds}}
+        parts = [make_run_line(0.01 * factor * index, "GPU:0", size=64 + index) for index in range(1, 6)]
+        return make_bench(
+            make_devices_line("GPU:0"),
+            *parts,
+            {"stage": "bench", "yardstick": {"what": "x", "seconds": yardstick_seconds}},
         )
 
     assert compare_with(run(1.3, 1.3), run(1.0, 1.0)).verdict == "slower"
@@ -139,14 +148,16 @@ def test_gpu_times_ignore_the_processor_speed() -> None:
     ],
 )
 def test_invalid_yardstick_is_ignored(told: object) -> None:
-    assert read_lines([piece(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
+    assert read_lines([make_run_line(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
 
 
 def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
     steady = [0.01 + 1e-5 * index for index in range(80)]
     alternating = [0.01 * (1 + index // 10 % 2) for index in range(80)]
-    parts = [piece(1.0, size=64 + index, samples=steady, rounds=[10] * 8) for index in range(5)]
-    bench = result(on("CPU:0"), *parts, piece(1.0, size=8, samples=alternating, rounds=[10] * 8))
+    parts = [make_run_line(1.0, size=64 + index, samples=steady, rounds=[10] * 8) for index in range(5)]
+    bench = make_bench(
+        make_devices_line("CPU:0"), *parts, make_run_line(1.0, size=8, samples=alternating, rounds=[10] * 8)
+    )
     assert bench.unsteady is not None
     assert bench.unsteady < 0.05
 
@@ -155,21 +166,21 @@ def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
     "rounds", [None, 8, [10] * 7, [10] * 9, [-10, *[10] * 9], [True, *[10] * 7, 9], ["10"] * 8, [0] * 100, []]
 )
 def test_inconsistent_rounds_are_ignored(rounds: object) -> None:
-    (run,) = read_lines([piece(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
+    (run,) = read_lines([make_run_line(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
     assert (run.repeats, run.rounds) == (80, ())
 
 
 def test_round_without_samples_is_none() -> None:
-    (run,) = read_lines([piece(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
+    (run,) = read_lines([make_run_line(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
     assert run.rounds == (None, 1.0, None, 2.5)
 
 
 def test_earlier_result_without_rounds_is_compared() -> None:
-    document = bench_json(run_of(1.0, 1))
+    document = bench_json(make_noisy_run(1.0, 1))
     for run in document["runs"]:
         del run["rounds"]
-    now = run_of(1.0, 2)
-    assert compare_runs(now, earlier(json.dumps(document).encode(), "x"), "x").verdict == "same"
+    now = make_noisy_run(1.0, 2)
+    assert compare_runs(now, read_earlier(json.dumps(document).encode(), "x"), "x").verdict == "same"
 
 
 def make_sized_bench(short: float, long: float) -> Bench:
@@ -178,8 +189,9 @@ def make_sized_bench(short: float, long: float) -> Bench:
         *(((1 << index) * 1e-5 * short) for index in range(7)),
         *((0.002 * index * long) for index in range(1, 5)),
     ]
-    return result(
-        on("CPU:0"), *(piece(seconds, "CPU:0", size=64 + index) for index, seconds in enumerate(sizes))
+    return make_bench(
+        make_devices_line("CPU:0"),
+        *(make_run_line(seconds, "CPU:0", size=64 + index) for index, seconds in enumerate(sizes)),
     )
 
 
@@ -196,9 +208,12 @@ def test_short_pieces_do_not_decide_the_verdict() -> None:
 
 def test_one_long_piece_does_not_make_a_run_slower() -> None:
     now, then = (
-        result(
-            on("CPU:0"),
-            *(piece(seconds, size=64 + index) for index, seconds in enumerate((1e-4, 2e-4, 3e-4, last))),
+        make_bench(
+            make_devices_line("CPU:0"),
+            *(
+                make_run_line(seconds, size=64 + index)
+                for index, seconds in enumerate((1e-4, 2e-4, 3e-4, last))
+            ),
         )
         for last in (0.02, 0.01)
     )
@@ -206,9 +221,9 @@ def test_one_long_piece_does_not_make_a_run_slower() -> None:
 
 
 def test_disturbed_and_tiny_runs_are_not_compared() -> None:
-    assert compare_with(run_of(2.0, 1, others=0.9), run_of(1.0, 2)).verdict == "disturbed"
-    assert compare_with(run_of(2.0, 1), run_of(1.0, 2, others=0.9)).verdict == "disturbed"
-    single = result(on("CPU:0"), piece(1.0))
+    assert compare_with(make_noisy_run(2.0, 1, others=0.9), make_noisy_run(1.0, 2)).verdict == "disturbed"
+    assert compare_with(make_noisy_run(2.0, 1), make_noisy_run(1.0, 2, others=0.9)).verdict == "disturbed"
+    single = make_bench(make_devices_line("CPU:0"), make_run_line(1.0))
     assert compare_with(single, single).verdict == "incomparable"
 
 
@@ -227,7 +242,7 @@ def test_disturbed_and_tiny_runs_are_not_compared() -> None:
 )
 def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     with pytest.raises(UsageError, match=r"--compare: old.json is no result of tfdoctor bench"):
-        earlier(text, "old.json")
+        read_earlier(text, "old.json")
 
 
 @pytest.mark.parametrize(
@@ -243,35 +258,45 @@ def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     ],
 )
 def test_invalid_lines_are_ignored(wrong: dict[str, object]) -> None:
-    assert not read_lines([piece(1.0, **wrong), 3, None, {"stage": "bench", "devices": 7, "run": []}]).runs
+    assert not read_lines(
+        [make_run_line(1.0, **wrong), 3, None, {"stage": "bench", "devices": 7, "run": []}]
+    ).runs
 
 
 def test_invalid_times_are_ignored() -> None:
-    (run,) = read_lines([piece(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]).runs
+    (run,) = read_lines([make_run_line(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]).runs
     assert run.repeats == 2
 
 
 def test_later_line_replaces_earlier_one() -> None:
-    (run,) = read_lines([piece(1.0), piece(2.0)]).runs
+    (run,) = read_lines([make_run_line(1.0), make_run_line(2.0)]).runs
     assert run.seconds is not None
     assert run.seconds.median == 2.0
 
 
 def test_json_matches_the_schema() -> None:
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, "GPU:0", "GPU:1")]
-    validate(bench_json(result(on("GPU:0", "GPU:1"), *parts)), "bench")
-    validate(bench_json(result()), "bench")
-    bench = run_of(1.0, 1)
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(2.0, "GPU:0", "GPU:1"),
+    ]
+    validate(bench_json(make_bench(make_devices_line("GPU:0", "GPU:1"), *parts)), "bench")
+    validate(bench_json(make_bench()), "bench")
+    bench = make_noisy_run(1.0, 1)
     validate(bench_json(bench), "bench")
-    parsed = earlier(json.dumps(bench_json(bench)).encode(), "x")
+    parsed = read_earlier(json.dumps(bench_json(bench)).encode(), "x")
     assert parsed.runs == bench.runs
 
 
 def test_screen_fits_and_has_no_control_characters() -> None:
     unsafe = "\x1b[31mTesla\n</text><script>"
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(2.0, "GPU:0", "GPU:1", left_out=unsafe)]
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(2.0, "GPU:0", "GPU:1", left_out=unsafe),
+    ]
     devices = {"stage": "bench", "devices": [{"device": unsafe, "device_name": unsafe}]}
-    bench = result(devices, *parts, piece(1.0, unsafe, model=unsafe, dtype=unsafe))
+    bench = make_bench(devices, *parts, make_run_line(1.0, unsafe, model=unsafe, dtype=unsafe))
     screen = render_bench(bench)
     assert "\x1b" not in screen
     assert max(map(len, screen.splitlines())) <= 80
@@ -281,7 +306,7 @@ def test_screen_fits_and_has_no_control_characters() -> None:
 
 
 def test_result_fits_on_one_screen() -> None:
-    screen = render_bench(run_of(1.0, 1)).splitlines()
+    screen = render_bench(make_noisy_run(1.0, 1)).splitlines()
     assert len(screen) <= 22
     assert any("matmul on GPU:0" in line for line in screen)
 
@@ -289,20 +314,23 @@ def test_result_fits_on_one_screen() -> None:
 def test_widest_lines_fit_the_screen() -> None:
     """The widest lines have a peak, large sizes, several devices and the prefix of a software GPU."""
     names = ("GPU:0", "GPU:1", "GPU:2", "GPU:3")
-    parts = [piece(0.11, name, size=8192, flop=2.0 * 8192**3) for name in names]
-    parts += [train(1.0, *names, model="transformer", strategy="mirrored"), piece(1e-3, *names, size=8192)]
-    parts.append(piece(1.0, "CPU:0", "GPU:0", workload="copy", size=1 << 26, bytes=1 << 26))
+    parts = [make_run_line(0.11, name, size=8192, flop=2.0 * 8192**3) for name in names]
+    parts += [
+        make_training_line(1.0, *names, model="transformer", strategy="mirrored"),
+        make_run_line(1e-3, *names, size=8192),
+    ]
+    parts.append(make_run_line(1.0, "CPU:0", "GPU:0", workload="copy", size=1 << 26, bytes=1 << 26))
     for software in (False, True):
-        bench = result(on(*names), *parts, peaks={"GPU:0": 2e4}, software=software)
+        bench = make_bench(make_devices_line(*names), *parts, peaks={"GPU:0": 2e4}, software=software)
         screen = render_bench(bench, verbose=True).splitlines()
         assert max(map(len, screen)) <= 80
         assert any("50 % of peak" in line for line in screen) is not software
 
 
 def test_picture_shows_axes_bands_and_crossover() -> None:
-    parts = [piece(t, "CPU:0", size=n) for t, n in ((1.0, 128), (2.0, 256), (8.0, 512))]
-    parts += [piece(t, "GPU:0", size=n) for t, n in ((3.0, 128), (1.0, 256), (1.0, 512))]
-    bench = result(on("CPU:0", "GPU:0"), *parts)
+    parts = [make_run_line(t, "CPU:0", size=n) for t, n in ((1.0, 128), (2.0, 256), (8.0, 512))]
+    parts += [make_run_line(t, "GPU:0", size=n) for t, n in ((3.0, 128), (1.0, 256), (1.0, 512))]
+    bench = make_bench(make_devices_line("CPU:0", "GPU:0"), *parts)
     picture = bench_svg(bench)
     ET.fromstring(picture)  # noqa: S314 - ours
     for text in (
@@ -312,19 +340,19 @@ def test_picture_shows_axes_bands_and_crossover() -> None:
         "prefers-color-scheme:dark",
     ):
         assert text in picture
-    ET.fromstring(bench_svg(result()))  # noqa: S314 - ours
+    ET.fromstring(bench_svg(make_bench()))  # noqa: S314 - ours
 
 
 def test_empty_result_is_said_once_with_a_next_step() -> None:
-    lines = render_bench(result()).splitlines()
+    lines = render_bench(make_bench()).splitlines()
     assert sum("Nothing could be timed" in line for line in lines) == 1
     assert lines[-1].strip() == "tfdoctor check"
 
 
 def test_limit_is_drawn_only_inside_the_picture() -> None:
-    parts = [piece(1e-3 * n, "GPU:0", size=n, flop=2.0 * n**3) for n in (64, 1024, 8192)]
-    with_limit = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
-    without_limit = bench_svg(result(on("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
+    parts = [make_run_line(1e-3 * n, "GPU:0", size=n, flop=2.0 * n**3) for n in (64, 1024, 8192)]
+    with_limit = bench_svg(make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": 3e2}))
+    without_limit = bench_svg(make_bench(make_devices_line("GPU:0"), *parts, peaks={"GPU:0": 1e9}))
     for picture, is_drawn in ((with_limit, True), (without_limit, False)):
         ET.fromstring(picture)  # noqa: S314 - ours
         assert ("the peak of GPU:0 in float32" in picture) is is_drawn

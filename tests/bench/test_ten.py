@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from bench.made import on, piece, result, train
+from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
 from tfdoctor.bench import Bench, Interconnect, Watched
 from tfdoctor.render.bench import bench_json, render_bench
@@ -143,33 +143,39 @@ CASES = (
 )  # fmt: skip
 
 
-def make_measured(case: Case) -> Bench:
+def make_case_bench(case: Case) -> Bench:
     """Return the evaluated result of a case."""
     first, second = case.devices
     largest = SIZES[-1]
-    parts = [{**on("CPU:0", *(name for name in case.devices if name != "CPU:0")), "log": case.log}]
+    parts = [
+        {**make_devices_line("CPU:0", *(name for name in case.devices if name != "CPU:0")), "log": case.log}
+    ]
     if first != "CPU:0":
-        parts += [train(t, "CPU:0", size=n) for t, n in zip(case.cpu, SIZES, strict=True)]
-    parts += [train(t, first, size=n) for t, n in zip(case.gpu, SIZES, strict=True)]
-    parts.append(train(case.other or case.gpu[-1], second, size=largest))
+        parts += [make_training_line(t, "CPU:0", size=n) for t, n in zip(case.cpu, SIZES, strict=True)]
+    parts += [make_training_line(t, first, size=n) for t, n in zip(case.gpu, SIZES, strict=True)]
+    parts.append(make_training_line(case.other or case.gpu[-1], second, size=largest))
     facts: dict[str, Any] = {"strategy": case.strategy, "way": case.way}
-    parts.append(train(case.two, *case.devices, size=largest, **facts))
+    parts.append(make_training_line(case.two, *case.devices, size=largest, **facts))
     if case.compute is not None:
-        parts.append(train(case.compute, *case.devices, size=largest, part="compute"))
+        parts.append(make_training_line(case.compute, *case.devices, size=largest, part="compute"))
     if case.allreduce is not None:
-        parts.append(train(case.allreduce, *case.devices, size=102080, part="allreduce", **facts))
+        parts.append(
+            make_training_line(case.allreduce, *case.devices, size=102080, part="allreduce", **facts)
+        )
     if case.fed is not None:
-        parts.append(train(case.fed[0], first, size=largest, part="fed"))
-        parts.append(train(case.fed[1], *case.devices, size=largest, part="fed"))
+        parts.append(make_training_line(case.fed[0], first, size=largest, part="fed"))
+        parts.append(make_training_line(case.fed[1], *case.devices, size=largest, part="fed"))
     if case.copied is not None:
         size = 1 << 26
-        parts.append(piece(size / case.copied / 1e9, *case.devices, workload="copy", size=size, bytes=size))
-    return result(*parts, watched=case.watched, links=case.links)
+        parts.append(
+            make_run_line(size / case.copied / 1e9, *case.devices, workload="copy", size=size, bytes=size)
+        )
+    return make_bench(*parts, watched=case.watched, links=case.links)
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_analysis_of_each_case(case: Case) -> None:
-    bench = make_measured(case)
+    bench = make_case_bench(case)
     crossover = [(entry.size, entry.below) for entry in bench.crossover if entry.device == "GPU:0"]
     assert crossover == ([] if case.devices[0] == "CPU:0" else [(case.size, case.below)])
     (entry,) = bench.scaling
@@ -185,33 +191,41 @@ def test_analysis_of_each_case(case: Case) -> None:
 
 
 def test_parts_of_a_step_are_reported() -> None:
-    (scaling,) = make_measured(CASES[0]).scaling
+    (scaling,) = make_case_bench(CASES[0]).scaling
     assert (scaling.compute, scaling.allreduce, scaling.input, scaling.way) == (0.011, 0.038, None, None)
     assert scaling.idle == pytest.approx(0.001)
-    document = bench_json(make_measured(CASES[6]))["scaling"][0]
+    document = bench_json(make_case_bench(CASES[6]))["scaling"][0]
     assert document["parts"]["input"] == pytest.approx(0.0435)
     assert document["fed"]["speedup"] == pytest.approx(48 / 55)
-    (nccl_scaling,) = make_measured(CASES[2]).scaling
+    (nccl_scaling,) = make_case_bench(CASES[2]).scaling
     assert nccl_scaling.way == "NCCL"
 
 
 def test_overlapped_allreduce_is_not_counted() -> None:
     """The all-reduce alone takes longer than the step leaves for it."""
-    devices = on("CPU:0", *TWO)
-    parts = [train(1.0, "GPU:0"), train(1.0, "GPU:1"), train(0.9, *TWO), train(0.5, *TWO, part="compute")]
-    (scaling,) = result(devices, *parts, train(0.7, *TWO, part="allreduce")).scaling
+    devices = make_devices_line("CPU:0", *TWO)
+    parts = [
+        make_training_line(1.0, "GPU:0"),
+        make_training_line(1.0, "GPU:1"),
+        make_training_line(0.9, *TWO),
+        make_training_line(0.5, *TWO, part="compute"),
+    ]
+    (scaling,) = make_bench(devices, *parts, make_training_line(0.7, *TWO, part="allreduce")).scaling
     assert scaling.allreduce == pytest.approx(0.4)
     assert scaling.idle == 0
 
 
 def test_batch_with_timed_parts_is_preferred() -> None:
     """The larger batch has no timed parts: the time ran out, or one GPU lacks the memory for it."""
-    parts = [train(t, "GPU:0", size=n) for t, n in ((0.012, 8), (0.020, 32))]
-    parts += [train(t, *TWO, size=n) for t, n in ((0.030, 8), (0.033, 32), (0.090, 128))]
-    (without_parts,) = result(on("CPU:0", *TWO), *parts).scaling
+    parts = [make_training_line(t, "GPU:0", size=n) for t, n in ((0.012, 8), (0.020, 32))]
+    parts += [make_training_line(t, *TWO, size=n) for t, n in ((0.030, 8), (0.033, 32), (0.090, 128))]
+    (without_parts,) = make_bench(make_devices_line("CPU:0", *TWO), *parts).scaling
     assert (without_parts.size, without_parts.compute) == (32, None)
-    parts += [train(0.011, *TWO, size=8, part="compute"), train(0.018, *TWO, size=102080, part="allreduce")]
-    (scaling,) = result(on("CPU:0", *TWO), *parts).scaling
+    parts += [
+        make_training_line(0.011, *TWO, size=8, part="compute"),
+        make_training_line(0.018, *TWO, size=102080, part="allreduce"),
+    ]
+    (scaling,) = make_bench(make_devices_line("CPU:0", *TWO), *parts).scaling
     assert (scaling.size, scaling.compute, scaling.allreduce) == (8, 0.011, 0.018)
     assert scaling.why[0].startswith("Averaging the gradients and changing the weights takes 60 %")
 
@@ -219,8 +233,13 @@ def test_batch_with_timed_parts_is_preferred() -> None:
 def test_shared_processor_is_not_a_small_batch() -> None:
     """Two halves on one processor take as long as the whole, whatever the batch size."""
     devices = ("CPU:0", "CPU:1")
-    parts = [*(train(0.098, name, size=128) for name in devices), train(0.100, *devices, size=128)]
-    (scaling,) = result(on(*devices), *parts, train(0.099, *devices, size=128, part="compute")).scaling
+    parts = [
+        *(make_training_line(0.098, name, size=128) for name in devices),
+        make_training_line(0.100, *devices, size=128),
+    ]
+    (scaling,) = make_bench(
+        make_devices_line(*devices), *parts, make_training_line(0.099, *devices, size=128, part="compute")
+    ).scaling
     assert scaling.why == (
         "CPU:0 and CPU:1 are parts of the same processor: together they have no more cores than one.",
     )
@@ -228,23 +247,34 @@ def test_shared_processor_is_not_a_small_batch() -> None:
 
 def test_summary_uses_the_most_certain_result() -> None:
     noisy = {"samples": [0.3, 0.9, 1.5, 0.4, 1.4, 0.8, 1.0, 0.2], "model": "transformer"}
-    parts = [train(0.6, "GPU:0"), train(0.6, "GPU:0", model="transformer"), train(1.0, *TWO)]
-    summary = result(on("CPU:0", *TWO), *parts, train(1.0, *TWO, **noisy)).summary
+    parts = [
+        make_training_line(0.6, "GPU:0"),
+        make_training_line(0.6, "GPU:0", model="transformer"),
+        make_training_line(1.0, *TWO),
+    ]
+    summary = make_bench(
+        make_devices_line("CPU:0", *TWO), *parts, make_training_line(1.0, *TWO, **noisy)
+    ).summary
     assert "2 devices train at 0.60 times the speed of one (0." in summary
     assert "; cnn, towers)" in summary
 
 
 def test_summary_reports_the_effect_of_xla() -> None:
-    parts = [train(0.025, "CPU:0", size=n) for n in (8, 32)]
-    parts += [train(0.2, "CPU:0", size=32, xla=True), train(0.001, "CPU:0", size=8, xla=True)]
-    summary = result(on("CPU:0"), *parts).summary
+    parts = [make_training_line(0.025, "CPU:0", size=n) for n in (8, 32)]
+    parts += [
+        make_training_line(0.2, "CPU:0", size=32, xla=True),
+        make_training_line(0.001, "CPU:0", size=8, xla=True),
+    ]
+    summary = make_bench(make_devices_line("CPU:0"), *parts).summary
     assert summary.endswith("Compiled by XLA, cnn (32) on CPU:0 takes 8.00 times the time.")
 
 
 def test_summary_says_why_only_the_cpu_was_timed() -> None:
     """The command contains a path, and pictures are not redacted."""
-    bench = result(on("CPU:0"), piece(0.1))
+    bench = make_bench(make_devices_line("CPU:0"), make_run_line(0.1))
     assert bench.summary == "Only the CPU was timed: TensorFlow lists no GPU here."
     assert "Do    See why.\n" in render_bench(bench)
     assert "tfdoctor check" in render_bench(bench)
-    assert "tfdoctor check" not in render_bench(result(on("CPU:0", "GPU:0"), piece(0.1)))
+    assert "tfdoctor check" not in render_bench(
+        make_bench(make_devices_line("CPU:0", "GPU:0"), make_run_line(0.1))
+    )

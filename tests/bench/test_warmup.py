@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from bench.made import on, piece, result, train
+from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import compare_runs, describe_first_calls, earlier
+from tfdoctor.bench import compare_runs, describe_first_calls, read_earlier
 from tfdoctor.errors import Error
 from tfdoctor.render import png
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
-from tfdoctor.render.png import painter
+from tfdoctor.render.png import make_png_converter
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -25,9 +25,9 @@ JIT = (
 )
 
 
-def devices(log: str = "", **more: Any) -> dict[str, Any]:
+def make_gpu_devices_line(log: str = "", **more: Any) -> dict[str, Any]:
     """Return the line that lists the CPU, a GPU of compute capability 12.0 and one of 8.6."""
-    line = on("CPU:0", "GPU:0", "GPU:1")
+    line = make_devices_line("CPU:0", "GPU:0", "GPU:1")
     for device, capability in zip(line["devices"][1:], ("12.0", "8.6"), strict=True):
         device["compute_capability"] = capability
     return {**line, "log": log, **more}
@@ -52,38 +52,46 @@ def devices(log: str = "", **more: Any) -> dict[str, Any]:
 def test_cause_of_a_slow_first_call(
     device: str, facts: Mapping[str, Any], log: str, what: tuple[str, ...]
 ) -> None:
-    bench = result(devices(log), piece(0.01, device, **facts))
+    bench = make_bench(make_gpu_devices_line(log), make_run_line(0.01, device, **facts))
     (run,) = bench.runs
     assert run.compiled == what
     assert run.compiling == pytest.approx(0.09)
     document = bench_json(bench)
     validate(document, "bench")
     assert document["runs"][0]["compile"]["what"] == list(what)
-    assert earlier(json.dumps(document).encode(), "x").runs == bench.runs
+    assert read_earlier(json.dumps(document).encode(), "x").runs == bench.runs
 
 
 def test_cudnn_without_autotune() -> None:
-    (run,) = result(devices(autotune=False), piece(0.01, "GPU:0", workload="conv")).runs
+    (run,) = make_bench(
+        make_gpu_devices_line(autotune=False), make_run_line(0.01, "GPU:0", workload="conv")
+    ).runs
     assert run.compiled == ("graph",)
 
 
 def test_first_calls_are_summed_by_cause() -> None:
-    parts = [piece(0.01, "GPU:0", size=n, first=4.01) for n in (64, 128)]
-    parts += [piece(0.01, "CPU:0", size=64, first=0.51), piece(0.01, "CPU:0", size=64, first=1.01, xla=True)]
-    bench = result(devices(JIT), *parts)
+    parts = [make_run_line(0.01, "GPU:0", size=n, first=4.01) for n in (64, 128)]
+    parts += [
+        make_run_line(0.01, "CPU:0", size=64, first=0.51),
+        make_run_line(0.01, "CPU:0", size=64, first=1.01, xla=True),
+    ]
+    bench = make_bench(make_gpu_devices_line(JIT), *parts)
     description = describe_first_calls(bench.runs)
     assert description == (
         "First calls took 9.5 s more, apart from the times: the driver compiling PTX (JIT), or finding it in its cache "
         "8 s; XLA compiling 1 s; graphs being optimized, kernels and libraries being loaded 500 ms."
     )
     assert "First calls took 9.5 s more" in render_bench(bench)
-    assert describe_first_calls(result(on("CPU:0"), piece(1.0, first=None)).runs) == ""
+    assert (
+        describe_first_calls(make_bench(make_devices_line("CPU:0"), make_run_line(1.0, first=None)).runs)
+        == ""
+    )
 
 
 def test_xla_has_its_own_curve() -> None:
-    parts = [piece(1.0, name, size=n) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
-    parts += [piece(1e-3, name, size=n, xla=True) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
-    bench = result(devices(), *parts)
+    parts = [make_run_line(1.0, name, size=n) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
+    parts += [make_run_line(1e-3, name, size=n, xla=True) for n in (64, 128) for name in ("CPU:0", "GPU:0")]
+    bench = make_bench(make_gpu_devices_line(), *parts)
     assert [crossover.size for crossover in bench.crossover] == [None]
     assert "matmul XLA on GPU:0" in render_bench(bench)
 
@@ -91,12 +99,12 @@ def test_xla_has_its_own_curve() -> None:
 def make_pieces_run(disturbed: int, factor: float = 1.0, others: float = 0.5) -> Any:
     """Return a run of 20 pieces whose first `disturbed` pieces took three times as long."""
     parts = [
-        piece(
+        make_run_line(
             0.01 * n * (3.0 if n <= disturbed else factor), size=n, others=others if n <= disturbed else 0.01
         )
         for n in range(1, 21)
     ]
-    return result(on("CPU:0"), *parts)
+    return make_bench(make_devices_line("CPU:0"), *parts)
 
 
 def test_few_disturbed_pieces_are_left_out() -> None:
@@ -106,7 +114,7 @@ def test_few_disturbed_pieces_are_left_out() -> None:
     assert bench.findings == ()
     assert "A little disturbed: other programs used up to 50 %" in render_bench(bench)
     assert [run["disturbed"] for run in bench_json(bench)["runs"]].count(True) == 2
-    old = earlier(json.dumps(bench_json(bench)).encode(), "old.json")
+    old = read_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = make_pieces_run(0, factor)
         comparison = compare_runs(now, old, "old.json")
@@ -120,7 +128,7 @@ def test_many_disturbed_pieces_disturb_the_run(pieces: int, others: float) -> No
     bench = make_pieces_run(pieces, others=others)
     assert bench.disturbance.much
     assert [finding.code for finding in bench.findings] == ["TFD828"]
-    old = earlier(json.dumps(bench_json(bench)).encode(), "old.json")
+    old = read_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
     now = make_pieces_run(0)
     assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
@@ -130,15 +138,15 @@ def test_earlier_file_without_disturbance_count() -> None:
     document = bench_json(make_pieces_run(2))
     del document["disturbance"]
     now = make_pieces_run(0)
-    assert compare_runs(now, earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
+    assert compare_runs(now, read_earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
 
 
 def test_png_picture_in_both_styles() -> None:
     pytest.importorskip("resvg_py")
-    parts = [train(0.1 * n, "CPU:0", size=n) for n in (8, 32, 128)]
-    bench = result(on("CPU:0"), *parts)
+    parts = [make_training_line(0.1 * n, "CPU:0", size=n) for n in (8, 32, 128)]
+    bench = make_bench(make_devices_line("CPU:0"), *parts)
     try:
-        paint = painter()
+        paint = make_png_converter()
     except Exception as error:
         pytest.skip(str(error))
     pictures = [paint(bench_svg(bench, style)) for style in ("light", "dark")]
@@ -152,4 +160,4 @@ def test_png_needs_a_font(monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("resvg_py")
     monkeypatch.setattr(png, "FONTS", ("No Such Font",))
     with pytest.raises(Error, match="PNG needs a font"):
-        painter()
+        make_png_converter()

@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from recorded import FOLDERS, HOSTS
-from render.test_html import LOG, hostile, log_page, page_of, verify_page
+from render.test_html import LOG, log_page, make_hostile_page, make_page, verify_page
 from render.test_html_bench import bench_page
 from tfdoctor.cli.matrix import matrix
 from tfdoctor.compat import Compat
 from tfdoctor.logs.excerpt import excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.answer_table_builder import systems_of
+from tfdoctor.plan.answer_table_builder import list_systems
 from tfdoctor.plan.arguments import address_commands, find_named_card
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.log import logs_html
@@ -50,20 +50,20 @@ MAX_FIRST_PAINT_MS, MAX_FILTER_MS = 1000.0, 50.0
 """Milliseconds until the first paint, and of one filter operation."""
 
 
-class Opened:
+class PageLog:
     """A browser page with its console messages, errors, dialogs and requests."""
 
     def __init__(self, page: Any, folder: Path) -> None:
         self.page, self.folder = page, folder
-        self.said: list[str] = []
-        page.on("console", lambda message: self.said.append(message.text))
-        page.on("pageerror", lambda error: self.said.append(str(error)))
-        page.on("dialog", lambda dialog: (self.said.append(dialog.message), dialog.dismiss()))
+        self.messages: list[str] = []
+        page.on("console", lambda message: self.messages.append(message.text))
+        page.on("pageerror", lambda error: self.messages.append(str(error)))
+        page.on("dialog", lambda dialog: (self.messages.append(dialog.message), dialog.dismiss()))
         page.on("request", lambda request: self._record_request(request.url))
 
     def _record_request(self, url: str) -> None:
         if not url.startswith("file:"):
-            self.said.append(f"asked for {url}")
+            self.messages.append(f"asked for {url}")
 
     def show(self, content: bytes, *, choice: str = "") -> Any:
         target = self.folder / "page.html"
@@ -85,18 +85,18 @@ def browser() -> Iterator[Any]:
 
 
 @pytest.fixture(params=["light", "dark"])
-def page_log(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[Opened]:
+def page_log(request: pytest.FixtureRequest, browser: Any, tmp_path: Path) -> Iterator[PageLog]:
     context = browser.new_context(color_scheme=request.param)
-    yield Opened(context.new_page(), tmp_path)
+    yield PageLog(context.new_page(), tmp_path)
     context.close()
 
 
 @pytest.fixture
-def opened(browser: Any, tmp_path: Path) -> Iterator[Opened]:
+def opened(browser: Any, tmp_path: Path) -> Iterator[PageLog]:
     context = browser.new_context()
-    page_log = Opened(context.new_page(), tmp_path)
+    page_log = PageLog(context.new_page(), tmp_path)
     yield page_log
-    assert page_log.said == []
+    assert page_log.messages == []
     context.close()
 
 
@@ -107,7 +107,7 @@ def explorer(tmp_path_factory: pytest.TempPathFactory) -> bytes:
     return target.read_bytes()
 
 
-def broken_rules(page: Any) -> list[str]:
+def list_violations(page: Any) -> list[str]:
     """Return the accessibility violations that axe-core reports."""
     return [
         f"{violation['id']}: {[node['html'][:120] for node in violation['nodes'][:3]]}"
@@ -115,11 +115,11 @@ def broken_rules(page: Any) -> list[str]:
     ]
 
 
-def test_every_machine_and_every_log_renders(opened: Opened) -> None:
+def test_every_machine_and_every_log_renders(opened: PageLog) -> None:
     for folder in FOLDERS:
-        page = opened.show(page_of(folder))
+        page = opened.show(make_page(folder))
         assert page.locator(".joint").count() == 9, folder.name
-        assert not opened.said, folder.name
+        assert not opened.messages, folder.name
     compat = Compat.load()
     assert LOGS
     for path in LOGS:
@@ -127,11 +127,11 @@ def test_every_machine_and_every_log_renders(opened: Opened) -> None:
         log_report = diagnose_log(content, compat, path.name)
         page = opened.show(logs_html([(log_report, excerpt(content, log_report))], Redactor()))
         assert page.locator(".verdict").count() == 1
-        assert not opened.said, path
+        assert not opened.messages, path
 
 
-def test_hostile_text_does_nothing(opened: Opened, explorer: bytes) -> None:
-    page = opened.show(hostile(HOSTS / "plain-pip-install"))
+def test_hostile_text_does_nothing(opened: PageLog, explorer: bytes) -> None:
+    page = opened.show(make_hostile_page(HOSTS / "plain-pip-install"))
     assert page.locator("img").count() == 0
     page = opened.show(log_page(f"</script><img src=x onerror=alert(1)>\n{LOG}"))
     assert page.locator("img").count() == 0
@@ -144,11 +144,11 @@ def test_hostile_text_does_nothing(opened: Opened, explorer: bytes) -> None:
 
 
 @pytest.mark.parametrize("width", [360, 768, 1280])
-def test_pages_fit_the_screen_and_are_accessible(page_log: Opened, explorer: bytes, width: int) -> None:
+def test_pages_fit_the_screen_and_are_accessible(page_log: PageLog, explorer: bytes, width: int) -> None:
     page_log.page.set_viewport_size({"width": width, "height": 800})
     pages = {
-        "broken": page_of(HOSTS / "two-other-cudas"),
-        "healthy": page_of(HOSTS / "healthy-one-gpu"),
+        "broken": make_page(HOSTS / "two-other-cudas"),
+        "healthy": make_page(HOSTS / "healthy-one-gpu"),
         "log": log_page(f"{'x' * 3000}\n{LOG}"),
         "verify": verify_page(HOSTS / "no-such-uuid", "x" * 300),
         "bench": bench_page("x" * 300),
@@ -157,12 +157,12 @@ def test_pages_fit_the_screen_and_are_accessible(page_log: Opened, explorer: byt
     for name, content in pages.items():
         page = page_log.show(content)
         assert page.evaluate("document.documentElement.scrollWidth") <= width, name
-        assert broken_rules(page) == [], name
-    assert page_log.said == []
+        assert list_violations(page) == [], name
+    assert page_log.messages == []
 
 
-def test_facts_are_filtered_and_commands_copied(opened: Opened) -> None:
-    page = opened.show(page_of(HOSTS / "plain-pip-install"))
+def test_facts_are_filtered_and_commands_copied(opened: PageLog) -> None:
+    page = opened.show(make_page(HOSTS / "plain-pip-install"))
     total = page.locator("#facts tbody tr:visible").count()
     page.fill("#filter", "driver.cuda compute")
     matches = page.locator("#facts tbody tr:visible").count()
@@ -180,7 +180,7 @@ def test_facts_are_filtered_and_commands_copied(opened: Opened) -> None:
     assert page.url.endswith("#TFD201")
 
 
-def test_linked_log_line_is_unfolded(opened: Opened) -> None:
+def test_linked_log_line_is_unfolded(opened: PageLog) -> None:
     noise = "".join(f"step {number}\n" for number in range(40))
     page = opened.show(log_page(f"{noise}{LOG}{noise}"))
     page.locator(".evidence a").first.click()
@@ -190,7 +190,7 @@ def test_linked_log_line_is_unfolded(opened: Opened) -> None:
     assert page.locator("#L3").is_visible()
 
 
-def test_explorer_is_small_and_fast(opened: Opened, explorer: bytes) -> None:
+def test_explorer_is_small_and_fast(opened: PageLog, explorer: bytes) -> None:
     assert len(explorer) < MAX_EXPLORER_BYTES
     paints = []
     for _ in range(3):  # the fastest run counts: other programs share the machine
@@ -211,7 +211,7 @@ def test_explorer_is_small_and_fast(opened: Opened, explorer: bytes) -> None:
     assert durations[1] < MAX_FILTER_MS
 
 
-def test_choices_are_in_the_address_and_the_history(opened: Opened, explorer: bytes) -> None:
+def test_choices_are_in_the_address_and_the_history(opened: PageLog, explorer: bytes) -> None:
     page = opened.show(explorer)
     page.fill("#gpu", "rtx 3060")
     page.keyboard.press("Tab")
@@ -235,7 +235,7 @@ def test_choices_are_in_the_address_and_the_history(opened: Opened, explorer: by
     assert page.input_value("#os") == "linux"
 
 
-def test_explorer_works_with_the_keyboard_alone(opened: Opened, explorer: bytes) -> None:
+def test_explorer_works_with_the_keyboard_alone(opened: PageLog, explorer: bytes) -> None:
     page = opened.show(explorer)
     page.focus("#os")
     page.keyboard.type("Windows, in")
@@ -278,7 +278,7 @@ READ_ANSWERS_SCRIPT = """async (choices) => {
 }"""
 
 
-def exact_driver(generator: random.Random) -> str:
+def make_random_driver(generator: random.Random) -> str:
     """Return a random driver version as nvidia-smi prints it on Linux or on Windows."""
     branch = generator.randrange(360, 610)
     if generator.random() < 0.4:
@@ -286,7 +286,7 @@ def exact_driver(generator: random.Random) -> str:
     return f"{branch}.{generator.randrange(300)}.{generator.randrange(30):02}"
 
 
-def test_explorer_gives_the_answers_of_recommend(opened: Opened, explorer: bytes) -> None:
+def test_explorer_gives_the_answers_of_recommend(opened: PageLog, explorer: bytes) -> None:
     page = opened.show(explorer)
     compat = Compat.load()
 
@@ -298,7 +298,7 @@ def test_explorer_gives_the_answers_of_recommend(opened: Opened, explorer: bytes
 
     generator = random.Random(20_26)
     cards, pythons, minors = map(values, ("#gpus", "#python", "#tf"))
-    systems_by_name = {item.word: item for item in systems_of(compat)}
+    systems_by_name = {item.key: item for item in list_systems(compat)}
     assert values("#os") == list(systems_by_name)
     branches = values("#drivers")
     choices = []
@@ -307,7 +307,7 @@ def test_explorer_gives_the_answers_of_recommend(opened: Opened, explorer: bytes
             "os": generator.choice(["", "", "wsl", "windows", "macos", *list(systems_by_name)[1:]]),
             "gpu": generator.choice(["", *generator.sample(cards, 12)]),
             "driver": generator.choice(
-                ["", generator.choice(branches), exact_driver(generator), exact_driver(generator)]
+                ["", generator.choice(branches), make_random_driver(generator), make_random_driver(generator)]
             ),
             "python": generator.choice(["", "", "", *pythons]),
             "tf": generator.choice(["", "", "", *minors]),
@@ -325,7 +325,7 @@ def test_explorer_gives_the_answers_of_recommend(opened: Opened, explorer: bytes
             )
             request = Request(tensorflow=choice.get("tf"), python=choice.get("python"))
             answer = recommend(compat, request, host, nearest=False)
-            if system.addressed:
+            if system.names_machine:
                 answer = address_commands(
                     answer, [choice["gpu"]] if "gpu" in choice else [], choice.get("driver")
                 )

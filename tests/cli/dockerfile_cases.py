@@ -25,7 +25,7 @@ class Case:
     """The line number that the evidence of a finding names, by finding code."""
 
 
-def case(
+def make_case(
     name: str,
     codes: str,
     usable: bool | None,
@@ -41,7 +41,7 @@ def case(
 
 
 CASES = (
-    case(
+    make_case(
         "cuda 10.1 with 1.14, as many wrote it",
         "TFD202 TFD501",
         False,
@@ -57,7 +57,7 @@ CASES = (
         """,
         lines={"TFD501": 1, "TFD202": 6},
     ),
-    case(
+    make_case(
         "the official image of 2.18",
         "TFD503",
         False,
@@ -71,7 +71,7 @@ CASES = (
         """,
         lines={"TFD503": 1},
     ),
-    case(
+    make_case(
         "latest-gpu",
         "TFD503 TFD510",
         False,
@@ -84,7 +84,7 @@ CASES = (
         """,
         lines={"TFD503": 2},
     ),
-    case(
+    make_case(
         "a slim image and plain tensorflow",
         "TFD201 TFD510",
         False,
@@ -97,7 +97,7 @@ CASES = (
         """,
         lines={"TFD201": 4},
     ),
-    case(
+    make_case(
         "old capitals, exec form, 1.0 on CUDA 8",
         "TFD501",
         False,
@@ -111,7 +111,7 @@ CASES = (
         """,
         lines={"TFD501": 2},
     ),
-    case(
+    make_case(
         "requirements with two packages and a NumPy that is too new",
         "TFD304 TFD306 TFD513",
         False,
@@ -125,7 +125,7 @@ CASES = (
         {"requirements.txt": "numpy==1.24.4\r\ntensorflow==2.4.1\r\ntensorflow-gpu==2.4.1\r\n"},
         {"TFD304": 2, "TFD306": 1, "TFD513": 3},
     ),
-    case(
+    make_case(
         "that image with its key mended",
         "",
         None,
@@ -138,7 +138,7 @@ CASES = (
         RUN pip install -r missing.txt
         """,
     ),
-    case(
+    make_case(
         "a base image without cuDNN",
         "TFD205",
         False,
@@ -149,7 +149,7 @@ CASES = (
         RUN pip3 install 'tensorflow==2.13.1'
         """,
     ),
-    case(
+    make_case(
         "the wrong cuDNN",
         "TFD206",
         False,
@@ -160,7 +160,7 @@ CASES = (
         RUN pip3 install "tensorflow==2.18.0"
         """,
     ),
-    case(
+    make_case(
         "a cuDNN that is too old",
         "TFD206",
         False,
@@ -171,7 +171,7 @@ CASES = (
         RUN pip3 install "tensorflow==2.18.0"
         """,
     ),
-    case(
+    make_case(
         "stages, arguments, a base flavour, capabilities",
         "TFD201 TFD307 TFD515",
         False,
@@ -196,7 +196,7 @@ CASES = (
         """,
         lines={"TFD201": 13, "TFD515": 8},
     ),
-    case(
+    make_case(
         "compilers where nothing is compiled",
         "",
         True,
@@ -207,7 +207,7 @@ CASES = (
         RUN pip3 install tensorflow==2.13.1
         """,
     ),
-    case(
+    make_case(
         "only the last stage counts",
         "",
         True,
@@ -219,7 +219,7 @@ CASES = (
         RUN pip install "tensorflow[and-cuda]==2.18.0"
         """,
     ),
-    case(
+    make_case(
         "a virtual environment from another stage",
         "TFD201",
         False,
@@ -237,7 +237,7 @@ CASES = (
         {"requirements.txt": "tensorflow==2.15.1\n"},
         {"TFD201": 1},
     ),
-    case(
+    make_case(
         "a Python that is too new",
         "TFD507",
         False,
@@ -248,7 +248,7 @@ CASES = (
         """,
         lines={"TFD507": 2},
     ),
-    case(
+    make_case(
         "a Python from deadsnakes, linked",
         "TFD507",
         False,
@@ -262,7 +262,7 @@ CASES = (
         RUN pip install tensorflow==2.8.0
         """,
     ),
-    case(
+    make_case(
         "alpine",
         "TFD201 TFD507 TFD510",
         False,
@@ -272,7 +272,7 @@ CASES = (
         RUN pip install tensorflow
         """,
     ),
-    case(
+    make_case(
         "no such release",
         "TFD508",
         False,
@@ -282,7 +282,7 @@ CASES = (
         RUN pip install --no-cache-dir tensorflow==2.15.7
         """,
     ),
-    case(
+    make_case(
         "tensorflow-gpu without a version",
         "TFD501 TFD508",
         False,
@@ -293,7 +293,7 @@ CASES = (
         RUN pip3 install tensorflow-gpu opencv-python
         """,
     ),
-    case(
+    make_case(
         "a build for the CPU",
         "TFD303",
         False,
@@ -306,7 +306,7 @@ CASES = (
         """,
         lines={"TFD303": 4},
     ),
-    case(
+    make_case(
         "the patch release without GPU code",
         "TFD303",
         False,
@@ -316,7 +316,7 @@ CASES = (
         RUN pip install tensorflow==1.15.5
         """,
     ),
-    case(
+    make_case(
         "limits that the shell eats",
         "TFD202 TFD510",
         False,
@@ -327,7 +327,7 @@ CASES = (
         """,
         lines={"TFD510": 2},
     ),
-    case(
+    make_case(
         "the extra that cannot be installed",
         "TFD511",
         False,
@@ -338,7 +338,7 @@ CASES = (
         RUN uv pip install --python /opt/venv/bin/python "tensorflow[and-cuda]==2.15.0"
         """,
     ),
-    case(
+    make_case(
         "the search path that is wrong",
         "TFD511",
         False,
@@ -353,7 +353,7 @@ CASES = (
         """,
         lines={"TFD511": 5},
     ),
-    case(
+    make_case(
         "that path, mended",
         "",
         True,
@@ -364,7 +364,7 @@ CASES = (
         ENV LD_LIBRARY_PATH=/usr/local/lib/python3.12/site-packages/nvidia/cusolver/lib
         """,
     ),
-    case(
+    make_case(
         "an extra that is not there",
         "TFD201",
         False,
@@ -374,7 +374,7 @@ CASES = (
         RUN pip install 'tensorflow[and-cuda]==2.13.1'
         """,
     ),
-    case(
+    make_case(
         "variables that hide the card, and stubs",
         "TFD515 TFD516",
         False,
@@ -388,7 +388,7 @@ CASES = (
         """,
         lines={"TFD515": 2, "TFD516": 4},
     ),
-    case(
+    make_case(
         "a fresh build of something old",
         "TFD307",
         False,
@@ -398,7 +398,7 @@ CASES = (
         RUN apt-get update && apt-get install -y python3-pip && pip3 install tensorflow==2.6.0
         """,
     ),
-    case(
+    make_case(
         "the same with the pins that it needs",
         "",
         True,
@@ -408,7 +408,7 @@ CASES = (
         RUN apt-get update && apt-get install -y python3-pip && pip3 install tensorflow==2.6.0 'protobuf<3.21'
         """,
     ),
-    case(
+    make_case(
         "TensorFlow's own recipe of 2.4 on a tag that exists",
         "",
         True,
@@ -442,7 +442,7 @@ CASES = (
         RUN python3 -m pip install --no-cache-dir ${TF_PACKAGE}${TF_PACKAGE_VERSION:+==${TF_PACKAGE_VERSION}}
         """,
     ),
-    case(
+    make_case(
         "that recipe without cuSOLVER",
         "TFD201",
         False,
@@ -454,7 +454,7 @@ CASES = (
         RUN pip3 install tensorflow==2.4.1
         """,
     ),
-    case(
+    make_case(
         "two packages with the same files",
         "",
         True,
@@ -465,7 +465,7 @@ CASES = (
         RUN pip3 install tensorflow==2.6.0 tensorflow-gpu==2.6.0 'protobuf<3.21'
         """,
     ),
-    case(
+    make_case(
         "two packages that no wheel fits",
         "TFD507",
         False,
@@ -475,7 +475,7 @@ CASES = (
         RUN pip install tensorflow==1.15.0 tensorflow-gpu==1.15.0
         """,
     ),
-    case(
+    make_case(
         "variables that stop TensorFlow itself",
         "TFD601",
         False,
@@ -488,7 +488,7 @@ CASES = (
         """,
         lines={"TFD601": 2},
     ),
-    case(
+    make_case(
         "the extra brings its own cuDNN",
         "",
         True,
@@ -499,7 +499,7 @@ CASES = (
         RUN pip3 install "tensorflow[and-cuda]==2.18.0"
         """,
     ),
-    case(
+    make_case(
         "the official image for the CPU",
         "TFD303",
         False,
@@ -509,7 +509,7 @@ CASES = (
         """,
         lines={"TFD303": 1},
     ),
-    case(
+    make_case(
         "CUDA that 1.12 is linked with, in a different version",
         "TFD207 TFD501",
         False,
@@ -521,7 +521,7 @@ CASES = (
         """,
         lines={"TFD207": 3},
     ),
-    case(
+    make_case(
         "a healthy one on a runtime image",
         "",
         True,
@@ -532,7 +532,7 @@ CASES = (
         RUN pip3 install --no-cache-dir "tensorflow==2.18.0"
         """,
     ),
-    case(
+    make_case(
         "conda",
         "",
         None,
@@ -542,7 +542,7 @@ CASES = (
         RUN conda create -n tf python=3.8 tensorflow-gpu=2.4 cudatoolkit=11.0
         """,
     ),
-    case(
+    make_case(
         "an image of one's own",
         "",
         None,
@@ -553,7 +553,7 @@ CASES = (
         RUN pip install tensorflow==2.15.1
         """,
     ),
-    case(
+    make_case(
         "a runfile brings CUDA",
         "",
         None,
@@ -565,7 +565,7 @@ CASES = (
         RUN apt-get update && apt-get install -y python3-pip && pip3 install tensorflow==2.5.0 "protobuf<3.21"
         """,
     ),
-    case(
+    make_case(
         "a tag that nobody knows",
         "TFD502",
         None,
@@ -575,14 +575,14 @@ CASES = (
         RUN apt-get update && apt-get install -y python3-pip && pip3 install tensorflow==2.16.2
         """,
     ),
-    case(
+    make_case(
         "no tag at all, Windows' line ends and a mark at the beginning",
         "TFD501",
         False,
         "inconclusive",
         "\ufeffFROM nvidia/cuda\r\nRUN apt-get update && \\\r\n    apt-get install -y cowsay\r\n",
     ),
-    case(
+    make_case(
         "the other escape",
         "TFD507",
         False,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cli.dockerfile_cases import case
+from cli.dockerfile_cases import make_case
 
-CASES_OF_PIP = (
-    case(
+PIP_CASES = (
+    make_case(
         "a numpy that the named release excludes",
         "TFD519",
         False,
@@ -16,7 +16,7 @@ CASES_OF_PIP = (
         """,
         lines={"TFD519": 2},
     ),
-    case(
+    make_case(
         "the same in a file of requirements",
         "TFD519",
         False,
@@ -30,7 +30,7 @@ CASES_OF_PIP = (
         {"requirements.txt": "tensorflow==2.12.0\nnumpy>=2\n"},
         lines={"TFD519": 2},
     ),
-    case(
+    make_case(
         "a devel image that is there",
         "",
         True,
@@ -40,7 +40,7 @@ CASES_OF_PIP = (
         RUN apt-get update && apt-get install -y python3-pip && pip3 install tensorflow==2.12.0
         """,
     ),
-    case(
+    make_case(
         "constraints that exclude what is asked for",
         "TFD519",
         False,
@@ -52,7 +52,7 @@ CASES_OF_PIP = (
         """,
         {"limits.txt": "numpy<2\n"},
     ),
-    case(
+    make_case(
         "a range after TensorFlow takes another version than TensorFlow asks for",
         "TFD306",
         False,
@@ -64,7 +64,7 @@ CASES_OF_PIP = (
         """,
         lines={"TFD306": 3},
     ),
-    case(
+    make_case(
         "a range beside the TensorFlow of the image",
         "TFD306",
         False,
@@ -75,7 +75,7 @@ CASES_OF_PIP = (
         """,
         lines={"TFD306": 2},
     ),
-    case(
+    make_case(
         "a range before TensorFlow, which puts its own version there",
         "",
         True,
@@ -86,7 +86,7 @@ CASES_OF_PIP = (
         RUN pip install "tensorflow[and-cuda]==2.16.2"
         """,
     ),
-    case(
+    make_case(
         "a range that the version which is there meets",
         "",
         True,
@@ -97,7 +97,7 @@ CASES_OF_PIP = (
         RUN pip install "numpy>=1.24"
         """,
     ),
-    case(
+    make_case(
         "one after the other is no conflict for pip, and wrong all the same",
         "TFD306",
         False,
@@ -109,7 +109,7 @@ CASES_OF_PIP = (
         """,
     ),
     *(
-        case(
+        make_case(
             f"the system's own Python of {base}, with {pip}",
             "TFD520",
             False,
@@ -129,7 +129,7 @@ CASES_OF_PIP = (
         )
     ),
     *(
-        case(
+        make_case(
             f"pip of trixie, called {pip}, has no wheel for 3.13",
             "TFD507 TFD520",
             False,
@@ -143,7 +143,7 @@ CASES_OF_PIP = (
         for pip in ("pip", "pip3")
     ),
     *(
-        case(
+        make_case(
             f"what pip takes on bookworm: {name}",
             "",
             True,

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from cli.dockerfile_cases import case
+from cli.dockerfile_cases import make_case
 
-CASES_OF_STAGES = (
-    case(
+STAGE_CASES = (
+    make_case(
         "a virtual environment from a stage that has CUDA of its own",
         "TFD201",
         False,
@@ -20,7 +20,7 @@ CASES_OF_STAGES = (
         """,
         lines={"TFD201": 4},
     ),
-    case(
+    make_case(
         "libraries of CUDA from another stage",
         "",
         None,
@@ -35,7 +35,7 @@ CASES_OF_STAGES = (
         RUN pip install tensorflow-gpu==1.14.0 "protobuf<3.21" "numpy<1.19"
         """,
     ),
-    case(
+    make_case(
         "the libraries of an image of CUDA",
         "",
         None,
@@ -48,7 +48,7 @@ CASES_OF_STAGES = (
         RUN pip install tensorflow==2.10.1 "protobuf<3.20" "numpy<2"
         """,
     ),
-    case(
+    make_case(
         "an environment of conda from another stage",
         "",
         None,

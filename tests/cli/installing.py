@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 THIS_FILE = Path(__file__)
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
-PLANNED = ("--tf", "2.20.0", "--anywhere")
+PLAN_ARGUMENTS = ("--tf", "2.20.0", "--anywhere")
 HAS_WHEELS = MINOR in ("3.10", "3.11", "3.12", "3.13")
 """Whether TensorFlow 2.20.0 has a wheel for the Python of the tests."""
 UV = shutil.which("uv")
 needs_uv = pytest.mark.skipif(UV is None, reason="there is no uv")
-REQUIRES = ("numpy>=1",)
+TINY_REQUIREMENTS = ("numpy>=1",)
 """Requirements of the tiny TensorFlow."""
-SENTENCE = "this environment is unfinished"
+UNFINISHED_MESSAGE = "this environment is unfinished"
 
 
-def wheel(
+def write_wheel(
     folder: Path, name: str, version: str, files: Mapping[str, str], requires: Sequence[str] = ()
 ) -> tuple[Path, str]:
     """Write a wheel and return its path and its SHA-256."""
@@ -112,16 +112,16 @@ def make_index(folder: Path, *, files: int = 3) -> Index:
         ],
     }
     requires = {
-        "tensorflow": REQUIRES,
+        "tensorflow": TINY_REQUIREMENTS,
         "wants-old-numpy": ("numpy<1",),
         "wants-new-numpy": ("numpy>=1.1",),
         "wants-other-cudnn": ("nvidia-cublas-cu13",),
     }
-    wheel(index.wheels, "numpy", "1.1", {"numpy/__init__.py": ""})
+    write_wheel(index.wheels, "numpy", "1.1", {"numpy/__init__.py": ""})
     for lock, wheels in groups.items():
         lines = []
         for name, files_of_wheel in wheels:
-            _, digest = wheel(index.wheels, name, "1.0", files_of_wheel, requires.get(name, ()))
+            _, digest = write_wheel(index.wheels, name, "1.0", files_of_wheel, requires.get(name, ()))
             lines.append(f"{name}==1.0 --hash=sha256:{digest}\n")
         if lock:
             (index.locks / f"{lock}.txt").write_text("".join(lines), encoding="utf-8")
@@ -130,7 +130,7 @@ def make_index(folder: Path, *, files: int = 3) -> Index:
 
 def command_line(*args: str) -> list[str]:
     """Return the command `tfdoctor install …`, run by the Python of the tests."""
-    return [sys.executable, str(THIS_FILE), "install", *PLANNED, "--python", sys.executable, *args]
+    return [sys.executable, str(THIS_FILE), "install", *PLAN_ARGUMENTS, "--python", sys.executable, *args]
 
 
 def run_to_end(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subprocess.CompletedProcess[str]:
@@ -140,7 +140,7 @@ def run_to_end(args: Sequence[str], env: Mapping[str, str], cwd: Path) -> subpro
     )
 
 
-def empty_disks(monkeypatch: pytest.MonkeyPatch) -> None:
+def mock_free_space(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pretend that this process has 1 TB of free disk space."""
     monkeypatch.setattr(shutil, "disk_usage", lambda _: type("Usage", (), {"free": 10**12})())
 
@@ -150,7 +150,7 @@ def change_facts(**changes: object) -> dict[str, str]:
     return {"TEST_CHANGES": json.dumps(changes)}
 
 
-def start(folder: Path) -> subprocess.CompletedProcess[str]:
+def start_python(folder: Path) -> subprocess.CompletedProcess[str]:
     """Start the Python of an environment and return the result."""
     env = {"PATH": os.environ["PATH"]}
     command = [str(folder / "bin/python"), "-c", "print('whole')"]
@@ -183,15 +183,15 @@ def _main() -> None:
     def find_no_links(*_: Any) -> tuple[MakeLink, ...]:
         return ()
 
-    core.links_for = find_no_links
-    core.requires_of = lambda _: REQUIRES
+    core.list_links = find_no_links
+    core.get_requires = lambda _: TINY_REQUIREMENTS
     for module in (core, selection):
-        module.locks_of = lambda _: _locks(folder)
+        module.get_locks = lambda _: _locks(folder)
     changes: dict[str, Any] = json.loads(os.environ.get("TEST_CHANGES", "{}"))
     free = changes.get("free", 10**12)  # the plan needs gigabytes, the tiny wheels do not
     shutil.disk_usage = lambda _: type("Usage", (), {"free": free})()
     if "python" in changes:  # the answer of every Python
-        interpreter = selection.ask(sys.executable, LiveSystem())
+        interpreter = selection.query_interpreter(sys.executable, LiveSystem())
         assert interpreter is not None
         fields = {
             "path": interpreter.path,
@@ -200,17 +200,17 @@ def _main() -> None:
             "venv": interpreter.venv,
         } | changes["python"]
         changed = type(interpreter)(**fields) if changes["python"] else None
-        selection.ask = lambda *_: changed
+        selection.query_interpreter = lambda *_: changed
         selection.find_interpreters = lambda _: (changed,) if changed else ()
     if "kill_after" in changes:  # kill the process after this step, before the journal records it
         run_installers = core.run_installers
 
-        def dying(commands: Any, **options: Any) -> None:
+        def run_then_kill(commands: Any, **options: Any) -> None:
             run_installers(commands, **options)
             if any(changes["kill_after"] in argument for options in commands for argument in options):
                 os.kill(os.getpid(), signal.SIGKILL)
 
-        core.run_installers = dying
+        core.run_installers = run_then_kill
     run()
 
 

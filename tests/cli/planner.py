@@ -17,7 +17,7 @@ SCHEMAS = Path(__file__).resolve().parents[2] / "docs" / "schemas"
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandResult:
     """The result of a command."""
 
     status: int
@@ -35,12 +35,12 @@ class Tfdoctor:
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
         self._monkeypatch, self._capsys = monkeypatch, capsys
 
-    def __call__(self, *args: str) -> Ended:
+    def __call__(self, *args: str) -> CommandResult:
         self._monkeypatch.setattr(sys, "argv", ["tfdoctor", *args])
         with pytest.raises(SystemExit) as end:
             run()
         streams = self._capsys.readouterr()
-        return Ended(int(end.value.code or 0), streams.out, streams.err)
+        return CommandResult(int(end.value.code or 0), streams.out, streams.err)
 
 
 def validate(answer: Any, name: str) -> None:

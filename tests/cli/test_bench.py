@@ -46,9 +46,9 @@ def test_invalid_request_is_refused(args: tuple[str, ...], said: str) -> None:
 @pytest.mark.tensorflow
 def test_complete_run_on_two_logical_cpus(tensorflow_python: Path, tmp_path: Path) -> None:
     nvidia_wheels = tensorflow_python.parents[1].glob("lib/python*/site-packages/nvidia")
-    if any(nvidia_wheels) and not environments.list_everything():
+    if any(nvidia_wheels) and not environments.is_full_run():
         pytest.skip("on the CPU they change nothing: TFDOCTOR_LAB_FULL=1")
-    first_time, second_time = ("20", "6") if environments.list_everything() else ("12", "4")
+    first_time, second_time = ("20", "6") if environments.is_full_run() else ("12", "4")
     devices = ("--devices", "CPU:0,CPU:1")
     result = run(
         "--python", str(tensorflow_python), *devices, "--time", first_time, "--json", "-o", str(tmp_path)

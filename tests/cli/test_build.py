@@ -16,7 +16,7 @@ from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.cli.build import choose_user
 from tfdoctor.compat import Compat
 from tfdoctor.environment import precheck
-from tfdoctor.environment.precheck import Foreseen
+from tfdoctor.environment.precheck import PrecheckResult
 from tfdoctor.fit import Host
 from tfdoctor.plan import Recipe, Request, recommend
 from tfdoctor.render.build import build_json
@@ -205,11 +205,11 @@ def test_conflicting_requirements_are_found_without_an_engine(
 ) -> None:
     calls = []
 
-    def foresee(requirements: object, limits: list[str], python: str, **_: object) -> Foreseen:
+    def foresee(requirements: object, limits: list[str], python: str, **_: object) -> PrecheckResult:
         calls.append((requirements, [limit for limit in limits if limit.startswith("numpy==")], python))
-        return Foreseen(conflict="you require numpy>=2 and numpy==1.26.4")
+        return PrecheckResult(conflict="you require numpy>=2 and numpy==1.26.4")
 
-    monkeypatch.setattr(precheck, "foresee", foresee)
+    monkeypatch.setattr(precheck, "check_requirements", foresee)
     arguments = (*BUILD_ANYWHERE, "--tf", "2.15", "--python", "3.11", "--package", "numpy>=2")
     result = tfdoctor(*arguments, *(["--dry-run"] if dry else []))
     assert result.status == 3
@@ -232,8 +232,8 @@ def test_every_form_reports_conflicts_with_the_pins(
 
 
 def test_unreachable_index_is_a_note(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    prediction = Foreseen(unknown="the package index was not reached")
-    monkeypatch.setattr(precheck, "foresee", lambda *_, **__: prediction)
+    prediction = PrecheckResult(unknown="the package index was not reached")
+    monkeypatch.setattr(precheck, "check_requirements", lambda *_, **__: prediction)
     result = tfdoctor(*BUILD_ANYWHERE, "--tf", "2.15", "--package", "six", "--dry-run")
     assert result.status == 0
     assert "compatible with TensorFlow: the package index was not reached" in result.err

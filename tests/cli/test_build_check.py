@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 
 from cli.dockerfile_cases import CASES as MOST_CASES
 from cli.dockerfile_cases import Case
-from cli.dockerfile_cases_pip import CASES_OF_PIP
-from cli.dockerfile_cases_stages import CASES_OF_STAGES
+from cli.dockerfile_cases_pip import PIP_CASES
+from cli.dockerfile_cases_stages import STAGE_CASES
 from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile import checks
-from tfdoctor.dockerfile.analysis import judge_dockerfile
+from tfdoctor.dockerfile.analysis import check_dockerfile
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.write import Extras
-from tfdoctor.engine.image import context_of
-from tfdoctor.environment.precheck import Foreseen
-from tfdoctor.explain import EXPLAINED, HEADINGS, lookup, rule_entry
+from tfdoctor.engine.image import render_context
+from tfdoctor.environment.precheck import PrecheckResult
+from tfdoctor.explain import DOCUMENTED_RULES, HEADINGS, lookup, rule_entry
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
@@ -40,12 +40,12 @@ from tfdoctor.rules.retired import RETIRED
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.analysis import Judged
+    from tfdoctor.dockerfile.analysis import DockerfileReport
     from tfdoctor.dockerfile.checks.base import DockerfileRule
     from tfdoctor.findings import Outcome
     from tfdoctor.rules.base import RuleContext
 
-CASES = (*MOST_CASES, *CASES_OF_PIP, *CASES_OF_STAGES)
+CASES = (*MOST_CASES, *PIP_CASES, *STAGE_CASES)
 ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = json.loads((ROOT / "docs" / "schemas" / "build_check.schema.json").read_text(encoding="utf-8"))
 CHECKS = Path(checks.__file__).parent
@@ -53,13 +53,13 @@ CHECKS = Path(checks.__file__).parent
 with_each_rule = pytest.mark.parametrize("rule", DOCKERFILE_RULES, ids=lambda rule: rule.code)
 
 
-def make_report(text: str, files: dict[str, str] | None = None) -> Judged:
-    report = judge_dockerfile(text, Compat.load(), read=(files or {}).get)
+def make_report(text: str, files: dict[str, str] | None = None) -> DockerfileReport:
+    report = check_dockerfile(text, Compat.load(), read=(files or {}).get)
     assert report is not None
     return report
 
 
-def codes(report: Judged, minimum: Severity = Severity.WARNING) -> set[str]:
+def codes(report: DockerfileReport, minimum: Severity = Severity.WARNING) -> set[str]:
     return {finding.code for finding in report.findings if finding.severity >= minimum}
 
 
@@ -101,7 +101,7 @@ def test_findings_have_evidence_and_errors_a_remedy(case: Case) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         assert finding.evidence
         assert all(evidence.line for evidence in finding.evidence)
-        assert finding.cause in next(r for r in EXPLAINED if r.code == finding.code).causes
+        assert finding.cause in next(r for r in DOCUMENTED_RULES if r.code == finding.code).causes
         if finding.severity is Severity.ERROR:
             assert finding.remedies
 
@@ -195,7 +195,7 @@ def test_schema_lists_every_cause() -> None:
 # ---------------------------------------------------------------- syntax
 
 
-def tensorflow_of(text: str, files: dict[str, str] | None = None) -> tuple[str, str | None, int]:
+def find_tensorflow(text: str, files: dict[str, str] | None = None) -> tuple[str, str | None, int]:
     tensorflow = make_report(text, files).tensorflow
     return tensorflow.text, tensorflow.python, tensorflow.line
 
@@ -308,7 +308,7 @@ def test_python_of_a_pip_command(setup: str, pip: str, python: str | None) -> No
     text = (
         f"FROM nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04\n{setup}RUN {pip} install tensorflow==2.15.1\n"
     )
-    assert tensorflow_of(text)[1] == python
+    assert find_tensorflow(text)[1] == python
 
 
 @pytest.mark.parametrize(
@@ -337,9 +337,9 @@ def test_requirements_of_mounts_heredocs_and_nested_files() -> None:
     mount = (
         "FROM python:3.11\nRUN --mount=type=bind,source=r.txt,target=/tmp/x.txt pip install -r /tmp/x.txt\n"
     )
-    assert tensorflow_of(mount, {"r.txt": "tensorflow==2.15.1"})[0] == "tensorflow==2.15.1"
+    assert find_tensorflow(mount, {"r.txt": "tensorflow==2.15.1"})[0] == "tensorflow==2.15.1"
     heredoc = "FROM python:3.11\nCOPY <<EOF /r.txt\ntensorflow==2.15.1\nEOF\nRUN pip install -r /r.txt\n"
-    assert tensorflow_of(heredoc)[0] == "tensorflow==2.15.1"
+    assert find_tensorflow(heredoc)[0] == "tensorflow==2.15.1"
     nested = "FROM python:3.11\nCOPY a /a\nRUN pip install -r /a/one.txt -c /a/c.txt\n"
     files = {"a/one.txt": "-r b/two.txt\n", "a/b/two.txt": "tensorflow\n", "a/c.txt": "tensorflow==2.14.1\n"}
     report = make_report(nested, files)
@@ -437,7 +437,7 @@ LINES = st.sampled_from(
 @given(st.lists(LINES | st.text(max_size=60), max_size=25))
 @example(["FROM a", "FROM a AS a", "FROM a"])
 def test_any_text_is_checked(lines: list[str]) -> None:
-    report = judge_dockerfile("\n".join(lines), Compat.load(), read=lambda name: name)
+    report = check_dockerfile("\n".join(lines), Compat.load(), read=lambda name: name)
     if report is not None:
         jsonschema.Draft202012Validator(SCHEMA).validate(json.loads(json.dumps(make_dockerfile_json(report))))
         render_judged(report, width=40)
@@ -466,7 +466,7 @@ def test_any_text_is_checked(lines: list[str]) -> None:
 )
 def test_large_files_take_linear_time(text: str) -> None:
     start = time.process_time()
-    judge_dockerfile(text, Compat.load())
+    check_dockerfile(text, Compat.load())
     assert time.process_time() - start < 8
 
 
@@ -492,7 +492,7 @@ def test_generated_dockerfiles_have_no_findings(recipe: Recipe | None, version: 
     request = Request(tensorflow=version, method=Method.CONTAINER, recipe=recipe)
     answer = make_plan(Compat.load(), request, Host())
     assert answer.options, answer.conflict
-    context = context_of(answer.options[0], Extras())
+    context = render_context(answer.options[0], Extras())
     report = make_report(
         context.dockerfile, {name: content.decode() for name, content in context.files.items()}
     )
@@ -510,22 +510,24 @@ RUN pip install "tensorflow[and-cuda]==2.18.0" "tensorflow-text==2.15.0"
 """
 
 
-def foreseen(text: str, prediction: Foreseen) -> tuple[Judged, list[tuple[list[str], list[str], str]]]:
+def check_with_index(
+    text: str, prediction: PrecheckResult
+) -> tuple[DockerfileReport, list[tuple[list[str], list[str], str]]]:
     """Return the check's report if the index gives this answer, and the questions that the index was asked."""
     calls: list[tuple[list[str], list[str], str]] = []
 
-    def foresee(requirements: Sequence[str], limits: Sequence[str], python: str) -> Foreseen:
+    def foresee(requirements: Sequence[str], limits: Sequence[str], python: str) -> PrecheckResult:
         calls.append((list(requirements), list(limits), python))
         return prediction
 
-    report = judge_dockerfile(text, Compat.load(), foresee=foresee)
+    report = check_dockerfile(text, Compat.load(), foresee=foresee)
     assert report is not None
     return report, calls
 
 
 def test_conflict_reported_by_the_index_is_an_error() -> None:
-    report, calls = foreseen(
-        TWO_REQUIREMENTS, Foreseen(conflict="tensorflow-text 2.15.0 depends on tensorflow<2.16")
+    report, calls = check_with_index(
+        TWO_REQUIREMENTS, PrecheckResult(conflict="tensorflow-text 2.15.0 depends on tensorflow<2.16")
     )
     assert codes(report) == {"TFD519"}
     assert report.verdict.cause is Cause.PACKAGE_CONFLICT
@@ -533,7 +535,9 @@ def test_conflict_reported_by_the_index_is_an_error() -> None:
 
 
 def test_unreachable_index_is_no_error() -> None:
-    report, _ = foreseen(TWO_REQUIREMENTS, Foreseen(unknown="the package index was not reached"))
+    report, _ = check_with_index(
+        TWO_REQUIREMENTS, PrecheckResult(unknown="the package index was not reached")
+    )
     assert codes(report) == set()
     assert report.verdict.gpu_usable is True
     note = next(finding for finding in report.findings if finding.code == "TFD519")
@@ -555,7 +559,7 @@ def test_unreachable_index_is_no_error() -> None:
     ],
 )
 def test_index_is_not_asked_about_unanswerable_requests(text: str) -> None:
-    assert foreseen(text, Foreseen(conflict="never"))[1] == []
+    assert check_with_index(text, PrecheckResult(conflict="never"))[1] == []
 
 
 def test_pip_before_20_3_ignores_conflicts() -> None:

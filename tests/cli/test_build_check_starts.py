@@ -14,12 +14,12 @@ from hypothesis import strategies as st
 
 from cli.planner import Tfdoctor, is_clean, validate
 from tfdoctor.dockerfile.read.compose import (
-    Start,
+    ContainerStart,
     StartFileError,
-    devcontainer,
     is_compose,
     is_devcontainer,
-    services,
+    parse_devcontainer,
+    parse_services,
 )
 
 if TYPE_CHECKING:
@@ -36,9 +36,9 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def service(lines: str, header: str = "") -> Start:
+def parse_service(lines: str, header: str = "") -> ContainerStart:
     """Return the only service of a compose file with these lines."""
-    (start,) = services(f"{header}\nservices:\n  one:\n    {lines}\n", "compose.yaml")
+    (start,) = parse_services(f"{header}\nservices:\n  one:\n    {lines}\n", "compose.yaml")
     return start
 
 
@@ -62,14 +62,14 @@ def service(lines: str, header: str = "") -> Start:
     ],
 )
 def test_gpu_access_of_a_service(lines: str, given_one: bool | None) -> None:
-    assert service(lines).gpu is given_one
+    assert parse_service(lines).gpu is given_one
 
 
 def test_own_keys_override_merged_ones() -> None:
     header = f"x-gpu: &gpu\n  {GPU_LINES}\n  image: other"
-    start = service("<<: *gpu\n    image: mine", header)
+    start = parse_service("<<: *gpu\n    image: mine", header)
     assert (start.gpu, start.image) == (True, "mine")
-    assert service("<<: [*gpu]", header).image == "other"
+    assert parse_service("<<: [*gpu]", header).image == "other"
 
 
 @pytest.mark.parametrize(
@@ -84,36 +84,36 @@ def test_own_keys_override_merged_ones() -> None:
     ],
 )
 def test_variables_in_image_names(image: str, known: str | None) -> None:
-    assert service(f"image: '{image}'").image == known
+    assert parse_service(f"image: '{image}'").image == known
 
 
 def test_build_section_is_read() -> None:
-    start = service("build: {context: app, dockerfile: D, target: run, args: [A=1, B]}")
+    start = parse_service("build: {context: app, dockerfile: D, target: run, args: [A=1, B]}")
     assert (start.dockerfile, start.context, start.target, start.arguments) == (
         "app/D",
         "app",
         "run",
         {"A": "1"},
     )
-    assert service("build: .").dockerfile == "./Dockerfile"
-    assert service('build: {dockerfile_inline: "FROM x"}').inline == "FROM x"
+    assert parse_service("build: .").dockerfile == "./Dockerfile"
+    assert parse_service('build: {dockerfile_inline: "FROM x"}').inline == "FROM x"
 
 
 @pytest.mark.parametrize("text", ["", "a: [", "services: 3", "services: {}", "- a", "[" * 5000, "a: &a [*a]"])
 def test_invalid_compose_file_is_refused(text: str) -> None:
     with pytest.raises(StartFileError):
-        services(text, "compose.yaml")
+        parse_services(text, "compose.yaml")
 
 
 def test_nested_aliases_do_not_explode() -> None:
     lines = ["a0: &a0 {x: 1}"]
     lines += [f"a{n}: &a{n} {{<<: [*a{n - 1}, *a{n - 1}]}}" for n in range(1, 12)]
-    assert service("image: x", "\n".join(lines)).image == "x"
+    assert parse_service("image: x", "\n".join(lines)).image == "x"
 
 
 @given(text=st.text() | st.text(alphabet="services:\n -{}[]&*<'\"ab ", max_size=200))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
-    for read in (services, devcontainer):
+    for read in (parse_services, parse_devcontainer):
         with contextlib.suppress(StartFileError):
             assert read(text, "x")
 
@@ -121,10 +121,10 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
 # ---------------------------------------------------------------- dev containers
 
 
-def make_sample(**entries: Any) -> Start:
+def make_devcontainer_start(**entries: Any) -> ContainerStart:
     """Return the parsed devcontainer.json with these entries and an image."""
-    start = devcontainer(json.dumps({"image": "x", **entries}), "devcontainer.json")
-    assert isinstance(start, Start)
+    start = parse_devcontainer(json.dumps({"image": "x", **entries}), "devcontainer.json")
+    assert isinstance(start, ContainerStart)
     return start
 
 
@@ -144,21 +144,21 @@ def make_sample(**entries: Any) -> Start:
     ],
 )
 def test_gpu_access_of_a_dev_container(more: dict[str, Any], given_one: bool) -> None:
-    assert make_sample(**more).gpu is given_one
+    assert make_devcontainer_start(**more).gpu is given_one
 
 
 def test_comments_and_trailing_commas_are_accepted() -> None:
     text = """{ // a comment, with a "text"
       /* "image": "no" */ "image": "a//b /* c */", "runArgs": ["--gpus", "all",], }"""
-    start = devcontainer(text, "devcontainer.json")
-    assert isinstance(start, Start)
+    start = parse_devcontainer(text, "devcontainer.json")
+    assert isinstance(start, ContainerStart)
     assert (start.image, start.gpu) == ("a//b /* c */", True)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"image": 3}', "{" * 20_000, "null"])
 def test_invalid_devcontainer_is_refused(text: str) -> None:
     with pytest.raises(StartFileError):
-        devcontainer(text, "devcontainer.json")
+        parse_devcontainer(text, "devcontainer.json")
 
 
 def test_file_kinds_are_recognized_by_name() -> None:
@@ -199,7 +199,7 @@ def test_file_kinds_are_recognized_by_content(text: str, kind: str | None) -> No
 # ---------------------------------------------------------------- command
 
 
-def check(tfdoctor: Tfdoctor, path: Path) -> tuple[int, list[dict[str, Any]]]:
+def run_check(tfdoctor: Tfdoctor, path: Path) -> tuple[int, list[dict[str, Any]]]:
     result = tfdoctor("build", "--check", str(path), "--json")
     validate(result.json, "build_check_services")
     for service_json in result.json["services"]:
@@ -229,7 +229,7 @@ def test_compose_file(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
         "  db:\n    image: postgres:16\n  unknown:\n    image: ${WHAT}\n  outside:\n    build: ../..\n",
         encoding="ascii",
     )
-    status, services_json = check(tfdoctor, path)
+    status, services_json = run_check(tfdoctor, path)
     assert status == 1
     good, bad, hidden, db, unknown, outside = services_json
     assert good["check"]["base"]["image"] == IMAGE
@@ -253,13 +253,13 @@ def test_dev_container(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     (tmp_path / "Dockerfile").write_text(f"FROM {IMAGE}\n", encoding="ascii")
     path = folder / "devcontainer.json"
     path.write_text('{"build": {"dockerfile": "../Dockerfile", "context": ".."}}', encoding="ascii")
-    status, (service_json,) = check(tfdoctor, path)
+    status, (service_json,) = run_check(tfdoctor, path)
     assert (status, service_json["service"], service_json["gpu_given"]) == (1, None, False)
     (tmp_path / "compose.yml").write_text(
         f"services: {{a: {{image: '{IMAGE}', gpus: all}}}}\n", encoding="ascii"
     )
     path.write_text('{"dockerComposeFile": "../compose.yml", "service": "a"}', encoding="ascii")
-    status, (service_json,) = check(tfdoctor, path)
+    status, (service_json,) = run_check(tfdoctor, path)
     assert (service_json["service"], service_json["gpu_given"]) == ("a", True)
     path.write_text('{"dockerComposeFile": "../compose.yml", "service": "b"}', encoding="ascii")
     assert tfdoctor("build", "--check", str(path)).status == 2

@@ -16,7 +16,7 @@ import yaml
 
 from cli.planner import Tfdoctor
 from tfdoctor.cli import build_emit
-from tfdoctor.dockerfile.folder import ABOUT
+from tfdoctor.dockerfile.folder import FILE_DESCRIPTIONS
 from tfdoctor.engine import EngineError, RegistryAnswer
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def list_present(folder: Path) -> dict[str, bytes]:
+def read_folder(folder: Path) -> dict[str, bytes]:
     """Return the content of each file of a folder, by name."""
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
@@ -47,7 +47,7 @@ def test_folder_is_the_build_context(tfdoctor: Tfdoctor, tmp_path: Path) -> None
     folder = tmp_path / "new" / "image"
     result = tfdoctor(*EMIT_CONTEXT, str(folder), "--package", "six")
     assert (result.status, result.err) == (0, "")
-    files = list_present(folder)
+    files = read_folder(folder)
     assert files["Dockerfile"].decode() == tfdoctor(*BUILD_215, "--print", "--package", "six").out
     copied = re.findall(r"^COPY (.+) \S+$", files["Dockerfile"].decode(), re.MULTILINE)
     names = {source for line in copied for source in line.split()}
@@ -70,7 +70,7 @@ def test_readme_describes_every_file(tfdoctor: Tfdoctor, tmp_path: Path, tf: str
     (tmp_path / "ca.pem").write_text(PEM, encoding="ascii")
     arguments = ("build", "--tf", tf, "--recipe", recipe, "--emit", "context", "--package", "six")
     assert tfdoctor(*arguments, "--ca-cert", str(tmp_path / "ca.pem"), str(tmp_path / "d")).status == 0
-    assert list_present(tmp_path / "d").keys() - {"README.md"} <= ABOUT.keys()
+    assert read_folder(tmp_path / "d").keys() - {"README.md"} <= FILE_DESCRIPTIONS.keys()
 
 
 def test_second_run_changes_nothing(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
@@ -89,15 +89,15 @@ def test_existing_files_are_replaced_only_with_force(tfdoctor: Tfdoctor, tmp_pat
     refused = tfdoctor(*EMIT_CONTEXT, str(tmp_path))
     assert (refused.status, refused.out) == (2, "")
     assert "has README.md already, with different content." in refused.err
-    assert list_present(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
+    assert read_folder(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
     dry_run = tfdoctor(*EMIT_CONTEXT, str(tmp_path), "--dry-run")
     assert dry_run.status == 0
     assert "Nothing was written." in dry_run.out
     assert "replaced: README.md" in dry_run.out
-    assert list_present(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
+    assert read_folder(tmp_path) == {"mine.py": b"print()\n", "README.md": b"mine\n"}
     assert tfdoctor(*EMIT_CONTEXT, str(tmp_path), "--force").status == 0
-    assert list_present(tmp_path)["README.md"].startswith(b"# TensorFlow 2.15.1")
-    assert list_present(tmp_path)["mine.py"] == b"print()\n"
+    assert read_folder(tmp_path)["README.md"].startswith(b"# TensorFlow 2.15.1")
+    assert read_folder(tmp_path)["mine.py"] == b"print()\n"
 
 
 @pytest.mark.parametrize("new", [True, False], ids=["new", "there"])
@@ -108,27 +108,27 @@ def test_no_partial_folder_is_left(
     if not new:
         folder.mkdir()
         (folder / "Dockerfile").write_text("FROM mine\n", encoding="ascii")
-    before = list_present(folder) if folder.exists() else None
+    before = read_folder(folder) if folder.exists() else None
     calls = []
     original = build_emit.place_file
 
-    def full(target: Path, content: bytes, *, force: bool) -> None:
+    def fail_to_place(target: Path, content: bytes, *, force: bool) -> None:
         calls.append(target)
         if len(calls) == 3:
             raise OSError(28, "No space left on device")
         original(target, content, force=force)
 
-    def full_too(path: Path, _times: Any) -> None:
+    def fail_to_touch(path: Path, _times: Any) -> None:
         calls.append(path)
         if len(calls) == 3:
             raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr(build_emit, "place_file", full)
-    monkeypatch.setattr(os, "utime", full_too)
+    monkeypatch.setattr(build_emit, "place_file", fail_to_place)
+    monkeypatch.setattr(os, "utime", fail_to_touch)
     result = tfdoctor(*EMIT_CONTEXT, str(folder), "--force")
     assert result.status == 3
     assert "No space left on device" in result.err
-    assert (list_present(folder) if folder.exists() else None) == before
+    assert (read_folder(folder) if folder.exists() else None) == before
     assert [path.name for path in tmp_path.iterdir()] == ([] if new else ["image"])
 
 
@@ -309,7 +309,7 @@ def test_emitted_dockerfile_passes_the_check(
 SECTIONS = ["post", "environment", "labels", "runscript"]
 
 
-def sections(text: str) -> tuple[str, dict[str, str]]:
+def parse_sections(text: str) -> tuple[str, dict[str, str]]:
     """Return the header and the lines of each section; every line that begins with % starts a section."""
     header, *parts_text = re.split(r"^%", text, flags=re.MULTILINE)
     parts = [section.partition("\n") for section in parts_text]
@@ -334,7 +334,7 @@ def test_apptainer(tfdoctor: Tfdoctor, tmp_path: Path, tf: str, recipe: str) -> 
         "--ca-cert",
         str(tmp_path / "ca.pem"),
     )
-    header, section_texts = sections(tfdoctor(*arguments, "--emit", "apptainer").out)
+    header, section_texts = parse_sections(tfdoctor(*arguments, "--emit", "apptainer").out)
     dockerfile = tfdoctor(*arguments, "--print", "--uid", "0").out
     base = re.search(r"^FROM (.+)$", dockerfile, re.MULTILINE)
     assert base is not None
@@ -356,7 +356,7 @@ def test_apptainer_definition_with_two_stages(tfdoctor: Tfdoctor) -> None:
     arguments = ("build", "--tf", "1.14", "--recipe", "conda-cuda", "--package", "six")
     text = tfdoctor(*arguments, "--emit", "apptainer").out
     comment, *stages = re.split(r"^(?=Bootstrap: )", text, flags=re.MULTILINE)
-    first, last = (sections(stage) for stage in stages)
+    first, last = (parse_sections(stage) for stage in stages)
     assert comment.startswith("#")
     assert not re.search(r"bootstrap|from:", comment, re.IGNORECASE), (
         "some tools take such a comment for a header"
@@ -376,7 +376,7 @@ def test_apptainer_definition_with_two_stages(tfdoctor: Tfdoctor) -> None:
 
 def test_apptainer_files_equal_the_context(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     """Write the same bytes that the Dockerfile copies."""
-    _, section_texts = sections(tfdoctor(*BUILD_215, "--package", "six", "--emit", "apptainer").out)
+    _, section_texts = parse_sections(tfdoctor(*BUILD_215, "--package", "six", "--emit", "apptainer").out)
     tfdoctor(*EMIT_CONTEXT, "--package", "six", str(tmp_path / "context"))
     share = "/usr/local/share/tfdoctor"
     commands = re.findall(
@@ -384,7 +384,7 @@ def test_apptainer_files_equal_the_context(tfdoctor: Tfdoctor, tmp_path: Path) -
     )
     script = "".join(commands).replace(share, str(tmp_path / "made"))
     subprocess.run([SH, "-e"], input=script, text=True, check=True)
-    written = list_present(tmp_path / "made")
+    written = read_folder(tmp_path / "made")
     assert written.keys() == {
         "tools.txt",
         "cuda.txt",
@@ -394,7 +394,7 @@ def test_apptainer_files_equal_the_context(tfdoctor: Tfdoctor, tmp_path: Path) -
         "constraints.txt",
         "requirements.txt",
     }
-    assert written == {name: list_present(tmp_path / "context")[name] for name in written}
+    assert written == {name: read_folder(tmp_path / "context")[name] for name in written}
 
 
 # ---------------------------------------------------------------- lists
@@ -428,7 +428,7 @@ def test_sbom(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     base, *packages = document["components"]
     assert (base["type"], base["name"]) == ("container", "python:3.11-slim-bookworm")
     tfdoctor(*arguments, "--emit", "context", str(tmp_path))
-    files = list_present(tmp_path)
+    files = read_folder(tmp_path)
     assert files["sbom.cdx.json"].decode() == text
     lines = [
         line.split()
@@ -477,10 +477,10 @@ def test_pin_names_the_base_by_its_digest(tfdoctor: Tfdoctor, monkeypatch: pytes
 
 
 def test_uninspected_base_is_reported(tfdoctor: Tfdoctor, monkeypatch: pytest.MonkeyPatch) -> None:
-    def raise_none() -> None:
+    def raise_engine_error() -> None:
         raise EngineError("no container engine answers.", hint="")
 
-    monkeypatch.setattr("tfdoctor.engine.connect", raise_none)
+    monkeypatch.setattr("tfdoctor.engine.connect", raise_engine_error)
     result = tfdoctor(*BUILD_215, "--base", "debian:bookworm", "--print")
     assert result.status == 0
     assert "Note: debian:bookworm was not looked into" in result.err

@@ -17,7 +17,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from tfdoctor.cli.capture import capture, look
+from tfdoctor.cli.capture import capture, record_system
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.system import RecordedSystem, archive
@@ -40,7 +40,7 @@ def run(
     )
 
 
-def script(path: Path, body: str) -> Path:
+def write_script(path: Path, body: str) -> Path:
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
@@ -73,16 +73,16 @@ def compat() -> Compat:
 @pytest.mark.few(12)
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 def test_redaction_keeps_the_verdict(host: Path) -> None:
-    captured = look(RecordedSystem(host), compat(), python=None, timeout=10, local=False)
+    captured = record_system(RecordedSystem(host), compat(), python=None, timeout=10, local=False)
     assert captured.differences == ()
     files = {name: content for name, content in captured.files.items() if name != archive.MANIFEST}
-    second = look(RecordedSystem(files), compat(), python=None, timeout=10, local=False)
+    second = record_system(RecordedSystem(files), compat(), python=None, timeout=10, local=False)
     assert {name: content for name, content in second.files.items() if name != archive.MANIFEST} == files
 
 
 def test_capture_has_the_verdict_of_the_machine(tmp_path: Path) -> None:
     """Give the same verdict for the machine and its capture; only names are replaced, and none of them decides."""
-    hanging = script(tmp_path / "nvidia-smi", "sleep 60")
+    hanging = write_script(tmp_path / "nvidia-smi", "sleep 60")
     env = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "CUDA_VISIBLE_DEVICES": "0", "HOME": "/nowhere"}
     target = tmp_path / "b.tar.gz"
     result = run("capture", "-o", str(target), "--python", sys.executable, "--timeout", "5", env=env)
@@ -147,7 +147,7 @@ def test_read_only_folder_is_an_error(tmp_path: Path) -> None:
 
 
 def test_interrupt_leaves_no_bundle(tmp_path: Path) -> None:
-    hanging = script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
+    hanging = write_script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
     command = [sys.executable, "-m", "tfdoctor", "capture", "-o", str(tmp_path / "x.tar.gz")]
     with subprocess.Popen(
         [*command, "--python", str(hanging), "--timeout", "50"],

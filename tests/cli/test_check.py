@@ -28,7 +28,7 @@ def run(
     )
 
 
-def script(path: Path, body: str) -> Path:
+def write_script(path: Path, body: str) -> Path:
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
     path.chmod(0o755)
     return path
@@ -87,7 +87,7 @@ def test_folder_argument_is_an_environment(tmp_path: Path) -> None:
 )
 def test_other_arguments_are_not_executed(words: tuple[str, ...], hint: str, tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text("", encoding="ascii")
-    script(tmp_path / "program", "touch was-run")
+    write_script(tmp_path / "program", "touch was-run")
     bin_folder = tmp_path / "project" / ".venv" / "bin"
     bin_folder.mkdir(parents=True)
     (bin_folder / "python").symlink_to(sys.executable)
@@ -98,7 +98,7 @@ def test_other_arguments_are_not_executed(words: tuple[str, ...], hint: str, tmp
 
 
 def test_invalid_requests_are_refused(tmp_path: Path) -> None:
-    no_python = script(tmp_path / "nopython", "echo something else")
+    no_python = write_script(tmp_path / "nopython", "echo something else")
     for args in (
         ("--python", "/nowhere/python"),
         ("--python", ""),
@@ -119,7 +119,7 @@ def test_invalid_requests_are_refused(tmp_path: Path) -> None:
 
 
 def test_hanging_python_ends_at_the_timeout(tmp_path: Path) -> None:
-    hanging = script(tmp_path / "python", "sleep 60")
+    hanging = write_script(tmp_path / "python", "sleep 60")
     start = time.monotonic()
     result = run("--python", str(hanging), "--timeout", "2", "--json")
     assert time.monotonic() - start < 20
@@ -142,14 +142,14 @@ def test_hanging_python_ends_at_the_timeout(tmp_path: Path) -> None:
     ],
 )
 def test_faulty_nvidia_smi_is_reported(tmp_path: Path, body: str, kind: str) -> None:
-    script(tmp_path / "nvidia-smi", body)
+    write_script(tmp_path / "nvidia-smi", body)
     result = run("--json", "--timeout", "4", env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
     assert b"Traceback" not in result.stderr
     assert json.loads(result.stdout)["facts"]["driver"]["smi"]["known"]["kind"] == kind
 
 
 def test_interrupt_exits_with_130(tmp_path: Path) -> None:
-    hanging = script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
+    hanging = write_script(tmp_path / "python", f"echo started > {tmp_path}/started; sleep 60")
     command = [sys.executable, "-m", "tfdoctor", "check", "--python", str(hanging), "--timeout", "50"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         deadline = time.monotonic() + 30

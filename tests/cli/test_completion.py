@@ -29,17 +29,17 @@ MAX_COMPLETION_S = 0.5
 """Processor time that one completion may take, in seconds."""
 
 
-def words(line: str) -> list[str]:
+def complete_line(line: str) -> list[str]:
     """Return the completions of the last word of a line."""
     return [word for word, _ in candidates(line.split(" "))]
 
 
 def test_command_names_are_completed() -> None:
-    assert words("") == list(COMMANDS)
-    assert words("re") == words("help re") == ["recommend", "report"]
+    assert complete_line("") == list(COMMANDS)
+    assert complete_line("re") == complete_line("help re") == ["recommend", "report"]
     assert candidates(["che"]) == [("check", COMMANDS["check"])]
-    assert words("--v") == ["--version"]
-    assert words("nonsense ") == []
+    assert complete_line("--v") == ["--version"]
+    assert complete_line("nonsense ") == []
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -51,7 +51,7 @@ def test_every_option_is_completed(name: str) -> None:
         for word in (*param.opts, *param.secondary_opts)
         if word.startswith("--")
     }
-    assert set(words(f"{name} --")) == {*options, "--help"}
+    assert set(complete_line(f"{name} --")) == {*options, "--help"}
     assert all(text for _, text in candidates([name, "--"]))
 
 
@@ -83,14 +83,14 @@ def test_every_option_is_completed(name: str) -> None:
     ],
 )
 def test_option_values_are_completed(line: str, found: list[str]) -> None:
-    assert words(line) == found
+    assert complete_line(line) == found
 
 
 def test_every_release_rule_and_cause_is_completed() -> None:
     compat = Compat.load()
-    assert set(words("matrix --tf ")) == {release.version for release in compat.releases}
-    assert words("fix ") == [rule.code for rule in ALL_RULES]
-    assert {*words("fix "), *(cause.value for cause in Cause)} <= set(words("explain "))
+    assert set(complete_line("matrix --tf ")) == {release.version for release in compat.releases}
+    assert complete_line("fix ") == [rule.code for rule in ALL_RULES]
+    assert {*complete_line("fix "), *(cause.value for cause in Cause)} <= set(complete_line("explain "))
 
 
 def test_every_offered_gpu_name_is_found() -> None:
@@ -171,7 +171,7 @@ def shell_folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def type_into(shell: str, folder: Path, line: str) -> list[str]:
+def type_line(shell: str, folder: Path, line: str) -> list[str]:
     """Type a line into an interactive shell and return the arguments with which it calls tfdoctor."""
     program, (options, script) = shutil.which(shell) or "", SHELL_STARTS[shell]
     env = {
@@ -236,7 +236,7 @@ def _wait_until_quiet(terminal: int) -> None:
 def test_shell_completes(shell: str, line: str, called: list[str], shell_folder: Path) -> None:
     if shutil.which(shell) is None:
         pytest.skip(f"no {shell}")
-    assert [word.removesuffix("/") for word in type_into(shell, shell_folder, line)] == called
+    assert [word.removesuffix("/") for word in type_line(shell, shell_folder, line)] == called
 
 
 @pytest.mark.skipif(shutil.which("fish") is None, reason="no fish")

@@ -44,7 +44,7 @@ def tfdoctor(*args: str, stdin: bytes = b"") -> tuple[int, str, str]:
     return result.returncode, result.stdout.decode(), result.stderr.decode()
 
 
-def answer(*args: str, stdin: bytes = b"") -> dict[str, Any]:
+def diagnose_json(*args: str, stdin: bytes = b"") -> dict[str, Any]:
     """Return the validated answer of `diagnose --json`."""
     _, out, _ = tfdoctor("--json", *args, stdin=stdin)
     value: dict[str, Any] = json.loads(out)
@@ -65,7 +65,7 @@ def test_schema_lists_every_cause() -> None:
 
 
 def test_plain_file(log: Path) -> None:
-    value = answer(str(log))
+    value = diagnose_json(str(log))
     assert value["verdict"]["cause"] == "libs-wrong-version"
     assert value["missing_libraries"] == ["libcudart.so.11.0"]
     assert value["gpu_registered"] is False
@@ -76,18 +76,18 @@ def test_plain_file(log: Path) -> None:
 
 @pytest.mark.parametrize("args", [(), ("-",)])
 def test_standard_input(args: tuple[str, ...]) -> None:
-    assert answer(*args, stdin=LOG.encode())["file"] == "-"
+    assert diagnose_json(*args, stdin=LOG.encode())["file"] == "-"
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, lzma.compress, bz2.compress])
 def test_compressed_file(tmp_path: Path, pack: Any) -> None:
     path = tmp_path / "log.packed"
     path.write_bytes(pack(LOG.encode()))
-    assert answer(str(path))["bytes"] == len(LOG)
+    assert diagnose_json(str(path))["bytes"] == len(LOG)
 
 
 def test_several_files(log: Path) -> None:
-    value = answer(str(log), str(log))
+    value = diagnose_json(str(log), str(log))
     assert [report["verdict"]["cause"] for report in value["logs"]] == ["libs-wrong-version"] * 2
 
 
@@ -174,7 +174,7 @@ def test_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_empty_log_is_inconclusive() -> None:
-    assert answer(stdin=b"")["verdict"]["cause"] == "inconclusive"
+    assert diagnose_json(stdin=b"")["verdict"]["cause"] == "inconclusive"
 
 
 def test_damaged_archive_is_read_as_far_as_possible(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ import pytest
 from tfdoctor.cli.fix import codes_of
 from tfdoctor.cli.startup import run
 from tfdoctor.errors import UsageError
-from tfdoctor.explain import EXPLAINED, Explanation, catalogue, lookup
+from tfdoctor.explain import DOCUMENTED_RULES, Explanation, catalogue, lookup
 from tfdoctor.findings import Cause
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.render.explain import explanation_json, render_explanation
@@ -26,7 +26,7 @@ from tfdoctor.rules.retired import RetiredRule, current_codes
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-QUERIES = [rule.code for rule in EXPLAINED] + [cause.value for cause in Cause]
+QUERIES = [rule.code for rule in DOCUMENTED_RULES] + [cause.value for cause in Cause]
 
 
 def tfdoctor(monkeypatch: pytest.MonkeyPatch, *args: str) -> int:
@@ -43,13 +43,13 @@ def codes(entries: Sequence[Any]) -> list[str]:
 
 def test_catalogue_has_every_rule_and_cause_once() -> None:
     everything = catalogue()
-    assert codes(everything.rules) == sorted(rule.code for rule in EXPLAINED)
+    assert codes(everything.rules) == sorted(rule.code for rule in DOCUMENTED_RULES)
     assert [entry.cause for entry in everything.causes] == list(Cause)
     assert all(section.text for rule in everything.rules for section in rule.sections)
 
 
 def test_every_cause_has_a_meaning() -> None:
-    meanings = [cause.row.meaning for cause in Cause]
+    meanings = [cause.data.meaning for cause in Cause]
     for meaning in meanings:
         assert meaning.endswith(".")
         assert "  " not in meaning
@@ -109,7 +109,9 @@ def test_cause_lists_all_its_rules() -> None:
     explanation = lookup("inconclusive")
     assert [entry.cause for entry in explanation.causes] == [Cause.INCONCLUSIVE]
     expected = [
-        rule.code for rule in EXPLAINED if Cause.INCONCLUSIVE in rule.causes and rule.causes != tuple(Cause)
+        rule.code
+        for rule in DOCUMENTED_RULES
+        if Cause.INCONCLUSIVE in rule.causes and rule.causes != tuple(Cause)
     ]
     assert sorted(codes(explanation.rules) + codes(explanation.related)) == sorted(expected)
 
@@ -139,7 +141,7 @@ def test_cause_without_a_rule() -> None:
 )
 def test_message_finds_its_page(words: str, code: str) -> None:
     explanation = lookup(words)
-    found_codes = codes(explanation.rules) or [entry.cause.row.code for entry in explanation.causes]
+    found_codes = codes(explanation.rules) or [entry.cause.data.code for entry in explanation.causes]
     assert found_codes[0] == code
     assert explanation.query == words
 
@@ -151,7 +153,7 @@ def test_query_needs_no_quotes(monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
 
 @pytest.mark.parametrize("cause", list(Cause), ids=lambda cause: cause.value)
 def test_every_page_has_a_remedy(cause: Cause) -> None:
-    for query in (cause.value, cause.row.code):
+    for query in (cause.value, cause.data.code):
         text = render_explanation(lookup(query), width=200)
         _, heading, remedy = text.partition("What to do\n")
         assert heading

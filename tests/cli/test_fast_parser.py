@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from tfdoctor.cli import check
-from tfdoctor.cli.fast_parser import FLAGS, VALUES, plain
+from tfdoctor.cli.fast_parser import FLAGS, VALUES, parse_check
 from tfdoctor.cli.main import command_line
 
 CHECK = command_line().commands["check"]
@@ -30,7 +30,7 @@ OPTION_SAMPLES = [
 ]
 
 
-def call_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
+def parse_with_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict[str, object]:
     """Return the options with which Typer calls the command."""
     called_options: dict[str, object] = {}
     monkeypatch.setattr(
@@ -51,7 +51,7 @@ def call_by_typer(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> dict
     ids=" ".join,
 )
 def test_options_equal_those_of_typer(words, monkeypatch):
-    parsed, expected = plain(["check", *words]), call_by_typer(words, monkeypatch)
+    parsed, expected = parse_check(["check", *words]), parse_with_typer(words, monkeypatch)
     assert parsed == expected
     assert {name: type(value) for name, value in parsed.items()} == {
         name: type(value) for name, value in expected.items()
@@ -89,7 +89,7 @@ def test_every_option_is_covered():
     ],
 )
 def test_other_command_lines_are_left_to_typer(line):
-    assert plain(line.split(" ")) is None
+    assert parse_check(line.split(" ")) is None
 
 
 def test_simple_check_loads_no_typer(tmp_path):

@@ -35,10 +35,10 @@ CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 def make_environment(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
     """A function that creates an environment; 2.21.0 as pip leaves it needs a fix."""
 
-    def make_one(version: str = "2.21.0", **how: str) -> Fake:
+    def make_fake(version: str = "2.21.0", **how: str) -> Fake:
         return make(tmp_path, standin_cache, version, **how)
 
-    return make_one
+    return make_fake
 
 
 def schema(name: str) -> dict[str, Any]:
@@ -111,18 +111,18 @@ def test_unrequested_python_is_not_changed(tmp_path: Path) -> None:
 
 def test_fix_without_terminal_needs_yes(make_environment: Callable[..., Fake]) -> None:
     env = make_environment()
-    before = env.list()
+    before = env.list_files()
     result = env.run("fix")
     assert (result.status, result.out) == (2, "")
     assert "no terminal to ask on" in result.err
     assert "--yes makes the changes, --dry-run only shows them." in result.err
     assert env.run("fix", "--json").json()["error"]["code"] == 2
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_nothing_to_fix_needs_no_confirmation(make_environment: Callable[..., Fake]) -> None:
     result = make_environment("2.20.0").run("fix")
-    assert (result.status, "Fix can do nothing here." in result.said) == (0, True)
+    assert (result.status, "Fix can do nothing here." in result.flat_output) == (0, True)
 
 
 TERMINAL_LAUNCHER = """
@@ -172,14 +172,14 @@ def run_at_terminal(
 )
 def test_fix_asks_for_confirmation(answer: str, done: bool, make_environment: Callable[..., Fake]) -> None:
     env = make_environment()
-    before = env.list()
+    before = env.list_files()
     status, text = run_at_terminal(env, answer, "--no-deep")
     assert "Do this? [y/N]" in text
     before_asking = text.partition("Do this?")[0]
     assert "ln -sf" in before_asking
     assert "Nothing was changed" not in before_asking
     assert status == (0 if done else 1)
-    assert bool(difference(before, env.list())) is done
+    assert bool(difference(before, env.list_files())) is done
     assert ("Nothing was changed." in text.partition("Do this?")[2]) is not done
     assert ("will use 2 GPUs" in text) is done
 
@@ -189,29 +189,29 @@ def test_check_fix_asks_for_confirmation(
     answer: str, done: bool, make_environment: Callable[..., Fake]
 ) -> None:
     env = make_environment()
-    before = env.list()
+    before = env.list_files()
     _, text = run_at_terminal(env, answer, command=("check", "--fix"))
     before_answer, _, after_answer = re.sub(r"\x1b\[[0-9;]*m", "", text).partition("Do this? [y/N]")
     assert re.search(r"Fix it\s+.*tfdoctor fix", before_answer)  # the output of check
     assert before_answer.count("Environment ") >= 1  # the plan of fix
     assert "ln -sf" in before_answer
-    assert bool(difference(before, env.list())) is done
+    assert bool(difference(before, env.list_files())) is done
     assert ("Nothing was changed." in after_answer) is not done
 
 
 def test_check_fix_works_like_fix(make_environment: Callable[..., Fake]) -> None:
     env = make_environment()
-    before = env.list()
+    before = env.list_files()
     refused = env.run("check", "--fix")
     assert refused.status == 2
     assert "no terminal to ask on" in refused.err
     assert env.run("check", "--fix", "--json").json()["error"]["code"] == 2
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     answer = env.run("check", "--fix", "--yes", "--json").json()
     jsonschema.validate(answer, SCHEMA)
     assert answer["repairs"][0]["status"] == "mended"
     assert env.run("fix", "--undo").status == 0
-    assert {name for name in difference(before, env.list()) if ".tfdoctor" not in name} == set()
+    assert {name for name in difference(before, env.list_files()) if ".tfdoctor" not in name} == set()
 
 
 @pytest.mark.parametrize(
@@ -227,11 +227,11 @@ def test_options_that_exclude_check_fix(words: tuple[str, ...]) -> None:
 
 def test_interrupt_at_the_question_changes_nothing(make_environment: Callable[..., Fake]) -> None:
     env = make_environment()
-    before = env.list()
+    before = env.list_files()
     status, text = run_at_terminal(env, "\x03")
     assert (status, "Interrupted." in text) == (130, True)
     assert "Traceback" not in text
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(3)
@@ -273,18 +273,18 @@ def test_json_is_the_only_output(make_environment: Callable[..., Fake]) -> None:
 
 def test_no_control_character_reaches_a_terminal(tmp_path: Path, standin_cache: Path) -> None:
     env = make(tmp_path, standin_cache, "2.21.0", name="it's a \x1b[31mred\x1b]0;title\x07 env")
-    before = env.list()
+    before = env.list_files()
     for arguments in (("--dry-run",), ("--yes", "--no-deep"), ("--undo",)):
         result = env.run("fix", "-v", *arguments)
         assert not CONTROL_CHARACTER.search(result.out + result.err), (arguments, result.out + result.err)
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     assert env.fix("--json").json()["environment"] == str(env.root)
 
 
 def test_installer_output_is_sanitized(make_environment: Callable[..., Fake]) -> None:
     env = make_environment("2.20.0")
-    env.nvidia("cufft/lib/libcufft.so.11").unlink()
-    folder = env.folder("evil")
+    env.nvidia_path("cufft/lib/libcufft.so.11").unlink()
+    folder = env.make_folder("evil")
     (folder / "uv").write_text(
         '#!/bin/sh\ncase "$*" in "pip install"*)\n'
         "printf 'error: \\033[31mbad \\033]0;title\\007 thing\\n'; exit 1;;\nesac\n",
@@ -294,7 +294,7 @@ def test_installer_output_is_sanitized(make_environment: Callable[..., Fake]) ->
     env.variables["PATH"] = f"{folder}:/usr/bin:/bin"
     result = env.fix("-v")
     assert result.status == 1
-    assert "bad" in result.said
+    assert "bad" in result.flat_output
     assert "bad" in result.err
     assert not CONTROL_CHARACTER.search(result.out + result.err)
 
@@ -333,7 +333,7 @@ def test_undo_without_changes_writes_nothing(
         mkdir(path, *arguments, **options)
 
     monkeypatch.setattr(os, "mkdir", refuse)
-    before = env.list()
+    before = env.list_files()
     result = env.run("fix", "--undo")
-    assert (result.status, "fix has changed nothing in" in result.said) == (0, True)
-    assert difference(before, env.list()) == {}
+    assert (result.status, "fix has changed nothing in" in result.flat_output) == (0, True)
+    assert difference(before, env.list_files()) == {}

@@ -16,26 +16,26 @@ import pytest
 
 from cli.installing import (
     HAS_WHEELS,
-    PLANNED,
-    SENTENCE,
+    PLAN_ARGUMENTS,
+    UNFINISHED_MESSAGE,
     UV,
     Index,
     change_facts,
     command_line,
-    empty_disks,
     make_index,
+    mock_free_space,
     needs_uv,
     run_to_end,
-    start,
+    start_python,
     wait_until,
 )
 from cli.planner import Tfdoctor, is_clean, validate
-from processes import processes_with
+from processes import find_processes_by_word
 from render.screens import lines_at
 from tfdoctor.compat import Compat
 from tfdoctor.environment import selection
 from tfdoctor.environment.interpreters import Interpreter
-from tfdoctor.environment.smoke_test import is_right
+from tfdoctor.environment.smoke_test import is_intact
 from tfdoctor.examine.collect import survey
 from tfdoctor.probes import machine as machine_probe
 from tfdoctor.render.install import render_installed
@@ -56,7 +56,7 @@ def index(tmp_path: Path) -> Index:
 @pytest.fixture
 def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfdoctor:
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")
-    empty_disks(monkeypatch)
+    mock_free_space(monkeypatch)
     return Tfdoctor(monkeypatch, capsys)
 
 
@@ -77,7 +77,7 @@ def test_environment_is_created_and_then_unchanged(index: Index, tmp_path: Path,
     assert answer["environment"]["installer"] == installer
     assert answer["environment"]["resumed"] is False
     validate(answer["check"], "check")
-    assert start(environment).stdout == "whole\n"
+    assert start_python(environment).stdout == "whole\n"
     for name in ("tensorflow", "numpy", "nvidia_cublas_cu12", "tool", "pandas"):
         assert list(environment.glob(f"lib/python3*/site-packages/{name}-1.0.dist-info")), name
     sourced = run_to_end(["sh", "-c", ". 'a b/env/bin/activate' && command -v python"], env, tmp_path)
@@ -130,7 +130,7 @@ def test_invalid_folders_are_refused(tfdoctor: Tfdoctor, tmp_path: Path) -> None
         ("/", "cannot be an environment's folder"),
     ):
         before = sorted(tmp_path.rglob("*"))
-        result = tfdoctor("install", *PLANNED, "--into", str(tmp_path / name))
+        result = tfdoctor("install", *PLAN_ARGUMENTS, "--into", str(tmp_path / name))
         assert (result.status, result.out) == (2, ""), name
         assert reason in result.err, name
         assert "Traceback" not in result.err
@@ -182,14 +182,14 @@ def test_other_systems_are_refused(
     tfdoctor: Tfdoctor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platform, "system", lambda: "Darwin")
-    result = tfdoctor("install", *PLANNED, "--into", str(tmp_path / "env"))
+    result = tfdoctor("install", *PLAN_ARGUMENTS, "--into", str(tmp_path / "env"))
     assert (result.status, result.out) == (3, "")
     assert "makes environments on Linux; this is Darwin" in result.err
 
 
 def test_dry_run_prints_every_command(tfdoctor: Tfdoctor, tmp_path: Path) -> None:
     arguments = (
-        *PLANNED,
+        *PLAN_ARGUMENTS,
         "--python",
         sys.executable,
         "--into",
@@ -234,7 +234,7 @@ def test_required_links_are_printed_as_commands(tfdoctor: Tfdoctor, tmp_path: Pa
 
 
 def test_no_suitable_python(index: Index, tmp_path: Path) -> None:
-    args = [sys.executable, command_line()[1], "install", *PLANNED, "--installer", "pip"]
+    args = [sys.executable, command_line()[1], "install", *PLAN_ARGUMENTS, "--installer", "pip"]
     result = run_to_end(args, index.env(**change_facts(python={})), tmp_path)
     assert (result.returncode, result.stdout) == (3, "")
     assert "needs Python 3." in result.stderr
@@ -279,7 +279,7 @@ def test_uv_needs_no_venv_module(index: Index, tmp_path: Path) -> None:
 
 @needs_uv
 def test_uv_without_python_downloads_is_an_error(index: Index, tmp_path: Path) -> None:
-    args = [sys.executable, command_line()[1], "install", *PLANNED, "--installer", "uv"]
+    args = [sys.executable, command_line()[1], "install", *PLAN_ARGUMENTS, "--installer", "uv"]
     result = run_to_end(
         args,
         index.env(**change_facts(python={}), UV_PYTHON_INSTALL_DIR=str(tmp_path), PATH="/usr/bin"),
@@ -305,7 +305,7 @@ def test_wheel_with_another_hash_is_not_installed(index: Index, tmp_path: Path) 
     assert (result.returncode, result.stdout) == (3, "")
     assert "a file is not the one that was locked" in result.stderr
     assert "run the same command again" in result.stderr
-    assert SENTENCE in start(tmp_path / "tensorflow-env").stderr
+    assert UNFINISHED_MESSAGE in start_python(tmp_path / "tensorflow-env").stderr
     installed = list(tmp_path.glob("tensorflow-env/lib/python3*/site-packages/tensorflow*"))
     assert not installed
 
@@ -337,7 +337,7 @@ def test_problems_of_the_machine_are_no_failed_install(host: str, right: bool) -
     system = RecordedSystem(Path(__file__).resolve().parents[1] / "hosts" / host)
     compat = Compat.load()
     report = diagnose(survey(system, compat), compat)
-    assert is_right(report) is right
+    assert is_intact(report) is right
     if right and report.verdict.gpu_usable is not True:
         text = render_installed("env", report, right=True, verbose=False)
         assert "What is wrong on this machine: " in text
@@ -366,14 +366,14 @@ def test_killed_install_is_finished_by_the_next(
     killed = run_to_end(args, index.env(**change_facts(kill_after=step)), tmp_path)
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     environment = tmp_path / "tensorflow-env"
-    refused = start(environment)
+    refused = start_python(environment)
     assert (refused.returncode, refused.stdout) == (3, "")
-    assert SENTENCE in refused.stderr
+    assert UNFINISHED_MESSAGE in refused.stderr
     isolated = subprocess.run([environment / "bin/python", "-I", "-c", "0"], capture_output=True, check=False)
     assert isolated.returncode == 3
     result = run_to_end(args, index.env(), tmp_path)
     assert ("Finished" if step != "venv" else "Made ") in result.stdout
-    assert start(environment).stdout == "whole\n"
+    assert start_python(environment).stdout == "whole\n"
 
 
 @pytest.mark.few(1)
@@ -400,8 +400,8 @@ def test_interrupted_install_is_finished_by_the_next(index: Index, tmp_path: Pat
         return
     assert "Interrupted." in errors
     assert "run the same command again to finish it, or remove it: rm -r" in errors
-    assert SENTENCE in start(environment).stderr
-    assert not processes_with(str(environment))
+    assert UNFINISHED_MESSAGE in start_python(environment).stderr
+    assert not find_processes_by_word(str(environment))
     assert "Finished" in run_to_end(args, slow.env(), tmp_path).stdout
 
 
@@ -417,7 +417,7 @@ def test_sigterm_leaves_a_marked_environment(index: Index, tmp_path: Path) -> No
     _, errors = process.communicate(timeout=60)
     assert process.returncode == -signal.SIGTERM
     assert "is unfinished" in errors
-    assert SENTENCE in start(environment).stderr
+    assert UNFINISHED_MESSAGE in start_python(environment).stderr
 
 
 @needs_uv
@@ -432,7 +432,7 @@ def test_two_installs_at_once(index: Index, tmp_path: Path) -> None:
     ]
     first_words = {process.communicate(timeout=120)[0].splitlines()[0].split()[0] for process in processes}
     assert first_words == {"Made", str(tmp_path / "tensorflow-env")}, "…is there already"
-    assert start(tmp_path / "tensorflow-env").stdout == "whole\n"
+    assert start_python(tmp_path / "tensorflow-env").stdout == "whole\n"
 
 
 @needs_uv
@@ -441,4 +441,4 @@ def test_environment_of_another_plan_is_refused(index: Index, tmp_path: Path) ->
     result = run_to_end(command_line("--package", "pandas"), index.env(), tmp_path)
     assert (result.returncode, result.stdout) == (2, "")
     assert "of another plan" in result.stderr
-    assert start(tmp_path / "tensorflow-env").stdout == "whole\n"
+    assert start_python(tmp_path / "tensorflow-env").stdout == "whole\n"

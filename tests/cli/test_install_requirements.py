@@ -11,20 +11,20 @@ import pytest
 
 from cli.installing import (
     HAS_WHEELS,
-    SENTENCE,
+    UNFINISHED_MESSAGE,
     UV,
     Index,
     change_facts,
     command_line,
-    empty_disks,
     make_index,
+    mock_free_space,
     needs_uv,
     run_to_end,
-    start,
+    start_python,
 )
 from cli.planner import Tfdoctor, validate
 from tfdoctor.cli import install as command
-from tfdoctor.environment.install import Making, list_locked_lines
+from tfdoctor.environment.install import InstallRequest, list_locked_lines
 from tfdoctor.environment.resolution import PipResolution
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def index(tmp_path: Path) -> Index:
 @pytest.fixture
 def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Tfdoctor:
     monkeypatch.setenv("UV_PYTHON_DOWNLOADS", "never")
-    empty_disks(monkeypatch)
+    mock_free_space(monkeypatch)
     return Tfdoctor(monkeypatch, capsys)
 
 
@@ -146,7 +146,7 @@ def test_hashes_of_the_user_are_verified(index: Index, tmp_path: Path) -> None:
     result = run_to_end(command_line("--installer", FAST_INSTALLER, "-r", "r.txt"), index.env(), tmp_path)
     assert result.returncode == 3
     assert "a file is not the one that was locked" in result.stderr
-    assert SENTENCE in start(tmp_path / "tensorflow-env").stderr
+    assert UNFINISHED_MESSAGE in start_python(tmp_path / "tensorflow-env").stderr
 
 
 @pytest.mark.few(0)
@@ -172,7 +172,7 @@ def test_disk_space_is_checked_first(index: Index, tmp_path: Path) -> None:
 # ---------------------------------------------------------------- TensorFlow and Python of requirement files
 
 
-def plan_with(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
+def run_dry_run(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
     """Return the result of a dry run of `install` with these arguments."""
     options = ("--anywhere", "-n", "--json", "--into", str(tmp_path / "env"), "--installer", FAST_INSTALLER)
     return tfdoctor("install", *options, *args)
@@ -182,10 +182,10 @@ def plan_with(tfdoctor: Tfdoctor, tmp_path: Path, *args: str) -> Any:
 def untried(monkeypatch: pytest.MonkeyPatch) -> None:
     """Skip the resolution of the requirements, which other tests cover."""
 
-    def as_locked(making: Making) -> PipResolution:
+    def keep_locked(making: InstallRequest) -> PipResolution:
         return PipResolution(list_locked_lines(making.locks.tensorflow))
 
-    monkeypatch.setattr(command, "try_requirements", as_locked)
+    monkeypatch.setattr(command, "resolve_requirements", keep_locked)
 
 
 @pytest.mark.few(1)
@@ -209,15 +209,15 @@ def test_tensorflow_of_a_file_is_selected(
 ) -> None:
     (tmp_path / name).write_text(text)
     (tmp_path / "more.txt").write_text("tensorflow==2.14.*\n")
-    result = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / name))
+    result = run_dry_run(tfdoctor, tmp_path, "-r", str(tmp_path / name))
     assert result.status == 0, result.err
     validate(result.json, "install")
     assert result.json["plan"]["tensorflow"] == version
-    with_option = plan_with(
+    with_option = run_dry_run(
         tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", version.rpartition(".")[0]
     )
     assert with_option.json["plan"]["tensorflow"] == version
-    contradiction = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", "2.20")
+    contradiction = run_dry_run(tfdoctor, tmp_path, "-r", str(tmp_path / name), "--tf", "2.20")
     assert contradiction.status == 2
     assert re.search(
         r"--tf 2\.20 and .*\(tensorflow.*\) contradict each other", contradiction.json["error"]["message"]
@@ -229,13 +229,13 @@ def test_python_of_a_file_is_selected(tfdoctor: Tfdoctor, tmp_path: Path) -> Non
     minor = f"{sys.version_info[0]}.{sys.version_info[1]}"
     path = tmp_path / "environment.yml"
     path.write_text(f"dependencies:\n  - python={minor}\n  - cudatoolkit=11.8\n  - ffmpeg\n")
-    result = plan_with(tfdoctor, tmp_path, "-r", str(path))
+    result = run_dry_run(tfdoctor, tmp_path, "-r", str(path))
     assert result.json["plan"]["python"] == minor
-    contradiction = plan_with(tfdoctor, tmp_path, "-r", str(path), "--python", "3.8")
+    contradiction = run_dry_run(tfdoctor, tmp_path, "-r", str(path), "--python", "3.8")
     assert contradiction.status == 2
     assert "--python 3.8 and " in contradiction.json["error"]["message"]
     path.write_text("dependencies:\n  - python=3.30\n")
-    without_wheels = plan_with(tfdoctor, tmp_path, "-r", str(path))
+    without_wheels = run_dry_run(tfdoctor, tmp_path, "-r", str(path))
     assert without_wheels.status == 2
     assert "no wheels for this Python" in without_wheels.json["error"]["message"]
 
@@ -252,6 +252,6 @@ def test_python_of_a_file_is_selected(tfdoctor: Tfdoctor, tmp_path: Path) -> Non
 )
 def test_unusable_files_are_refused(tfdoctor: Tfdoctor, tmp_path: Path, text: str, said: str) -> None:
     (tmp_path / "r.txt").write_text(text)
-    result = plan_with(tfdoctor, tmp_path, "-r", str(tmp_path / "r.txt"))
+    result = run_dry_run(tfdoctor, tmp_path, "-r", str(tmp_path / "r.txt"))
     assert result.status == 2
     assert said in result.json["error"]["message"]

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cli.planner import Ended, Tfdoctor, is_clean, validate
+from cli.planner import CommandResult, Tfdoctor, is_clean, validate
 from tfdoctor.explain import MEMORY_CODE
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -31,7 +31,7 @@ class Lint:
         for name in ("VIRTUAL_ENV", "CONDA_PREFIX"):
             monkeypatch.delenv(name, raising=False)
 
-    def __call__(self, *args: str, cwd: Path) -> Ended:
+    def __call__(self, *args: str, cwd: Path) -> CommandResult:
         self._monkeypatch.chdir(cwd)
         return self._tfdoctor("lint", *args)
 

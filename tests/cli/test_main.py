@@ -68,7 +68,7 @@ def test_no_command_prints_the_help() -> None:
     assert (help_result.returncode, plain_result.returncode) == (0, 2)
 
 
-def make_output(*arguments: str) -> tuple[int, str, str]:
+def run_tfdoctor(*arguments: str) -> tuple[int, str, str]:
     """Return the exit status and both streams on a terminal of 80 columns."""
     env = {**os.environ, "COLUMNS": "80"}
     command = [sys.executable, "-m", "tfdoctor", *arguments]
@@ -92,13 +92,13 @@ def make_output(*arguments: str) -> tuple[int, str, str]:
     ids=" ".join,
 )
 def test_common_ways_to_ask_for_help(words: list[str], means: list[str]) -> None:
-    output = make_output(*words)
-    assert output == make_output(*means)
+    output = run_tfdoctor(*words)
+    assert output == run_tfdoctor(*means)
     assert (output[0], output[2]) == (0, "")
 
 
 def test_help_for_an_unknown_command() -> None:
-    status, out, err = make_output("help", "chek")
+    status, out, err = run_tfdoctor("help", "chek")
     assert (status, out) == (2, "")
     assert "'check'" in err
 
@@ -106,14 +106,14 @@ def test_help_for_an_unknown_command() -> None:
 def test_help_is_one_screen() -> None:
     """Fit the help and the next prompt on a terminal of 24 lines."""
     for arguments in (["--help"], []):
-        lines = make_output(*arguments)[1].splitlines()
+        lines = run_tfdoctor(*arguments)[1].splitlines()
         assert len(lines) <= 24
         assert max(map(len, lines)) <= 80
 
 
 def test_help_has_one_line_per_command() -> None:
     """List the commands at 80 columns, in the order in which users need them."""
-    _, out, _ = make_output("--help")
+    _, out, _ = run_tfdoctor("--help")
     lines = out.partition("Commands:\n")[2].partition("Exit status")[0].splitlines()
     assert [line.split()[0] for line in lines] == list(COMMANDS)
     assert [line.split(maxsplit=1)[1] for line in lines] == list(COMMANDS.values())

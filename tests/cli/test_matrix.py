@@ -15,7 +15,12 @@ import pytest
 from tfdoctor.cli.startup import run
 from tfdoctor.compat import Compat
 from tfdoctor.fit.matrix import MatrixQuery, select_rows
-from tfdoctor.plan.release_sheet import code_of, conditions, pythons, sheet
+from tfdoctor.plan.release_sheet import (
+    describe_conditions,
+    format_python_ranges,
+    get_problem_code,
+    make_sheet,
+)
 from tfdoctor.render.matrix import markdown_rows, markdown_sheet, render_gpus, render_rows, render_sheet
 from tfdoctor.rules import ALL_RULES, known_problem
 
@@ -217,7 +222,7 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
         assert all(len(line) <= width for line in text.splitlines())
     for version in ("1.0.1", "1.12.3", "1.15.2", "2.0.0", "2.10.1", "2.15.0", "2.21.0", "2.22.0rc0"):
         rows = select_rows(COMPAT, MatrixQuery(tf=version))
-        text = render_sheet(sheet(COMPAT, rows), as_of=COMPAT.as_of, width=width)
+        text = render_sheet(make_sheet(COMPAT, rows), as_of=COMPAT.as_of, width=width)
         for line in text.splitlines():
             assert len(line) <= width or line.startswith("    "), "only commands are as long as they are"
     assert all(len(line) <= width for line in render_gpus(COMPAT.gpus, width=width).splitlines())
@@ -226,13 +231,13 @@ def test_no_line_is_wider_than_the_terminal(width: int) -> None:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_every_release_has_a_sheet(version: str) -> None:
     rows = select_rows(COMPAT, MatrixQuery(tf=version))
-    release_sheet = sheet(COMPAT, rows)
+    release_sheet = make_sheet(COMPAT, rows)
     text = render_sheet(release_sheet, as_of=COMPAT.as_of)
     assert text.startswith(f"{release_sheet.row.release.package} {version} ")
     assert f"=={version}" in text
     for problem in release_sheet.row.problems:
         assert problem.id in {known_problem.id for known_problem in COMPAT.problems}
-        assert code_of(problem) in text
+        assert get_problem_code(problem) in text
     assert release_sheet.row.release.gpu or "without GPU code" in text
     markdown = markdown_sheet(release_sheet, as_of=COMPAT.as_of)
     assert markdown.startswith(f"# {release_sheet.row.release.package} {version}\n")
@@ -241,7 +246,7 @@ def test_every_release_has_a_sheet(version: str) -> None:
 
 def test_colour_changes_nothing_but_colour() -> None:
     rows = select_rows(COMPAT, MatrixQuery(tf="2.21"))
-    release_sheet = sheet(COMPAT, rows)
+    release_sheet = make_sheet(COMPAT, rows)
     coloured = render_sheet(release_sheet, as_of=COMPAT.as_of, colour=True)
     assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == render_sheet(release_sheet, as_of=COMPAT.as_of)
 
@@ -261,9 +266,9 @@ def test_markdown_is_one_table() -> None:
 
 
 def test_python_versions_are_abbreviated() -> None:
-    assert pythons(("2.7", "3.5", "3.6", "3.7")) == "2.7, 3.5-3.7"
-    assert pythons(("3.9", "3.10", "3.11")) == "3.9-3.11"
-    assert pythons(()) == ""
+    assert format_python_ranges(("2.7", "3.5", "3.6", "3.7")) == "2.7, 3.5-3.7"
+    assert format_python_ranges(("3.9", "3.10", "3.11")) == "3.9-3.11"
+    assert format_python_ranges(()) == ""
 
 
 # --- codes of problems ---
@@ -271,7 +276,7 @@ def test_python_versions_are_abbreviated() -> None:
 
 def test_problems_have_the_codes_of_check() -> None:
     rules = {rule.code: rule for rule in ALL_RULES}
-    codes = {problem.id: code_of(problem) for problem in COMPAT.problems}
+    codes = {problem.id: get_problem_code(problem) for problem in COMPAT.problems}
     assert codes["runpath-without-cusolver"] == codes["runpath-almost-empty"] == "TFD203"
     assert codes["nvml-required"] == "TFD109"
     for problem in COMPAT.problems:
@@ -279,7 +284,7 @@ def test_problems_have_the_codes_of_check() -> None:
         assert problem.cause in {cause.value for cause in rule.causes}
         if not problem.told_by_rules:
             assert rule is known_problem.RULE
-        assert "{" not in conditions(problem)
+        assert "{" not in describe_conditions(problem)
 
 
 # --- HTML ---

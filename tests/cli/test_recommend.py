@@ -177,7 +177,7 @@ def test_invalid_request_is_refused(tfdoctor: Tfdoctor, args: tuple[str, ...], w
 # ---------------------------------------------------------------- text output
 
 
-def commands_of(answer: Any) -> set[str]:
+def list_commands(answer: Any) -> set[str]:
     """Return the commands of all options and of the nearest alternatives."""
     options = list(answer.options)
     options += [alternative.option for alternative in (answer.conflict.nearest if answer.conflict else ())]
@@ -196,7 +196,7 @@ def test_output_fits_the_width_except_commands(width: int, verbose: bool) -> Non
         answer = recommend(compat, Request(tensorflow=tensorflow), host)
         text = render_recommendation(answer, verbose=verbose, width=width)
         assert is_clean(text)
-        commands = commands_of(answer)
+        commands = list_commands(answer)
         lines = re.sub(r" \\\n +", " ", text).splitlines()  # join continued lines
         assert answer.options[3:] or commands <= {line.strip() for line in lines}, (
             "a command is never wrapped"

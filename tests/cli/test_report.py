@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.cli.capture import look
+from tfdoctor.cli.capture import record_system
 from tfdoctor.cli.report import report
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
@@ -75,7 +75,9 @@ def test_report_has_the_facts_for_maintainers(name: str, parts: tuple[str, ...])
 )
 def test_report_of_every_recording(folder: Path) -> None:
     compat = Compat.load()
-    text = report_markdown(look(RecordedSystem(folder), compat, python=None, timeout=10, local=False).report)
+    text = report_markdown(
+        record_system(RecordedSystem(folder), compat, python=None, timeout=10, local=False).report
+    )
     assert text.startswith("**")
     assert len(text) <= LIMIT
     assert re.search(r"[\x00-\x08\x0b-\x1f\x7f]", text) is None

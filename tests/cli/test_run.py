@@ -21,7 +21,7 @@ import pytest
 
 from tfdoctor.running import log_worker as running
 from tfdoctor.running.launch import make_loader_environment
-from tfdoctor.running.log_worker import PLENTY, Analyst
+from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, Analyst
 from tfdoctor.running.passthrough import hold_signals
 
 if TYPE_CHECKING:
@@ -58,13 +58,13 @@ def run(
     )
 
 
-def shell(script: str) -> subprocess.CompletedProcess[bytes]:
+def run_in_shell(script: str) -> subprocess.CompletedProcess[bytes]:
     """Run a line of bash in which RUN stands for `tfdoctor run --`."""
     line = re.sub(r"\bRUN\b", f"{sys.executable} -m tfdoctor run --", script)
     return subprocess.run(["/bin/bash", "-c", line], capture_output=True, timeout=60, check=False)
 
 
-def python(code: str) -> tuple[str, str, str]:
+def python_command(code: str) -> tuple[str, str, str]:
     return sys.executable, "-c", code
 
 
@@ -151,21 +151,21 @@ def test_findings_change_the_status_only_with_fail_on(failing: str) -> None:
 
 def test_both_streams_are_passed_separately() -> None:
     code = "import sys; sys.stdout.buffer.write(bytes(range(256)) * 999); sys.stderr.write('an error\\n')"
-    result = subprocess.run([*RUN, *python(code)], capture_output=True, timeout=60, check=False)
+    result = subprocess.run([*RUN, *python_command(code)], capture_output=True, timeout=60, check=False)
     assert result.stdout == bytes(range(256)) * 999
     assert result.stderr.startswith(b"an error\n")
 
 
 def test_common_file_keeps_the_order_of_both_streams(tmp_path: Path) -> None:
     loop = "for i in 1 2 3 4 5 6 7 8 9; do echo o$i; echo e$i >&2; done"
-    shell(f"RUN sh -c '{loop}' > {tmp_path}/log 2>&1")
+    run_in_shell(f"RUN sh -c '{loop}' > {tmp_path}/log 2>&1")
     text = (tmp_path / "log").read_text(encoding="utf-8")
     assert text.startswith("".join(f"o{i}\ne{i}\n" for i in range(1, 10)))
 
 
 def test_output_is_passed_at_once() -> None:
     with subprocess.Popen(
-        [*RUN, *python("print('a', flush=True); input(); print('b')")],
+        [*RUN, *python_command("print('a', flush=True); input(); print('b')")],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
@@ -184,7 +184,7 @@ def test_input_is_passed_to_its_end() -> None:
 
 
 def test_closed_pipe_ends_the_program() -> None:
-    assert shell("RUN yes | head -c 4; echo ${PIPESTATUS[0]}").stdout == b"y\ny\n141\n"
+    assert run_in_shell("RUN yes | head -c 4; echo ${PIPESTATUS[0]}").stdout == b"y\ny\n141\n"
 
 
 def test_program_that_closes_its_output_is_awaited() -> None:
@@ -199,21 +199,21 @@ def test_grandchild_with_open_pipes_does_not_block() -> None:
 
 
 def test_slow_reader_gets_all_output() -> None:
-    result = shell("RUN sh -c 'head -c 300000 /dev/zero' 2>/dev/null | (sleep 1; wc -c)")
+    result = run_in_shell("RUN sh -c 'head -c 300000 /dev/zero' 2>/dev/null | (sleep 1; wc -c)")
     assert result.stdout.strip() == b"300000"
 
 
 def test_other_and_closed_descriptors() -> None:
-    assert shell("RUN sh -c 'echo three >&3' 3>&1 2>/dev/null").stdout == b"three\n"
-    closed_result = shell("RUN sh -c 'exit 6' <&- >&- 2>&-")
+    assert run_in_shell("RUN sh -c 'echo three >&3' 3>&1 2>/dev/null").stdout == b"three\n"
+    closed_result = run_in_shell("RUN sh -c 'exit 6' <&- >&- 2>&-")
     assert (closed_result.returncode, closed_result.stderr) == (6, b"")
-    full_result = shell("RUN echo x >/dev/full")
+    full_result = run_in_shell("RUN echo x >/dev/full")
     assert b"No space left" in full_result.stderr
 
 
 def test_large_output_is_passed_completely() -> None:
-    result = shell("RUN sh -c 'yes 0123456789 | head -c 20000000' 2>/dev/null | md5sum")
-    assert result.stdout == shell("yes 0123456789 | head -c 20000000 | md5sum").stdout
+    result = run_in_shell("RUN sh -c 'yes 0123456789 | head -c 20000000' 2>/dev/null | md5sum")
+    assert result.stdout == run_in_shell("yes 0123456789 | head -c 20000000 | md5sum").stdout
 
 
 # ---------------------------------------------------------------- signals
@@ -228,7 +228,7 @@ def test_signal_is_forwarded_once(number: signal.Signals) -> None:
         "while not n: time.sleep(0.02)\ntime.sleep(0.3); print(len(n)); sys.exit(5)"
     )
     with subprocess.Popen(
-        [*RUN, *python(code)],
+        [*RUN, *python_command(code)],
         stdout=subprocess.PIPE,
         stderr=subprocess.DEVNULL,
     ) as process:
@@ -243,23 +243,23 @@ def test_signal_is_forwarded_once(number: signal.Signals) -> None:
 def test_program_inherits_the_signal_settings() -> None:
     code = "import signal; print(signal.getsignal(2) == signal.SIG_IGN, signal.pthread_sigmask(0, []))"
     quoted = f'{sys.executable} -c "{code}"'
-    assert shell(f"RUN {quoted}").stdout == shell(quoted).stdout
-    assert shell(f"trap '' INT; RUN {quoted}").stdout == b"True set()\n"
+    assert run_in_shell(f"RUN {quoted}").stdout == run_in_shell(quoted).stdout
+    assert run_in_shell(f"trap '' INT; RUN {quoted}").stdout == b"True set()\n"
 
 
 def test_killed_tfdoctor_leaves_no_process() -> None:
     code = "import os, time; print(os.getpid(), flush=True)\nwhile 1: time.sleep(.05); print('x', flush=True)"
     with subprocess.Popen(
-        [*RUN, *python(code)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
+        [*RUN, *python_command(code)], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL
     ) as process:
         assert process.stdout is not None
         program = int(process.stdout.readline().split()[0])
         process.kill()
         process.stdout.close()
-    assert wait_for(lambda: not alive(program))
+    assert wait_for(lambda: not is_alive(program))
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     try:
         return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()[0] != "Z"
     except OSError:
@@ -359,7 +359,7 @@ def test_program_has_a_terminal(terminal: Callable[..., Terminal]) -> None:
         "import os; print([os.isatty(n) for n in range(3)], os.get_terminal_size(1), "
         "os.tcgetpgrp(1) == os.getpgrp(), open('/dev/tty').isatty()); print(input('name? ') + '!')"
     )
-    screen = terminal(*RUN, *python(code))
+    screen = terminal(*RUN, *python_command(code))
     screen.expect("[True, True, True] os.terminal_size(columns=100, lines=30) True True\r\nname? ")
     screen.type("bob\n")
     assert screen.status() == 0
@@ -383,7 +383,7 @@ def test_program_handles_ctrl_c(terminal: Callable[..., Terminal]) -> None:
         "import time\ntry: print('up', flush=True); time.sleep(30)\n"
         "except KeyboardInterrupt: print('saved'); raise SystemExit(9)"
     )
-    screen = terminal(*RUN, *python(code))
+    screen = terminal(*RUN, *python_command(code))
     screen.expect("up")
     screen.type("\x03")
     assert screen.status() == 9
@@ -404,7 +404,7 @@ def test_new_terminal_size_is_forwarded(terminal: Callable[..., Terminal]) -> No
         "signal.signal(signal.SIGWINCH, lambda *a: (os.write(1, b'%d, %d' % os.get_terminal_size()), sys.exit()))\n"
         "print('up', flush=True); time.sleep(60)"
     )
-    screen = terminal(*RUN, *python(code))
+    screen = terminal(*RUN, *python_command(code))
     screen.expect("up")
     screen.resize(50, 77)
     screen.expect("77, 50")
@@ -476,7 +476,7 @@ def test_terminal_is_restored_after_sigkill(terminal: Callable[..., Terminal]) -
     screen.process.kill()
     screen.process.wait()
     assert wait_for(lambda: screen.canonical)
-    assert wait_for(lambda: not alive(program))
+    assert wait_for(lambda: not is_alive(program))
 
 
 @pytest.mark.skipif(shutil.which("infocmp") is None, reason="no terminfo")
@@ -485,7 +485,7 @@ def test_full_screen_program(terminal: Callable[..., Terminal]) -> None:
         "import curses\ndef main(s):\n s.addstr(0, 0, 'press'); s.refresh(); return s.getkey()\n"
         "print('key', curses.wrapper(main))"
     )
-    screen = terminal(*RUN, *python(code))
+    screen = terminal(*RUN, *python_command(code))
     screen.expect("press")
     screen.type("q")
     screen.expect("key q")
@@ -547,22 +547,22 @@ def test_environment_of_the_program() -> None:
 
 
 def test_skipped_output_is_counted_and_its_end_read(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FEEDING", 60.0)
+    monkeypatch.setattr(running, "FEED_TIMEOUT_S", 60.0)
     monkeypatch.setattr(running, "ANSWER_TIMEOUT_S", 60.0)
     piece = b"nothing of interest\n" * 50_000
     with hold_signals():
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)  # the worker cannot keep up
     try:
-        for _ in range(3 * PLENTY // len(piece)):
+        for _ in range(3 * MAX_QUEUED_BYTES // len(piece)):
             analyst.take(1, piece)
         analyst.take(2, FAILURE_LOG.encode())
-        assert analyst._size <= PLENTY
+        assert analyst._size <= MAX_QUEUED_BYTES
         os.kill(analyst._pid, signal.SIGCONT)
         answer = analyst.answer()
     finally:
         analyst.kill()
     assert answer is not None
     assert answer.report.gpu_registered is False
-    assert answer.report.lines == 3 * PLENTY // len(piece) * 50_000 + 3
-    assert analyst.lost > PLENTY
+    assert answer.report.lines == 3 * MAX_QUEUED_BYTES // len(piece) * 50_000 + 3
+    assert analyst.dropped_bytes > MAX_QUEUED_BYTES

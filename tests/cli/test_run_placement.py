@@ -162,10 +162,10 @@ REAL_PROGRAMS = {
 
 @pytest.mark.tensorflow
 @pytest.mark.skipif(not os.environ.get("TFDOCTOR_LAB"), reason="TFDOCTOR_LAB=1 runs real TensorFlow")
-@pytest.mark.parametrize("name", list(REAL_PROGRAMS) if environments.list_everything() else ["2.18"])
+@pytest.mark.parametrize("name", list(REAL_PROGRAMS) if environments.is_full_run() else ["2.18"])
 def test_real_tensorflow(tmp_path: Path, name: str) -> None:
     (tmp_path / "multiply.py").write_text(REAL_PROGRAMS[name])
-    with environments.environment(name, tmp_path / "env") as python:
+    with environments.provide_environment(name, tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
         result = run(str(python), str(tmp_path / "multiply.py"), options=PLACEMENT_OPTION)

@@ -11,7 +11,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from recorded import report
+from recorded import load_report
 from tfdoctor.compat import Compat
 from tfdoctor.examine.collect import survey
 from tfdoctor.findings import Cause, OutcomeKind, Stage, Verification
@@ -119,7 +119,7 @@ def test_check_on_this_machine() -> None:
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 @pytest.mark.few(40)
 def test_check_on_a_recorded_machine(host: Path) -> None:
-    answer = json.loads(json.dumps(report_json(report(host))))
+    answer = json.loads(json.dumps(report_json(load_report(host))))
     validate(answer, "check")
     assert answer["outcomes"]["crashed"] == 0
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.facts.network import Listening, Reached
-from tfdoctor.parse.network import addresses4, addresses6, parse_listening_ports
+from tfdoctor.parse.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
 from tfdoctor.probes.network import probe_listening
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.grpc_probe import PREFACE, reach, reach_all
@@ -127,9 +127,9 @@ INET6 = (
 
 def test_kernel_tables_are_parsed() -> None:
     assert parse_listening_ports(TCP) == {2222}
-    assert addresses4(TRIE) == {"10.0.0.7", "127.0.0.1"}
-    assert addresses6(INET6) == {"fe80::211:22ff:fe33:4455", "::1"}
-    for parse in (parse_listening_ports, addresses4, addresses6):
+    assert parse_ipv4_addresses(TRIE) == {"10.0.0.7", "127.0.0.1"}
+    assert parse_ipv6_addresses(INET6) == {"fe80::211:22ff:fe33:4455", "::1"}
+    for parse in (parse_listening_ports, parse_ipv4_addresses, parse_ipv6_addresses):
         assert not parse("a b c 0A\n\x00|-- 999.1.1.1\n /32 host LOCAL\nzz 1")
 
 

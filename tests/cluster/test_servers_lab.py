@@ -25,11 +25,11 @@ SECONDS = 60
 pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(400),  # the first test creates the environments
-    pytest.mark.skipif(not environments.parse_wanted(), reason="set TFDOCTOR_LAB=1 to make environments"),
+    pytest.mark.skipif(not environments.is_lab_enabled(), reason="set TFDOCTOR_LAB=1 to make environments"),
 ]
 
 
-rare = pytest.mark.skipif(not environments.list_everything(), reason="half a minute: TFDOCTOR_LAB_FULL=1")
+rare = pytest.mark.skipif(not environments.is_full_run(), reason="half a minute: TFDOCTOR_LAB_FULL=1")
 
 
 def find_releases(interpreters: list[str]) -> dict[str, str]:
@@ -49,8 +49,8 @@ def find_releases(interpreters: list[str]) -> dict[str, str]:
 def pythons(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     with ExitStack() as stack:
         created = [
-            stack.enter_context(environments.environment(name, tmp_path_factory.mktemp("tf") / "env"))
-            for name in environments.ready() or ["2.18", "1.14"]
+            stack.enter_context(environments.provide_environment(name, tmp_path_factory.mktemp("tf") / "env"))
+            for name in environments.list_existing() or ["2.18", "1.14"]
         ]
         yield find_releases([str(python_path) for python_path in created if isinstance(python_path, Path)])
 

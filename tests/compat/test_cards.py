@@ -94,10 +94,10 @@ def test_newer_packages_need_newer_pythons() -> None:
 
 
 def test_default_python_of_a_distribution() -> None:
-    assert COMPAT.pythons.default_of("debian", "bookworm") == "3.11"
-    assert COMPAT.pythons.default_of("debian", "12") == "3.11"
-    assert COMPAT.pythons.default_of("ubuntu", "22.04") == "3.10"
-    assert COMPAT.pythons.default_of("fedora", "40") is None
+    assert COMPAT.pythons.get_default("debian", "bookworm") == "3.11"
+    assert COMPAT.pythons.get_default("debian", "12") == "3.11"
+    assert COMPAT.pythons.get_default("ubuntu", "22.04") == "3.10"
+    assert COMPAT.pythons.get_default("fedora", "40") is None
 
 
 def test_conda_names_are_in_one_list_each() -> None:

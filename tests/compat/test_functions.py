@@ -41,7 +41,10 @@ def write_table(folder: Path, words: str) -> Path:
 
 
 def test_every_release_is_measured() -> None:
-    assert script.stale(json.loads((ROOT / "compat" / "functions.json").read_text(encoding="utf-8"))) == []
+    assert (
+        script.find_problems(json.loads((ROOT / "compat" / "functions.json").read_text(encoding="utf-8")))
+        == []
+    )
     source_lines = Compat.load().source_lines
     builds = {build.version for build in source_lines.builds}
     assert TABLE.releases == tuple(release for release in source_lines.releases if release not in builds)
@@ -54,7 +57,7 @@ def test_table_is_as_the_script_writes_it() -> None:
 
 
 def test_lines_of_functions() -> None:
-    lines = script.functions(SOURCE, ("run", "<module>"))
+    lines = script.find_function_lines(SOURCE, ("run", "<module>"))
     assert lines == {"run": [(8, 9), (13, 14)], "<module>": [(2, 2), (3, 5), (20, 20), (22, 22), (24, 24)]}
 
 

@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.compat.decode import DataError
-from tfdoctor.compat.kernels import load_kernels, type_named
+from tfdoctor.compat.kernels import load_kernels, normalize_type
 
 ROOT = Path(__file__).parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
@@ -84,7 +84,7 @@ def test_era_without_measured_releases(era: str) -> None:
     [("DT_HALF", "float16"), ("DT_FLOAT", "float32"), ("double", "float64"), ("DT_INT32_REF", "int32")],
 )
 def test_type_names(word: str, name: str) -> None:
-    assert type_named(word) == name
+    assert normalize_type(word) == name
 
 
 TABLE: dict[str, Any] = {

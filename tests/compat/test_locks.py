@@ -143,13 +143,13 @@ def test_lock_with_source_builds_has_the_tools(release: Release) -> None:
 
 
 def test_no_trial_failed() -> None:
-    tried = COMPAT.locks.tried
+    tried = COMPAT.locks.trials
     assert len(tried) >= 100
     assert not [name for name, trial in tried.items() if not trial.ok]
 
 
 def test_trials_used_the_current_locks() -> None:
-    for name, trial in COMPAT.locks.tried.items():
+    for name, trial in COMPAT.locks.trials.items():
         lock = read_lock(LOCKS / name)
         assert trial.lock == lock.digest, f"{name} changed: scripts/update_locks.py --try"
         assert name.endswith(f"-cp{versions.major_minor(trial.python).replace('.', '')}.txt")
@@ -158,7 +158,7 @@ def test_trials_used_the_current_locks() -> None:
 def test_last_patch_of_every_minor_was_tried() -> None:
     last_releases = {release.minor: release for release in RELEASES}
     expected = {lock.name for release in last_releases.values() for lock in read_locks(release).values()}
-    untried = {lock for lock in expected - set(COMPAT.locks.tried) if "-cp35." not in lock}
+    untried = {lock for lock in expected - set(COMPAT.locks.trials) if "-cp35." not in lock}
     assert not untried, "scripts/update_locks.py --try --last --missing"
     assert len(expected) > 100
 

@@ -100,7 +100,7 @@ def registry() -> Iterator[str]:
 
 
 def read_image(registry: str, name: str) -> Any:
-    code = "from update_support.manifests import Registry; print(json.dumps(Registry(sys.argv[1]).image(sys.argv[2])))"
+    code = "from update_support.manifests import Registry; print(json.dumps(Registry(sys.argv[1]).describe_image(sys.argv[2])))"
     return run_script_code(code, registry, name)
 
 

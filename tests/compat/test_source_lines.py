@@ -31,7 +31,7 @@ GPU_DEVICE = "tensorflow/core/common_runtime/gpu/gpu_device.cc"
 
 def test_every_release_with_gpu_code_is_measured() -> None:
     raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
-    assert script.stale(raw) == []
+    assert script.find_problems(raw) == []
     assert [*TABLE.releases] == sorted(TABLE.releases, key=script.Version)
 
 
@@ -212,7 +212,7 @@ def test_entries_that_are_not_measured_again_are_unchanged() -> None:
 
 
 def test_indices_are_written_as_spans() -> None:
-    assert by_release.spans([9, 3, 4, 5]) == "3-5,9"
+    assert by_release.format_spans([9, 3, 4, 5]) == "3-5,9"
     assert [*by_release.expand_spans([*"abcdefghij"], "3-5,9")] == [*"defj"]
 
 
@@ -220,9 +220,9 @@ def test_incomplete_table_is_stale() -> None:
     raw = json.loads(script.TABLE.read_text(encoding="utf-8"))
     assert any(
         "1.14.0" in line
-        for line in script.stale({**raw, "releases": [r for r in raw["releases"] if r != "1.14.0"]})
+        for line in script.find_problems({**raw, "releases": [r for r in raw["releases"] if r != "1.14.0"]})
     )
-    assert any("only" in line for line in script.stale({**raw, "files": {}}))
+    assert any("only" in line for line in script.find_problems({**raw, "files": {}}))
 
 
 def test_newest_patch_of_each_minor_comes_first() -> None:

@@ -287,7 +287,7 @@ def test_requirements_of_old_source_archives() -> None:
     text = (
         'six\nenum34\n\n[:python_version < "3"]\nmock>=2\n\n[gpu]\ncuda\n\n[x:sys_platform == "win32"]\nw\n'
     )
-    assert index.requires_txt(text) == [
+    assert index.parse_requires_txt(text) == [
         "six",
         "enum34",
         'mock>=2; (python_version < "3")',
@@ -300,15 +300,15 @@ def test_requirements_of_old_source_archives() -> None:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    assert dict(index._texts("p-1.tar.gz", buffer.getvalue())) == {"p-1/p.egg-info/requires.txt": "six\n"}
+    assert dict(index._read_texts("p-1.tar.gz", buffer.getvalue())) == {"p-1/p.egg-info/requires.txt": "six\n"}
 
 
 # ---------------------------------------------------------------- the script
 
 
 def test_no_lock_is_missing_or_stale() -> None:
-    assert script.problems() == []
-    assert len(script.targets()) >= script.MINIMUM
+    assert script.find_problems() == []
+    assert len(script.list_targets()) >= script.MINIMUM
 
 
 def test_problems_are_reported(tmp_path: Path) -> None:
@@ -317,7 +317,7 @@ def test_problems_are_reported(tmp_path: Path) -> None:
     for path in script.FOLDER.rglob("*.*"):
         (folder / path.relative_to(script.FOLDER)).write_bytes(path.read_bytes())
     (tmp_path / "cuda_wheels.toml").write_bytes((script.FOLDER.parent / "cuda_wheels.toml").read_bytes())
-    assert script.problems(folder) == []
+    assert script.find_problems(folder) == []
     (folder / "tensorflow-2.99.0-cp39.txt").write_text("", encoding="ascii")
     (folder / "tensorflow-2.10.1-cp39.txt").unlink()
     other = folder / "tensorflow-2.10.0-cp39.txt"
@@ -326,7 +326,7 @@ def test_problems_are_reported(tmp_path: Path) -> None:
     cuda.write_text(
         cuda.read_text(encoding="ascii").replace("sha256:", "sha256:0").replace("a ", " "), encoding="ascii"
     )
-    problems = script.problems(folder)
+    problems = script.find_problems(folder)
     assert "tensorflow-2.10.1-cp39.txt: missing" in problems
     assert "tensorflow-2.99.0-cp39.txt: stale, nothing wants it" in problems
     assert any(line.startswith("tensorflow-2.10.0-cp39.txt: tensorflow requires numpy") for line in problems)
@@ -335,7 +335,7 @@ def test_problems_are_reported(tmp_path: Path) -> None:
 
 
 def test_move_is_reported_only_if_a_version_changes() -> None:
-    target = next(candidate for candidate in script.targets() if candidate.release.version == "2.3.4")
+    target = next(candidate for candidate in script.list_targets() if candidate.release.version == "2.3.4")
     source = MemoryIndex([wheel("h5py", "2.10"), wheel("h5py", "3.1")])
     plain = resolve.Resolver(source, "3.9", FAR_FUTURE).resolve(["h5py"])
     limited = resolve.Resolver(source, "3.9", FAR_FUTURE, constraints=[Requirement("h5py<3")]).resolve(

@@ -73,12 +73,12 @@ FILES = {
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_members_are_extracted_unchanged(method: int) -> None:
     web = LocalWeb(make_zip(FILES, method))
-    members, total = remote_zip.central_directory(web, "u")
+    members, total = remote_zip.read_central_directory(web, "u")
     assert [member.name for member in members] == [*FILES]
     extracted: dict[str, bytes] = {}
     for gap in (0, 1 << 30):
         extracted.clear()
-        for run in remote_zip.spans(members, gap):
+        for run in remote_zip.group_members(members, gap):
             remote_zip.extract(
                 web, "u", run, total, lambda member, pieces: extracted.update({member.name: b"".join(pieces)})
             )
@@ -87,10 +87,10 @@ def test_members_are_extracted_unchanged(method: int) -> None:
 
 def test_only_selected_members_are_requested() -> None:
     web = LocalWeb(make_zip(FILES, zipfile.ZIP_STORED))
-    members, total = remote_zip.central_directory(web, "u")
+    members, total = remote_zip.read_central_directory(web, "u")
     selected = [member for member in members if wheel_facts.SMALL.search(member.name)]
     assert len(selected) == 3
-    runs = [*remote_zip.spans(selected, 1 << 16)]
+    runs = [*remote_zip.group_members(selected, 1 << 16)]
     assert len(runs) == 1
     remote_zip.extract(web, "u", runs[0], total, lambda _, pieces: [*pieces])
     assert web.requests == 2
@@ -101,14 +101,14 @@ def test_damaged_member_raises_an_error() -> None:
     data = bytearray(make_zip(FILES, zipfile.ZIP_STORED))
     data[5000] ^= 1
     web = LocalWeb(bytes(data))
-    members, total = remote_zip.central_directory(web, "u")
+    members, total = remote_zip.read_central_directory(web, "u")
     with pytest.raises(ValueError, match=r"big\.so: wrong CRC-32"):
         remote_zip.extract(web, "u", members[:1], total, lambda _, pieces: [*pieces])
 
 
 def test_other_file_is_no_zip_file() -> None:
     with pytest.raises(ValueError, match="end-of-central-directory"):
-        remote_zip.central_directory(LocalWeb(b"x" * 1000), "u")
+        remote_zip.read_central_directory(LocalWeb(b"x" * 1000), "u")
 
 
 # --- fat binaries ---
@@ -153,14 +153,14 @@ def test_entries_are_counted_by_kind_and_target() -> None:
         + make_fat_binary(make_entry(1, 80, encode_lz4_literals(make_ptx("sm_80")), 0x2011))
         + make_fat_binary(make_entry(2, 70, b"x"))
     )
-    cubin, targets = fatbins.fat_binaries(data)
+    cubin, targets = fatbins.count_fat_binaries(data)
     assert cubin == {"70": 2, "90": 1}
     assert targets == {"90a": 1, "80": 1}
 
 
 def test_entry_header_decides_the_ptx_target() -> None:
     """Releases 2.5 to 2.8 have PTX for sm_75 in entries marked 80: the driver uses it for 8.0 and newer."""
-    _, targets = fatbins.fat_binaries(
+    _, targets = fatbins.count_fat_binaries(
         make_fat_binary(make_entry(1, 80, make_ptx("sm_75")), make_entry(1, 90, b"no text"))
     )
     assert targets == {"80": 1, "90": 1}
@@ -174,7 +174,7 @@ def test_lookalikes_of_fat_binaries_are_ignored() -> None:
         make_fat_binary(b"\x07" * 80),
         make_fat_binary(make_entry(2, 70, b"x"))[:-20],
     ):
-        assert fatbins.fat_binaries(data) == ({}, {})
+        assert fatbins.count_fat_binaries(data) == ({}, {})
 
 
 @given(
@@ -183,22 +183,22 @@ def test_lookalikes_of_fat_binaries_are_ignored() -> None:
     )
 )
 def test_any_bytes_are_parsed_without_an_error(parts: list[bytes]) -> None:
-    fatbins.fat_binaries(b"".join(parts))
+    fatbins.count_fat_binaries(b"".join(parts))
 
 
 @given(st.binary(max_size=300), st.integers(0, 400))
 def test_any_lz4_block_is_decoded_without_an_error(block: bytes, want: int) -> None:
-    assert len(fatbins.lz4_prefix(block, want)) <= want
+    assert len(fatbins.decompress_prefix(block, want)) <= want
 
 
 @given(st.binary(max_size=600))
 def test_lz4_literals_are_decoded(data: bytes) -> None:
-    assert fatbins.lz4_prefix(encode_lz4_literals(data), len(data)) == data
+    assert fatbins.decompress_prefix(encode_lz4_literals(data), len(data)) == data
 
 
 def test_lz4_overlapping_copies_are_decoded() -> None:
     block = bytes([0x14]) + b"a" + struct.pack("<H", 1) + bytes([0x30]) + b"end"
-    assert fatbins.lz4_prefix(block, 100) == b"a" + b"a" * 8 + b"end"
+    assert fatbins.decompress_prefix(block, 100) == b"a" + b"a" * 8 + b"end"
 
 
 # --- table entries ---
@@ -213,10 +213,10 @@ OLD_HEADER = """
 
 
 def test_cuda_config_header() -> None:
-    assert wheel_facts.header_defines(OLD_HEADER) == {"CUDA": "10.0", "CUDA_LIB": "10.0", "CUDNN": "7"}
-    assert wheel_facts.header_capabilities(OLD_HEADER) == ["3.5", "3.7", "5.2"]
-    assert wheel_facts.header_defines('#define TF_CUDA_VERSION ""') == {}
-    assert wheel_facts.header_capabilities("") == []
+    assert wheel_facts.parse_defines(OLD_HEADER) == {"CUDA": "10.0", "CUDA_LIB": "10.0", "CUDNN": "7"}
+    assert wheel_facts.parse_capabilities(OLD_HEADER) == ["3.5", "3.7", "5.2"]
+    assert wheel_facts.parse_defines('#define TF_CUDA_VERSION ""') == {}
+    assert wheel_facts.parse_capabilities("") == []
 
 
 def test_requirements_of_metadata() -> None:
@@ -229,7 +229,7 @@ def test_requirements_of_metadata() -> None:
         'Requires-Dist: nvidia-cudnn-cu12==8.9.7.29; extra == "and-cuda"\n'
         "\nRequires-Dist: protobuf\n"
     )
-    plain, extras = wheel_facts.requirements(metadata)
+    plain, extras = wheel_facts.parse_requirements(metadata)
     assert plain == ['h5py>=3.10.0; python_version >= "3.9"', "numpy<2.0,>=1.16.0"]
     assert extras == {"and-cuda": ["nvidia-cudnn-cu12==8.9.7.29"]}
 
@@ -313,7 +313,7 @@ def test_authored_runs_agree_with_the_derivation() -> None:
         assert compat.driver_libraries_for(run["version"]) == tuple(run["driver"])
         for soname in run["required"]:
             assert soname[3:].split(".")[0] in authored.folders
-    nearest = authored.run_for("2.4.1")
+    nearest = authored.find_run("2.4.1")
     assert nearest is not None
     assert nearest["version"] == "2.4.4"
-    assert authored.run_for("3.1.0") is None
+    assert authored.find_run("3.1.0") is None

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments, standins
-from lab.engine import Unavailable, cache_folder, debian
+from lab.engine import Unavailable, cache_folder, make_debian_tar
 from lab.images import CERTIFICATES
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1800),
     pytest.mark.skipif(
-        not environments.parse_wanted(),
+        not environments.is_lab_enabled(),
         reason="set TFDOCTOR_LAB=1 to carry out definitions (half a gigabyte each)",
     ),
     pytest.mark.skipif(
@@ -139,7 +139,7 @@ def make_definition(*arguments: str) -> str:
 @pytest.fixture
 def archive(request: pytest.FixtureRequest) -> Path:
     try:
-        return debian(request.param, cache_folder())
+        return make_debian_tar(request.param, cache_folder())
     except Unavailable as reason:
         pytest.skip(str(reason))
 
@@ -153,7 +153,7 @@ def folder(tmp_path: Path) -> Iterator[Path]:
 
 def list_gpus(system: System, cache: Path) -> str:
     """Return TensorFlow's list of GPUs if started like `apptainer run --nv`, with the driver on LD_LIBRARY_PATH."""
-    standins.driver(system.root / ".singularity.d/libs", cache, gpus=2)
+    standins.write_driver(system.root / ".singularity.d/libs", cache, gpus=2)
     start = ". /environment; export LD_LIBRARY_PATH=/.singularity.d/libs; . /runscript"
     return system.run(f'set -- -c "{LIST_GPUS}"; {start}')
 
@@ -162,7 +162,7 @@ def list_gpus(system: System, cache: Path) -> str:
 def test_official_recipe_finds_the_gpus(archive: Path, folder: Path, standin_cache: Path) -> None:
     def with_cuda(root: Path) -> None:
         for name in CUDA_10_0:
-            standins.library(root / "usr/local/cuda-10.0/lib64" / name, standin_cache)
+            standins.write_library(root / "usr/local/cuda-10.0/lib64" / name, standin_cache)
         (root / "etc/ld.so.conf.d/cuda.conf").write_text("/usr/local/cuda-10.0/lib64\n", encoding="ascii")
         subprocess.run([_find_tool("ldconfig"), "-r", str(root)], check=True)
 
@@ -171,7 +171,7 @@ def test_official_recipe_finds_the_gpus(archive: Path, folder: Path, standin_cac
     assert "GPU:1" in list_gpus(system, standin_cache)
 
 
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize("archive", ["bullseye"], indirect=True)
 def test_build_is_reproducible(archive: Path, folder: Path) -> None:
     """Build twice with real wheels: content, owner, mode and time of all files are the same."""
@@ -219,7 +219,7 @@ def describe_files(root: Path) -> dict[str, tuple[object, ...]]:
     return entries
 
 
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize("archive", ["bookworm"], indirect=True)
 def test_conda_recipe_finds_the_gpus(archive: Path, folder: Path, standin_cache: Path) -> None:
     """The packages of conda-forge are stand-ins; their location, and that TensorFlow finds them, is tested for real."""
@@ -229,7 +229,7 @@ def test_conda_recipe_finds_the_gpus(archive: Path, folder: Path, standin_cache:
 
     def with_micromamba(root: Path) -> None:
         for name in CUDA_10_0:
-            standins.library(root / "stand-ins" / name, standin_cache)
+            standins.write_library(root / "stand-ins" / name, standin_cache)
         program = root / "usr/local/bin/micromamba"
         program.write_text(MICROMAMBA, encoding="ascii")
         program.chmod(0o755)

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments
-from lab.images import Built, docker_ground, make
-from lab.small import small_root
+from lab.images import BuiltImage, make, make_docker_engine
+from lab.small import make_small_root
 from tfdoctor.engine import BuildRequest, ContainerEngine, EngineError, build, connect
 from tfdoctor.engine.container_run import LABEL
 
@@ -41,7 +41,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def engine(request: pytest.FixtureRequest) -> Iterator[ContainerEngine]:
     """Yield the lab's engine if the lab is on, else the first that answers; skip if none does."""
-    url = request.getfixturevalue("lab_engine").url if environments.parse_wanted() else None
+    url = request.getfixturevalue("lab_engine").url if environments.is_lab_enabled() else None
     connection = None
     try:
         connection = connect(url)
@@ -59,7 +59,7 @@ def small(engine: ContainerEngine) -> Iterator[str]:
     """Yield the name of a small image with a shell, Python and tfdoctor."""
     name = f"{PREFIX}/small:1"
     engine.client.api.import_image_from_data(
-        small_root(with_tfdoctor=True), repository=name.partition(":")[0], tag="1"
+        make_small_root(with_tfdoctor=True), repository=name.partition(":")[0], tag="1"
     )
     image = engine.image(name)
     assert image is not None
@@ -86,12 +86,14 @@ def requirements(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[Built]:
+def modern(lab_engine: LabEngine, requirements: Path) -> Iterator[BuiltImage]:
     """Yield an image of TensorFlow 2.21 with NVIDIA's wheels, on Debian's Python 3.11."""
     requirements.write_text("colorama==0.4.5\n", encoding="ascii")
     arguments = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
-    yield make(lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.base("bookworm"), *arguments)
-    docker_ground(lab_engine).remove("tfdoctor-lab/modern:1")
+    yield make(
+        lab_engine.url, "tfdoctor-lab/modern:1", "--base", lab_engine.make_base_image("bookworm"), *arguments
+    )
+    make_docker_engine(lab_engine).remove("tfdoctor-lab/modern:1")
 
 
 def _list_descendants(engine: ContainerEngine, root: str) -> list[str]:

@@ -15,9 +15,9 @@ import pytest
 
 import tfdoctor.payload
 from payload.test_pythons import PYTHONS, on_every_python
-from processes import processes_with
+from processes import find_processes_by_word
 from tfdoctor.engine.system import ContainerSystem
-from tfdoctor.system.payloads import files_of
+from tfdoctor.system.payloads import list_payload_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_timeout_ends_a_command_and_its_children(agent: Agent, version: str, tmp
     assert base64.b64decode(result["stdout"]) == b"early\n"
     assert time.monotonic() - start < 10
     assert agent.ask("run", argv=["sleep", "0"], timeout=5)["status"] == 0
-    assert not processes_with(str(tmp_path / "survived"))
+    assert not find_processes_by_word(str(tmp_path / "survived"))
 
 
 @on_every_python
@@ -175,12 +175,12 @@ def test_script_runs_with_its_modules_after_put(
     script = AGENT.with_name("target.py")
     system = object.__new__(ContainerSystem)
     monkeypatch.setattr(system, "_ask", lambda request, _=None: agent.ask(**request))
-    assert system._local("target.py") == "target.py"
-    path = Path(system._local(str(script)))
+    assert system._copy_payload("target.py") == "target.py"
+    path = Path(system._copy_payload(str(script)))
     result = agent.ask("run", argv=[PYTHONS[version], "-B", str(path)], timeout=60)
     assert base64.b64decode(result["stdout"]).decode().startswith(MARKER), base64.b64decode(result["stderr"])
-    assert {file.name for file in path.parent.iterdir()} == {file.name for file in files_of(script)}
-    assert len(files_of(script)) > 1
+    assert {file.name for file in path.parent.iterdir()} == {file.name for file in list_payload_files(script)}
+    assert len(list_payload_files(script)) > 1
     shutil.rmtree(path.parent)
 
 

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.made import on, piece
+from bench.made import make_devices_line, make_run_line
 from engine.conftest import PREFIX
 from rules.make_facts import COMPAT
 from tfdoctor.engine import BuildRequest, EngineError, build
-from tfdoctor.verify.bench_runner import BenchWish
+from tfdoctor.verify.bench_runner import BenchRequest
 from tfdoctor.verify.image_bench_runner import bench_image
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 PARTS = [
     {"stage": "import", "tensorflow": "2.20.0"},
-    on("CPU:0"),
-    piece(1e-3),
-    piece(2e-3, size=2048),
+    make_devices_line("CPU:0"),
+    make_run_line(1e-3),
+    make_run_line(2e-3, size=2048),
     {"end": True},
 ]
 TIMES = f"""
@@ -49,7 +49,7 @@ def timing_image(engine: ContainerEngine, small: str) -> Iterator[str]:
 
 def test_timings_of_an_image_are_reported(engine: ContainerEngine, timing_image: str) -> None:
     events: list[dict[str, object]] = []
-    request = BenchWish(5.0, devices=("CPU:0",), workloads=("matmul",))
+    request = BenchRequest(5.0, devices=("CPU:0",), workloads=("matmul",))
     result = bench_image(engine, COMPAT, timing_image, None, request, told=events.append, machine=None)
     assert [timed_run.size for timed_run in result.measured.runs if timed_run.seconds] == [1024, 2048]
     assert (result.target, result.measured.tensorflow, result.measured.stopped) == (
@@ -64,6 +64,6 @@ def test_timings_of_an_image_are_reported(engine: ContainerEngine, timing_image:
 
 
 def test_missing_image_raises(engine: ContainerEngine) -> None:
-    request = BenchWish(5.0)
+    request = BenchRequest(5.0)
     with pytest.raises(EngineError, match=f"the image {PREFIX}/none:1 is not here"):
         bench_image(engine, COMPAT, f"{PREFIX}/none:1", None, request, told=lambda _: None, machine=None)

@@ -17,7 +17,7 @@ import pytest
 from engine.conftest import PREFIX, containers_of
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.engine import BuildEvent, BuildFailedError, BuildRequest, EngineError, build
-from tfdoctor.engine.building import context_archive, make_unfinished_name
+from tfdoctor.engine.building import make_context_archive, make_unfinished_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -266,8 +266,10 @@ def test_steps_before_a_changed_file_are_cached(engine: ContainerEngine, small: 
 
 def test_the_same_files_give_the_same_context() -> None:
     files = {"b": b"2", "a": b"1"}
-    assert context_archive("FROM x", files) == context_archive("FROM x", dict(sorted(files.items())))
-    assert context_archive("FROM x", files) != context_archive("FROM x", {**files, "a": b"0"})
+    assert make_context_archive("FROM x", files) == make_context_archive(
+        "FROM x", dict(sorted(files.items()))
+    )
+    assert make_context_archive("FROM x", files) != make_context_archive("FROM x", {**files, "a": b"0"})
 
 
 # ---------------------------------------------------------------- the build command

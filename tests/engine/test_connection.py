@@ -19,7 +19,7 @@ import pytest
 
 from tfdoctor.engine import ContainerEngine, EngineError, connect, connection
 from tfdoctor.errors import UsageError
-from tfdoctor.system.contexts import identity_of
+from tfdoctor.system.contexts import hash_context_name
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -123,7 +123,7 @@ def test_socket_in_a_closed_folder_is_tried(monkeypatch: pytest.MonkeyPatch) -> 
         return real_stat(path, *arguments, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(os, "stat", stat)
-    assert "unix:///run/podman/podman.sock" in connection._usual()
+    assert "unix:///run/podman/podman.sock" in connection._list_usual_addresses()
 
 
 def test_socket_without_a_server_is_reported(shared_folder: Path) -> None:
@@ -252,7 +252,7 @@ def contexts(shared_folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.delenv("DOCKER_CONTEXT", raising=False)
     folder = shared_folder / "docker"
     monkeypatch.setenv("DOCKER_CONFIG", str(folder))
-    meta = folder / "contexts" / "meta" / identity_of("other")
+    meta = folder / "contexts" / "meta" / hash_context_name("other")
     meta.mkdir(parents=True)
     endpoints = {"docker": {"Host": f"unix://{shared_folder}/s", "SkipTLSVerify": False}}
     (meta / "meta.json").write_text(json.dumps({"Name": "other", "Endpoints": endpoints}), encoding="utf-8")
@@ -303,11 +303,11 @@ def test_missing_context_raises(contexts: Path, monkeypatch: pytest.MonkeyPatch)
 def test_tls_keys_of_a_context_are_used(
     contexts: Path, shared_folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keys = contexts / "contexts" / "tls" / identity_of("other") / "docker"
+    keys = contexts / "contexts" / "tls" / hash_context_name("other") / "docker"
     keys.mkdir(parents=True)
     for name in ("cert.pem", "key.pem", "ca.pem"):
         (keys / name).write_text("", encoding="utf-8")
-    meta = contexts / "contexts" / "meta" / identity_of("other") / "meta.json"
+    meta = contexts / "contexts" / "meta" / hash_context_name("other") / "meta.json"
     meta.write_text('{"Endpoints": {"docker": {"Host": "tcp://127.0.0.1:1"}}}', encoding="utf-8")
     monkeypatch.setenv("DOCKER_CONTEXT", "other")
     tls_options: list[object] = []

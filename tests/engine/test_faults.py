@@ -19,8 +19,8 @@ import pytest
 
 from engine.conftest import containers_of
 from lab.engine import Unavailable
-from lab.engine import engine as private_engine
-from lab.small import small_root
+from lab.engine import run_engine as private_engine
+from lab.small import make_small_root
 from tfdoctor.engine import BuildFailedError, BuildRequest, EngineError, build, connect
 
 if TYPE_CHECKING:
@@ -251,7 +251,7 @@ def tiny_disk(lab_engine: LabEngine, tmp_path: Path) -> Iterator[LabEngine]:
 
 def test_full_disk_of_the_engine_is_reported(tiny_disk: LabEngine) -> None:
     engine = connect(tiny_disk.url)
-    engine.client.api.import_image_from_data(small_root(), repository="small", tag="1")
+    engine.client.api.import_image_from_data(make_small_root(), repository="small", tag="1")
     for steps, files in (
         ("RUN dd if=/dev/zero of=/big bs=1000000 count=400\n", {}),
         ("COPY big /big\nCOPY big /big2\nCOPY big /big3\n", {"big": os.urandom(100_000_000)}),
@@ -269,7 +269,7 @@ def test_engine_killed_during_a_build_is_reported(lab_engine: LabEngine, tmp_pat
     try:
         with private_engine(cache=lab_engine.cache) as private:
             engine = connect(private.url)
-            engine.client.api.import_image_from_data(small_root(), repository="small", tag="1")
+            engine.client.api.import_image_from_data(make_small_root(), repository="small", tag="1")
             steps = "COPY apt-get /usr/bin/apt-get\nRUN python3 -c \"import os; os.chmod('/usr/bin/apt-get', 0o755)\"\n"
             script = b"#!/bin/sh\nsleep 100\n"
             list(build(engine, BuildRequest(f"FROM small:1\n{steps}", {"apt-get": script}, "slow:1")))

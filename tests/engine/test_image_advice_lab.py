@@ -21,21 +21,21 @@ from lab import environments, standins
 from lab.engine import Unavailable, cache_folder
 from lab.images import (
     CERTIFICATES,
-    HERE,
+    LAB_BUILD_OPTIONS,
     MARKS,
-    docker_ground,
     make,
-    podman_ground,
+    make_cuda_10_image,
+    make_docker_engine,
+    run_podman_engine,
     tfdoctor,
     verify,
-    with_cuda_10,
 )
 from tfdoctor.engine import connect
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from lab.images import Ground
+    from lab.images import ImageEngine
 
 pytestmark = MARKS
 
@@ -186,10 +186,10 @@ DEFAULT_FAULTS = (
 )
 """Each takes 15 seconds; TFDOCTOR_LAB_FULL=1 selects all faults."""
 ALL_FAULTS = (*PODMAN_FAULTS, *FAULTS, *(replace(fault, engine="podman") for fault in FAULTS_FOR_BOTH))
-SELECTED_FAULTS = ALL_FAULTS if environments.list_everything() else DEFAULT_FAULTS
+SELECTED_FAULTS = ALL_FAULTS if environments.is_full_run() else DEFAULT_FAULTS
 
 
-def run_verification(ground: Ground, image: str) -> dict[str, Any]:
+def run_verification(ground: ImageEngine, image: str) -> dict[str, Any]:
     return verify(ground.url, image, "--stages", "visible")[1]
 
 
@@ -204,7 +204,7 @@ def list_remedies(report: dict[str, Any]) -> list[list[str]]:
 class Good:
     """An image that verifies, and the arguments that build it here, where no base can be pulled."""
 
-    ground: Ground
+    ground: ImageEngine
     image: str
     release: str
     arguments: tuple[str, ...]
@@ -222,10 +222,10 @@ def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         if program == "docker":
             lab = request.getfixturevalue("lab_engine")
             lab.gpus(GPU_COUNTS["docker"])
-            ground = docker_ground(lab)
+            ground = make_docker_engine(lab)
         else:
             try:
-                ground = stack.enter_context(podman_ground(cache_folder(), GPU_COUNTS["podman"]))
+                ground = stack.enter_context(run_podman_engine(cache_folder(), GPU_COUNTS["podman"]))
             except Unavailable as reason:
                 pytest.skip(str(reason))
         if request.param == ("docker", "2.21"):
@@ -238,30 +238,30 @@ def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
         )
 
 
-def _debian_arguments(ground: Ground) -> tuple[str, ...]:
+def _debian_arguments(ground: ImageEngine) -> tuple[str, ...]:
     return "--base", ground.base("bookworm"), "--python", "3.11"
 
 
 @contextlib.contextmanager
-def _build_good_image(ground: Ground, release: str, folder: Path) -> Iterator[Good]:
+def _build_good_image(ground: ImageEngine, release: str, folder: Path) -> Iterator[Good]:
     arguments = (
-        (*OFFICIAL, "--base", with_cuda_10(ground, folder))
+        (*OFFICIAL, "--base", make_cuda_10_image(ground, folder))
         if release == "1.14"
         else _debian_arguments(ground)
     )
     if READY_IMAGE and release == "2.16" and ground.program == "docker":
         yield Good(ground, READY_IMAGE, release, arguments)
         return
-    image = ground.list_named(f"advice:{release}")
+    image = ground.make_image_name(f"advice:{release}")
     make(ground.url, image, *arguments, "--tf", release)
     yield Good(ground, image, release, arguments)
     ground.remove(image)
 
 
 @contextlib.contextmanager
-def _build_linked_image(ground: Ground, folder: Path) -> Iterator[Good]:
+def _build_linked_image(ground: ImageEngine, folder: Path) -> Iterator[Good]:
     """Yield an image of TensorFlow 1.13, which is linked with CUDA, on Python 2.7 with stand-ins of CUDA 10.0."""
-    bare, image = ground.list_named("bare:1.13"), ground.list_named("advice:1.13")
+    bare, image = ground.make_image_name("bare:1.13"), ground.make_image_name("advice:1.13")
     make(ground.url, bare, "--tf", "1.13", *OFFICIAL, "--base", ground.base("bullseye"))
     objects = [
         f"{PACKAGES}/tensorflow/{name}"
@@ -271,7 +271,7 @@ def _build_linked_image(ground: Ground, folder: Path) -> Iterator[Good]:
     for path in objects:
         ground.client("cp", f"{container}:{path}", str(folder))
     ground.client("rm", container)
-    base = with_cuda_10(ground, folder / "cuda", sorted(folder.glob("*.so")))
+    base = make_cuda_10_image(ground, folder / "cuda", sorted(folder.glob("*.so")))
     for path in folder.glob("*.so"):
         path.unlink()
     arguments = (*OFFICIAL, "--base", base)
@@ -290,20 +290,20 @@ def make_broken_image(good: Good, folder: Path, fault: Fault) -> str:
     (folder / "ca.crt").write_bytes(Path(CERTIFICATES).read_bytes())
     (folder / "future.py").write_text(REQUIRE_NEW_GLIBC, encoding="ascii")
     compiled = good.ground.cache / "compiled"
-    standins.stub_driver(folder / "stub.so", compiled)
-    standins.driver(folder / "refusing", compiled, nvml=False, init=804)
+    standins.write_stub_driver(folder / "stub.so", compiled)
+    standins.write_driver(folder / "refusing", compiled, nvml=False, init=804)
     (folder / "refusing" / standins.CUDA).rename(folder / "refusing.so")
-    standins.library(
+    standins.write_library(
         folder / "oldstdc++.so", compiled, soname="libstdc++.so.6", symbols=("_Znwm@GLIBCXX_3.4",)
     )
     head = f"FROM {good.image}\nUSER root\nCOPY ca.crt /ca.crt\nENV PIP_CERT=/ca.crt\n"
     (folder / "Dockerfile").write_text(f"{head}{fault.lines}\nUSER 1000\n", encoding="utf-8")
-    name = good.ground.list_named(f"ill:{fault.test_id.lower()}")
+    name = good.ground.make_image_name(f"ill:{fault.test_id.lower()}")
     good.ground.client("build", "--network", "host", "-t", name, str(folder))
     return name
 
 
-def apply_lines(ground: Ground, folder: Path, image: str, commands: list[str]) -> str:
+def apply_lines(ground: ImageEngine, folder: Path, image: str, commands: list[str]) -> str:
     """Build the printed lines below FROM, check the printed commands, and return the name of the new image."""
     index = next(n for n, line in enumerate(commands) if line.startswith(f"{ground.program} build "))
     folder.mkdir()
@@ -329,7 +329,7 @@ def rebuild_image(good: Good, remedies: list[list[str]]) -> str:
     index = arguments.index("--tf") + 1
     assert arguments[index].startswith(("2.", good.release)), build_command
     arguments[index] = good.release  # the layers of this release are already here
-    result = tfdoctor(good.ground.url, "build", *HERE, *good.arguments, *arguments)
+    result = tfdoctor(good.ground.url, "build", *LAB_BUILD_OPTIONS, *good.arguments, *arguments)
     assert result.returncode == 0, result.stdout[-2000:] + result.stderr[-2000:]
     return shlex.split(verify_command)[-1]
 

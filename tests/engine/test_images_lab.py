@@ -10,7 +10,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.images import MARKS, Built, derived, docker_ground, first_failed, make, status, verify
+from lab.images import (
+    MARKS,
+    BuiltImage,
+    derive_image,
+    find_failed_stage,
+    find_status,
+    make,
+    make_docker_engine,
+    verify,
+)
 from tfdoctor.engine import GpuAccess, RunRequest, connect, run
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ print(total)
 """Prints the unpacked size of all wheels in bytes: their RECORD also lists files that were left out or stripped."""
 
 
-def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: Built) -> None:
+def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: BuiltImage) -> None:
     engine = connect(lab_engine.url)
     try:
         result = run(engine, RunRequest(modern.tag, ("python", "-c", COUNT_WHEEL_BYTES)))
@@ -43,32 +52,32 @@ def test_the_image_is_smaller_than_its_wheels(lab_engine: LabEngine, modern: Bui
 
 
 @pytest.mark.parametrize("count", [1, 2, 4])
-def test_tensorflow_lists_all_gpus(lab_engine: LabEngine, modern: Built, count: int) -> None:
-    lab_engine.gpus(count)
+def test_tensorflow_lists_all_gpus(lab_engine: LabEngine, modern: BuiltImage, count: int) -> None:
+    lab_engine.set_gpu_count(count)
     code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--expect-gpus", str(count))
     assert code == 0, answer["stages"]
     assert answer["gpus"]["visible"] == count
     assert [stage["status"] for stage in answer["stages"]] == ["passed"] * 5
 
 
-def test_one_of_four_gpus_is_passed(lab_engine: LabEngine, modern: Built) -> None:
-    lab_engine.gpus(4)
+def test_one_of_four_gpus_is_passed(lab_engine: LabEngine, modern: BuiltImage) -> None:
+    lab_engine.set_gpu_count(4)
     code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--gpus", "2")
     assert (code, answer["gpus"]["visible"], answer["gpus"]["expected"]) == (0, 1, 1), answer["stages"]
 
 
-def test_fewer_gpus_than_expected_fail(lab_engine: LabEngine, modern: Built) -> None:
-    lab_engine.gpus(1)
+def test_fewer_gpus_than_expected_fail(lab_engine: LabEngine, modern: BuiltImage) -> None:
+    lab_engine.set_gpu_count(1)
     code, answer = verify(lab_engine.url, modern.tag, "--stages", "visible", "--expect-gpus", "2")
     assert code == 1
-    assert first_failed(answer) == ("visible", "TensorFlow lists 1 of 2 GPUs")
+    assert find_failed_stage(answer) == ("visible", "TensorFlow lists 1 of 2 GPUs")
 
 
-def test_driver_without_a_gpu_fails(lab_engine: LabEngine, modern: Built) -> None:
-    lab_engine.gpus(0)
+def test_driver_without_a_gpu_fails(lab_engine: LabEngine, modern: BuiltImage) -> None:
+    lab_engine.set_gpu_count(0)
     code, answer = verify(lab_engine.url, modern.tag)
     assert code == 1
-    assert first_failed(answer)[0] == "driver"
+    assert find_failed_stage(answer)[0] == "driver"
     assert answer["verdict"]["cause"] == "no-device"
     engine = connect(lab_engine.url)
     script = "import tensorflow as tf; print(len(tf.config.list_physical_devices('GPU')))"
@@ -79,52 +88,54 @@ def test_driver_without_a_gpu_fails(lab_engine: LabEngine, modern: Built) -> Non
         engine.client.close()
 
 
-def test_container_without_gpus_fails(lab_engine: LabEngine, modern: Built) -> None:
-    lab_engine.gpus(1)
+def test_container_without_gpus_fails(lab_engine: LabEngine, modern: BuiltImage) -> None:
+    lab_engine.set_gpu_count(1)
     code, answer = verify(lab_engine.url, modern.tag, "--gpus", "none")
     assert code == 1
-    assert first_failed(answer)[0] == "runtime"
+    assert find_failed_stage(answer)[0] == "runtime"
     assert answer["verdict"]["cause"] == "container-no-gpu"
 
 
-def test_missing_library_is_reported(lab_engine: LabEngine, modern: Built) -> None:
-    lab_engine.gpus(1)
+def test_missing_library_is_reported(lab_engine: LabEngine, modern: BuiltImage) -> None:
+    lab_engine.set_gpu_count(1)
     steps = "RUN rm $(find / -xdev -name 'libcusolver.so.11*') && ldconfig"
-    tag = derived(lab_engine.url, modern.tag, "tfdoctor-lab/broken:1", steps)
+    tag = derive_image(lab_engine.url, modern.tag, "tfdoctor-lab/broken:1", steps)
     code, answer = verify(lab_engine.url, tag)
-    docker_ground(lab_engine).remove(tag)
+    make_docker_engine(lab_engine).remove(tag)
     assert code == 1
-    name, detail = first_failed(answer)
+    name, detail = find_failed_stage(answer)
     assert name == "libraries"
     assert "libcusolver.so.11" in detail
-    assert status(answer, "import") == "skipped"
+    assert find_status(answer, "import") == "skipped"
     assert answer["findings"]
 
 
-def test_compute_fails_on_a_stand_in(lab_engine: LabEngine, modern: Built) -> None:
-    lab_engine.gpus(1)
+def test_compute_fails_on_a_stand_in(lab_engine: LabEngine, modern: BuiltImage) -> None:
+    lab_engine.set_gpu_count(1)
     code, answer = verify(lab_engine.url, modern.tag)
     assert code == 1
-    name, detail = first_failed(answer)
+    name, detail = find_failed_stage(answer)
     assert name == "compute"
     assert len(detail) > 20
-    assert status(answer, "visible") == "passed"
+    assert find_status(answer, "visible") == "passed"
     assert answer["gpus"]["computed"] == 0
     assert answer["verdict"]["cause"] not in (None, "healthy")
     assert answer["verdict"]["summary"].startswith("compute failed")
 
 
 def test_build_with_a_changed_requirement_is_fast(
-    lab_engine: LabEngine, modern: Built, requirements: Path
+    lab_engine: LabEngine, modern: BuiltImage, requirements: Path
 ) -> None:
     requirements.write_text("colorama==0.4.6\n", encoding="ascii")
     arguments = ("--tf", "2.21", "--python", "3.11", "-r", str(requirements))
-    rebuilt = make(lab_engine.url, "tfdoctor-lab/again:1", "--base", lab_engine.base("bookworm"), *arguments)
-    docker_ground(lab_engine).remove(rebuilt.tag)
+    rebuilt = make(
+        lab_engine.url, "tfdoctor-lab/again:1", "--base", lab_engine.make_base_image("bookworm"), *arguments
+    )
+    make_docker_engine(lab_engine).remove(rebuilt.tag)
     assert rebuilt.seconds < 0.2 * modern.seconds, f"{rebuilt.seconds:.0f} s after {modern.seconds:.0f} s"
 
 
-def test_user_of_the_image_can_install_packages(lab_engine: LabEngine, modern: Built) -> None:
+def test_user_of_the_image_can_install_packages(lab_engine: LabEngine, modern: BuiltImage) -> None:
     """The package is a single file, so that no network is needed."""
     project = '[project]\\nname = "own"\\nversion = "1"\\n[tool.setuptools]\\npy-modules = ["own"]\\n'
     script = (

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.images import MARKS, docker_ground
-from lab.same_images import layers_of, members_of
+from lab.images import MARKS, make_docker_engine
+from lab.same_images import list_layer_files, list_layers
 from tfdoctor.compat.folder import data_dir
 
 if TYPE_CHECKING:
@@ -29,18 +29,18 @@ RUN sleep {} && since=$(date +%s.%N) \\
 def test_slow_container_gives_the_same_layer(lab_engine: LabEngine, tmp_path: Path) -> None:
     """Files that the engine creates at the start are then a second older than the step, and were in one layer only."""
     (tmp_path / "settle.sh").write_bytes((data_dir("dockerfiles") / "settle.sh").read_bytes())
-    ground = docker_ground(lab_engine)
+    ground = make_docker_engine(lab_engine)
     layers, members = [], []
     for seconds in (0, 3):
-        tag = ground.list_named(f"settled:{seconds}")
+        tag = ground.make_image_name(f"settled:{seconds}")
         (tmp_path / "Dockerfile").write_text(
-            f"FROM {lab_engine.base('bookworm')}\nARG SOURCE_DATE_EPOCH=1560902400\n"
+            f"FROM {lab_engine.make_base_image('bookworm')}\nARG SOURCE_DATE_EPOCH=1560902400\n"
             f"COPY settle.sh /usr/local/share/tfdoctor/\n{STEP.format(seconds)}",
             encoding="ascii",
         )
         lab_engine.docker("build", "--no-cache", "--tag", tag, str(tmp_path))
-        layers.append(layers_of(ground, tag)[-1])
-        members.append(members_of(ground, tag, tmp_path)[-1])
+        layers.append(list_layers(ground, tag)[-1])
+        members.append(list_layer_files(ground, tag, tmp_path)[-1])
         ground.remove(tag)
     assert members[0] == members[1]
     assert layers[0] == layers[1]

@@ -10,11 +10,11 @@ import pytest
 
 from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.compat import Compat
-from tfdoctor.engine.container_run import FOLDER, RunRequest, run
+from tfdoctor.engine.container_run import SIMULATION_FOLDER, RunRequest, run
 from tfdoctor.findings import Cause
 from tfdoctor.simulate.build import build_stand_in
 from tfdoctor.verify.image import verify_image
-from tfdoctor.verify.session import Wish
+from tfdoctor.verify.session import VerifyRequest
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -36,7 +36,7 @@ def run_verification(
     engine: ContainerEngine, image: str, stand_in: Path, *names: str, driver: str | None = None
 ) -> Verification:
     simulation = parse_simulation(COMPAT, names, driver=driver)
-    request = Wish(stages=("runtime", "driver"), simulated=simulation)
+    request = VerifyRequest(stages=("runtime", "driver"), simulated=simulation)
     return verify_image(engine, COMPAT, image, request, stand_in=stand_in)
 
 
@@ -62,6 +62,6 @@ def test_stand_in_is_not_left_in_the_image(engine: ContainerEngine, small: str, 
     command = (
         "python3",
         "-c",
-        f"import os; print(os.path.exists({FOLDER!r}), os.environ.get('STANDIN_GPUS'))",
+        f"import os; print(os.path.exists({SIMULATION_FOLDER!r}), os.environ.get('STANDIN_GPUS'))",
     )
     assert run(engine, RunRequest(image=small, command=command)).stdout.split() == ["False", "None"]

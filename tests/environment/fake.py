@@ -80,7 +80,7 @@ needs_uv = pytest.mark.skipif(UV is None, reason="there is no uv")
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class FileState:
     """The state of a path: kind, mode, and content (SHA-256) and mtime of a file or target of a link."""
 
     kind: str
@@ -89,7 +89,7 @@ class Seen:
     mtime_ns: int
 
 
-def list_tree(root: Path) -> dict[str, Seen]:
+def list_tree(root: Path) -> dict[str, FileState]:
     """Return the state of everything below a folder, except bytecode."""
     states = {}
     for folder, folders, files in os.walk(root):
@@ -99,18 +99,20 @@ def list_tree(root: Path) -> dict[str, Seen]:
             info = path.lstat()
             mode = stat.S_IMODE(info.st_mode)
             if path.is_symlink():
-                state = Seen("link", 0, str(path.readlink()), 0)
+                state = FileState("link", 0, str(path.readlink()), 0)
             elif path.is_dir():
-                state = Seen("dir", mode, "", 0)
+                state = FileState("dir", mode, "", 0)
             else:
-                state = Seen("file", mode, hashlib.sha256(path.read_bytes()).hexdigest(), info.st_mtime_ns)
+                state = FileState(
+                    "file", mode, hashlib.sha256(path.read_bytes()).hexdigest(), info.st_mtime_ns
+                )
             states[str(path.relative_to(root))] = state
     return states
 
 
 def difference(
-    before: Mapping[str, Seen], after: Mapping[str, Seen]
-) -> dict[str, tuple[Seen | None, Seen | None]]:
+    before: Mapping[str, FileState], after: Mapping[str, FileState]
+) -> dict[str, tuple[FileState | None, FileState | None]]:
     """Return the differing paths with both states, for readable assertion errors."""
     paths = sorted(before.keys() | after.keys())
     return {
@@ -136,7 +138,7 @@ class Run:
         return dict(answer)
 
     @property
-    def said(self) -> str:
+    def flat_output(self) -> str:
         """Standard output on one line, because line breaks depend on the lengths of paths."""
         return " ".join(self.out.split())
 
@@ -180,41 +182,41 @@ class Fake:
 
     # --- content
 
-    def files(self, name: str, version: str) -> dict[str, bytes]:
+    def make_files(self, name: str, version: str) -> dict[str, bytes]:
         """Return the files of a distribution: NVIDIA's libraries, or a package with its version."""
         for wheels in (CUDA_12, CUDA_11):
             if name in wheels:
                 _, folder, libraries = wheels[name]
                 return {
-                    f"nvidia/{folder}/lib/{library}": self.library(library).read_bytes()
+                    f"nvidia/{folder}/lib/{library}": self.make_library(library).read_bytes()
                     for library in libraries
                 }
         package = PACKAGES.get(name, name.replace("-", "_"))
         return {f"{package}/__init__.py": STUB + f"__version__ = {version!r}\n".encode()}
 
-    def library(self, soname: str, **options: Any) -> Path:
+    def make_library(self, soname: str, **options: Any) -> Path:
         """Return a stand-in library, compiled only once."""
         key = hashlib.sha256(repr((soname, sorted(options.items()))).encode()).hexdigest()[:12]
         path = self.cache / "libraries" / key / soname
         if not path.exists():
-            standins.library(path, self.cache, **options)
+            standins.write_library(path, self.cache, **options)
         return path
 
-    def place(
+    def install(
         self, name: str, version: str, files: Mapping[str, bytes] | None = None, more: str = ""
     ) -> None:
         """Install a distribution as pip does; `more` is added to METADATA."""
-        files = files if files is not None else self.files(name, version)
+        files = files if files is not None else self.make_files(name, version)
         for path, content in {**files, **_metadata_files(name, version, files, more, installer=True)}.items():
             target = self.site / path
             target.parent.mkdir(parents=True, exist_ok=True)
             target.write_bytes(content)
 
-    def wheel(
+    def add_wheel(
         self, name: str, version: str, files: Mapping[str, bytes] | None = None, more: str = ""
     ) -> Path:
         """Add a wheel to the package index."""
-        files = files if files is not None else self.files(name, version)
+        files = files if files is not None else self.make_files(name, version)
         path = self.index / f"{name.replace('-', '_')}-{version}-py3-none-any.whl"
         with zipfile.ZipFile(path, "w") as archive:
             for inner, content in {
@@ -226,18 +228,18 @@ class Fake:
                 archive.writestr(info, content)
         return path
 
-    def take_away(self, name: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove a distribution with all its files."""
         (info,) = self.site.glob(f"{name.replace('-', '_')}-*.dist-info")
         for line in (info / "RECORD").read_text(encoding="utf-8").splitlines():
             (self.site / line.split(",")[0]).unlink()
         info.rmdir()
 
-    def nvidia(self, path: str) -> Path:
+    def nvidia_path(self, path: str) -> Path:
         """Return a path below nvidia/."""
         return self.site / "nvidia" / path
 
-    def with_pip(self) -> None:
+    def add_pip(self) -> None:
         """Install pip from the wheel bundled with Python; its bytecode is cached, because compiling takes seconds."""
         cached = self.cache / "pip"
         if not cached.exists():
@@ -259,7 +261,7 @@ class Fake:
         env = {
             **{name: os.environ[name] for name in keep if name in os.environ},
             "COLUMNS": "100",
-            "LD_LIBRARY_PATH": str(driver(self.cache)) if self.driver else "",
+            "LD_LIBRARY_PATH": str(driver_folder(self.cache)) if self.driver else "",
             "PIP_CONFIG_FILE": os.devnull,
             "PIP_FIND_LINKS": str(self.index),
             "PIP_NO_INDEX": "1",
@@ -277,7 +279,7 @@ class Fake:
         env |= {name: text for name, text in self.variables.items() if name != "LD_LIBRARY_PATH"}
         return {name: text for name, text in (env | more).items() if text}
 
-    def command(self, *arguments: str) -> list[str]:
+    def command(self, *arguments: str) -> list_files[str]:
         """Return the command `tfdoctor …` for this environment."""
         return [sys.executable, "-m", "tfdoctor", *arguments, "--python", str(self.root)]
 
@@ -326,7 +328,7 @@ class Fake:
             start_new_session=True,
         )
 
-    def codes(self) -> list[str]:
+    def list_codes(self) -> list_files[str]:
         """Return the codes that `check` reports as warnings or errors."""
         return [
             finding["code"]
@@ -334,26 +336,26 @@ class Fake:
             if finding["severity"] != "info"
         ]
 
-    def list(self) -> dict[str, Seen]:
+    def list_files(self) -> dict[str, FileState]:
         return list_tree(self.root)
 
-    def activates(self, *lines: str) -> None:
+    def append_to_activate(self, *lines: str) -> None:
         """Append lines to bin/activate."""
         with self.activate.open("a", encoding="utf-8") as stream:
             stream.write("".join(f"{line}\n" for line in lines))
 
-    def folder(self, name: str) -> Path:
+    def make_folder(self, name: str) -> Path:
         """Create and return a folder outside the environment."""
         path = self.work / name
         path.mkdir(parents=True, exist_ok=True)
         return path
 
 
-def driver(cache: Path) -> Path:
+def driver_folder(cache: Path) -> Path:
     """Return the folder of the stand-in driver."""
     folder = cache / "driver"
     if not (folder / standins.NVML).exists():
-        standins.driver(folder, cache, gpus=GPUS)
+        standins.write_driver(folder, cache, gpus=GPUS)
     return folder
 
 
@@ -373,14 +375,14 @@ def make(
     venv.create(root, with_pip=False, symlinks=True)
     env = Fake(root, work, cache, version)
     old = version.startswith("2.10")
-    env.place(package, version, tensorflow_files(env, version), more=_requires(version))
+    env.install(package, version, tensorflow_files(env, version), more=_requires(version))
     for project, (wheel, _, _) in (CUDA_11 if old else CUDA_12).items():
-        env.place(project, wheel)
+        env.install(project, wheel)
     for project, wheel in (COMPANIONS_2_10 if old else COMPANIONS).items():
-        env.place(project, wheel)
+        env.install(project, wheel)
     for project in MODULES:
-        env.place(project, "1.16.0" if project == "six" else "1.0")
-    can_be_imported(env, version)
+        env.install(project, "1.16.0" if project == "six" else "1.0")
+    add_importable_modules(env, version)
     return env
 
 
@@ -399,7 +401,7 @@ def __getattr__(name):
 """
 
 
-def can_be_imported(env: Fake, version: str) -> None:
+def add_importable_modules(env: Fake, version: str) -> None:
     """Add stub modules with every attribute for the modules that TensorFlow imports."""
     table = Compat.load().find_imported(version)
     assert table is not None
@@ -436,8 +438,8 @@ def tensorflow_files(env: Fake, version: str, *, gpu: bool = True) -> dict[str, 
         f"#define TF_{part}_VERSION {number}\n"
         for part, number in zip(("MAJOR", "MINOR", "PATCH"), numbers, strict=True)
     )
-    framework = env.library("libtensorflow_framework.so.2", runpath=runpath)
-    pywrap = env.library(
+    framework = env.make_library("libtensorflow_framework.so.2", runpath=runpath)
+    pywrap = env.make_library(
         "_pywrap_tensorflow_internal.so",
         runpath="$ORIGIN/:$ORIGIN/..:" + runpath.replace("$ORIGIN/../", "$ORIGIN/../../"),
     )
@@ -495,7 +497,7 @@ def _digest(content: bytes) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(content).digest()).rstrip(b"=").decode()
 
 
-def end(process: subprocess.Popen[str], number: int) -> None:
+def send_signal(process: subprocess.Popen[str], number: int) -> None:
     """Send a signal to one process only."""
     with contextlib.suppress(ProcessLookupError):
         os.kill(process.pid, number)

@@ -125,7 +125,7 @@ def change_named(prefix: Path) -> None:
     (prefix / SITE / "gone" / "a.py").unlink()
 
 
-def act(action: str, prefix: Path) -> None:
+def run_action(action: str, prefix: Path) -> None:
     """Run one action with the journal of the environment."""
     with Journal.open(prefix) as journal:
         if action == "step":
@@ -157,7 +157,7 @@ def main() -> None:
         if child == 0:
             try:
                 kill_at(number)
-                act(action, Path(prefix))
+                run_action(action, Path(prefix))
             except BaseException as error:  # The parent must learn of every failure.
                 if not isinstance(error, JournalError):
                     traceback.print_exc()

@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.causes.steps import Drop, Export, Prepend, Rename, ShellStep, Unset
+from tfdoctor.causes.steps import Export, Prepend, RemoveEntries, Rename, ShellStep, Unset
 from tfdoctor.environment.activation import (
     BEGIN,
     END,
     activate,
+    add_block,
+    detect_kind,
     edit_script,
-    kind_of,
-    needs_block,
-    new_scripts,
-    with_block,
+    list_editable_scripts,
+    list_unsatisfied,
 )
 from tfdoctor.system import LiveSystem
 
@@ -72,7 +72,7 @@ def source_text(shell: str, text: str, folder: Path, **variables: str) -> dict[s
 
 def block(shell: str, *steps: ShellStep) -> str:
     """Return the block that `fix` adds to the script of a shell."""
-    return with_block("", SHELLS[shell], steps)
+    return add_block("", SHELLS[shell], steps)
 
 
 # ---------------------------------------------------------------- blocks
@@ -130,15 +130,15 @@ def test_only_hostile_entries_are_removed(shell: str, tmp_path: Path) -> None:
     for entry in HOSTILE:
         other_entries = "/keep:/with spaces:/it:/a:/"
         value = f"{entry}:{other_entries}:{entry}:{entry}:/2:{entry}/"
-        after = source_text(shell, block(shell, Drop(NAME, (entry,))), tmp_path, **{NAME: value})
+        after = source_text(shell, block(shell, RemoveEntries(NAME, (entry,))), tmp_path, **{NAME: value})
         assert after[NAME] == f"{other_entries}:/2", entry
-        assert needs_block((Drop(NAME, (entry,)),), after) == ()
+        assert list_unsatisfied((RemoveEntries(NAME, (entry,)),), after) == ()
 
 
 @pytest.mark.parametrize("shell", list_available_shells())
 @pytest.mark.parametrize("value", ["/a", "/a/", "/a:/a", "/a:/a/:/a", "/b/:/a"])
 def test_path_without_entries_is_unset(value: str, shell: str, tmp_path: Path) -> None:
-    text = block(shell, Drop(NAME, ("/a", "/b")))
+    text = block(shell, RemoveEntries(NAME, ("/a", "/b")))
     assert NAME not in source_text(shell, text, tmp_path, **{NAME: value})
     assert NAME not in source_text(shell, text, tmp_path)
 
@@ -146,7 +146,7 @@ def test_path_without_entries_is_unset(value: str, shell: str, tmp_path: Path) -
 @pytest.mark.parametrize("shell", list_available_shells())
 def test_trailing_slash_of_an_entry_does_not_matter(shell: str, tmp_path: Path) -> None:
     for entry in ("/a b", "/a b/"):
-        text = block(shell, Drop(NAME, (entry,)))
+        text = block(shell, RemoveEntries(NAME, (entry,)))
         assert source_text(shell, text, tmp_path, **{NAME: "/a b/:/x:/a b:/a bc:/a"})[NAME] == "/x:/a bc:/a"
 
 
@@ -156,7 +156,7 @@ def test_variables_are_unset_and_renamed(shell: str, tmp_path: Path) -> None:
     after = source_text(shell, block(shell, *steps), tmp_path, GONE="1", WRONG='$(touch broken) it\'s "5"')
     assert ("GONE" in after, "WRONG" in after) == (False, False)
     assert after["RIGHT"] == '$(touch broken) it\'s "5"'
-    assert needs_block(steps, after) == ()
+    assert list_unsatisfied(steps, after) == ()
     after = source_text(shell, block(shell, *steps), tmp_path, RIGHT="kept")
     assert after["RIGHT"] == "kept"
     assert "GONE" not in after
@@ -164,7 +164,7 @@ def test_variables_are_unset_and_renamed(shell: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("shell", list_available_shells())
 def test_activating_twice_changes_nothing_more(shell: str, tmp_path: Path) -> None:
-    text = block(shell, Drop(NAME, ("/a",)), Export("X", "1"), Unset("Y"), Rename("W", "R"))
+    text = block(shell, RemoveEntries(NAME, ("/a",)), Export("X", "1"), Unset("Y"), Rename("W", "R"))
     once = source_text(shell, text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
     twice = source_text(shell, text + text, tmp_path, **{NAME: "/a:/b", "Y": "1", "W": "2"})
     assert {name: once.get(name) for name in (NAME, "X", "Y", "W", "R")} == {
@@ -174,16 +174,16 @@ def test_activating_twice_changes_nothing_more(shell: str, tmp_path: Path) -> No
 
 
 def test_second_block_includes_the_first() -> None:
-    text = with_block("echo mine\n", "activate", (Export("A", "1"),))
+    text = add_block("echo mine\n", "activate", (Export("A", "1"),))
     assert text == f"echo mine\n{BEGIN}\nexport A=1\n{END}\n"
-    extended = with_block(text, "activate", (Unset("B"), Export("A", "1")))
+    extended = add_block(text, "activate", (Unset("B"), Export("A", "1")))
     assert extended == f"echo mine\n{BEGIN}\nexport A=1\nunset B\n{END}\n"
 
 
 # ---------------------------------------------------------------- lines of the user
 
 COMMENTED_OUT = ": # {}  # taken out by tfdoctor fix"
-UNSET, DROP = Unset("VISIBLE"), Drop(NAME, ("/old/lib64",))
+UNSET, DROP = Unset("VISIBLE"), RemoveEntries(NAME, ("/old/lib64",))
 EDITS = (
     ("export VISIBLE=-1", UNSET, None),
     ("VISIBLE=-1", UNSET, None),
@@ -267,7 +267,7 @@ def test_conditions_of_other_shells_stay_valid(shell: str, text: str, tmp_path: 
 
 
 def test_block_of_fix_is_not_edited() -> None:
-    text = with_block("", "activate", (Export("VISIBLE", "0"),))
+    text = add_block("", "activate", (Export("VISIBLE", "0"),))
     assert edit_script(text, "activate", (UNSET,)) == text
 
 
@@ -300,8 +300,8 @@ def test_activation_returns_the_variables(tmp_path: Path) -> None:
         'echo noise; echo noise >&2\nexport A="it\'s\nnew"\nunset B\nPATH=/own:$PATH\n', encoding="utf-8"
     )
     system = LiveSystem(env={"PATH": os.environ["PATH"], "B": "1", "C": "2"})
-    assert kind_of(str(tmp_path)) == "venv"
-    assert new_scripts(str(tmp_path)) == (tmp_path / "bin/activate",)
+    assert detect_kind(str(tmp_path)) == "venv"
+    assert list_editable_scripts(str(tmp_path)) == (tmp_path / "bin/activate",)
     after = activate(system, str(tmp_path))
     assert after is not None
     assert (after["A"], after.get("B"), after["C"]) == ("it's\nnew", None, "2")
@@ -319,5 +319,5 @@ def test_failing_activation_script(text: str, tmp_path: Path) -> None:
 
 
 def test_nothing_is_activated_without_a_script(tmp_path: Path) -> None:
-    assert kind_of(str(tmp_path)) is None
+    assert detect_kind(str(tmp_path)) is None
     assert activate(LiveSystem(env=dict(os.environ)), str(tmp_path)) is None

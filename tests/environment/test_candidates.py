@@ -9,25 +9,25 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.causes.steps import (
-    Drop,
     Export,
     Install,
     LinkParts,
     MakeLink,
     Prepend,
     Remove,
+    RemoveEntries,
     Rename,
     Uninstall,
     Unset,
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.candidates import (
-    better,
-    candidates,
-    environment_of,
     explain_impossible,
+    is_better,
+    is_worse,
+    list_fix_candidates,
     list_unfixed,
-    worse,
+    make_environment,
 )
 from tfdoctor.environment.models import Environment
 from tfdoctor.examine.collect import survey
@@ -82,12 +82,14 @@ def test_order_of_candidates(report: Report) -> None:
         finding("TFD307", (Install(("protobuf<4",)),)),
         finding("TFD604", (LINK,), severity=Severity.INFO),
     )
-    assert [candidate.finding.code for candidate in candidates(changed, ENV)] == [
+    assert [candidate.finding.code for candidate in list_fix_candidates(changed, ENV)] == [
         "TFD307",
         "TFD203",
         "TFD602",
     ]
-    assert [candidate.finding.code for candidate in candidates(changed, ENV, ("TFD604", "TFD203"))] == [
+    assert [
+        candidate.finding.code for candidate in list_fix_candidates(changed, ENV, ("TFD604", "TFD203"))
+    ] == [
         "TFD203",
         "TFD604",
     ]
@@ -95,7 +97,7 @@ def test_order_of_candidates(report: Report) -> None:
 
 def test_order_of_rules() -> None:
     """TensorFlow and its import come first, then variables, then libraries; positions are unique."""
-    positions = sorted((rule.first, rule.code) for rule in ALL_RULES if rule.first is not None)
+    positions = sorted((rule.fix_order, rule.code) for rule in ALL_RULES if rule.fix_order is not None)
     assert [code for _, code in positions] == [
         *("TFD703", "TFD304", "TFD311", "TFD303"),
         *("TFD307", "TFD306", "TFD312"),
@@ -115,7 +117,7 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
         finding("TFD110"),
         finding("TFD203", (LINK,), (LINK,)),
     )
-    assert len(candidates(changed, ENV)) == 2
+    assert len(list_fix_candidates(changed, ENV)) == 2
     reasons = {unfixed.finding.code: unfixed.why for unfixed in list_unfixed(changed, ENV)}
     assert reasons["TFD101"] == "This needs a change to the system; run it yourself:"
     assert reasons["TFD110"] == "This cannot be fixed by software."
@@ -142,10 +144,10 @@ def test_remedies_without_steps_are_not_candidates(report: Report) -> None:
     ids=str,
 )
 def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report) -> None:
-    assert bool(candidates(with_findings(report, finding("TFD203", (step,))), ENV)) is inside
+    assert bool(list_fix_candidates(with_findings(report, finding("TFD203", (step,))), ENV)) is inside
     assert bool(explain_impossible((step,), ENV, with_findings(report))) is not inside
     # One bad step disqualifies the whole remedy.
-    assert bool(candidates(with_findings(report, finding("TFD203", (LINK, step))), ENV)) is inside
+    assert bool(list_fix_candidates(with_findings(report, finding("TFD203", (LINK, step))), ENV)) is inside
 
 
 @pytest.mark.parametrize(
@@ -160,21 +162,23 @@ def test_steps_stay_in_the_environment(step: Step, inside: bool, report: Report)
         (Rename("A", "B$(x)"), False),
         (Export("A", "it's $(x) `y` \\ \""), True),
         (Export("A", "two\nlines"), False),
-        (Drop("A", ("/a b",)), True),
-        (Drop("A", ("/a", "/b\x1b[31m")), False),
+        (RemoveEntries("A", ("/a b",)), True),
+        (RemoveEntries("A", ("/a", "/b\x1b[31m")), False),
         (Prepend("A", ("/a\rb",)), False),
         (Prepend("A", ("/ä",)), True),
     ],
     ids=repr,
 )
 def test_unsafe_shell_steps_are_refused(step: Step, fits: bool, report: Report) -> None:
-    assert bool(candidates(with_findings(report, finding("TFD602", (step,))), ENV)) is fits
+    assert bool(list_fix_candidates(with_findings(report, finding("TFD602", (step,))), ENV)) is fits
 
 
 def test_variables_without_activation_are_not_fixed(report: Report) -> None:
     without_activation = replace(ENV, kind=None)
     changed = with_findings(report, finding("TFD602", (Unset("A"),)), finding("TFD203", (LINK,)))
-    assert [candidate.finding.code for candidate in candidates(changed, without_activation)] == ["TFD203"]
+    assert [candidate.finding.code for candidate in list_fix_candidates(changed, without_activation)] == [
+        "TFD203"
+    ]
     (unfixed, _) = list_unfixed(changed, without_activation)
     assert "its variables come from elsewhere" in unfixed.why
 
@@ -185,7 +189,7 @@ def test_nothing_is_installed_if_tensorflow_is_outside(report: Report) -> None:
     assert tensorflow is not None
     outside = Known(replace(tensorflow, package_dir="/usr/lib/python3/dist-packages/tensorflow"), "test")
     changed = replace(changed, facts=replace(changed.facts, tensorflow=outside))
-    assert candidates(changed, ENV) == ()
+    assert list_fix_candidates(changed, ENV) == ()
     assert "outside the environment" in list_unfixed(changed, ENV)[0].why
 
 
@@ -206,11 +210,11 @@ def test_system_python_is_not_changed(change: dict[str, Any], refused: bool, rep
     assert python is not None
     defaults = {"externally_managed": False, "prefix": "/opt/x", "virtual": False, "conda_prefix": None}
     fact: Known[PythonFacts] = Known(replace(python, **defaults | change), "test")
-    environment = environment_of(replace(report, facts=replace(report.facts, python=fact)), None)
+    environment = make_environment(replace(report, facts=replace(report.facts, python=fact)), None)
     assert environment is not None
     assert bool(environment.refusal) is refused
     changed = with_findings(report, finding("TFD203", (Install(("a",)),)))
-    assert bool(candidates(changed, replace(ENV, refusal=environment.refusal))) is not refused
+    assert bool(list_fix_candidates(changed, replace(ENV, refusal=environment.refusal))) is not refused
 
 
 def test_better_prediction_or_fewer_findings(report: Report) -> None:
@@ -228,18 +232,18 @@ def test_better_prediction_or_fewer_findings(report: Report) -> None:
 
     result = finding("TFD203")
     bad, good = make_prediction(False, 0, "a", "b"), make_prediction(True, 2)
-    assert better(bad, good, result)
-    assert not better(good, bad, result)
-    assert (worse(good, bad), worse(bad, good), worse(good, good)) == (True, False, False)
-    assert not better(make_prediction(True, 2), make_prediction(True, 1), result)
-    assert better(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), result)
+    assert is_better(bad, good, result)
+    assert not is_better(good, bad, result)
+    assert (is_worse(good, bad), is_worse(bad, good), is_worse(good, good)) == (True, False, False)
+    assert not is_better(make_prediction(True, 2), make_prediction(True, 1), result)
+    assert is_better(make_prediction(False, 0, import_ok=False), make_prediction(False, 0), result)
     # With equal predictions, the finding must be gone.
     unchanged = replace(good, findings=(result,))
-    assert not better(unchanged, unchanged, result)
-    assert better(unchanged, good, result)
+    assert not is_better(unchanged, unchanged, result)
+    assert is_better(unchanged, good, result)
     # The finding stays, but fewer libraries are missing; exchanging one for another does not count.
     fewer = replace(make_prediction(False, 0, "b"), findings=(result,))
     exchanged = replace(make_prediction(False, 0, "b", "c"), findings=(result,))
     before = replace(bad, findings=(result,))
-    assert better(before, fewer, result)
-    assert not better(before, exchanged, result)
+    assert is_better(before, fewer, result)
+    assert not is_better(before, exchanged, result)

@@ -10,12 +10,12 @@ import pytest
 
 from tfdoctor.environment import disk_space
 from tfdoctor.environment.disk_space import (
-    NoRoomError,
-    Writing,
+    DiskSpaceError,
+    InstallSizes,
+    check_needs,
+    compute_needs,
     group_by_disk,
-    needs,
-    refuse,
-    room_for_pips_cache,
+    has_room_for_pip_cache,
 )
 
 if TYPE_CHECKING:
@@ -52,26 +52,28 @@ def disks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     return free
 
 
-def make_writing(folder: Path, *, uv: str | None = None, **env: str) -> Writing:
+def make_writing(folder: Path, *, uv: str | None = None, **env: str) -> InstallSizes:
     locks = (folder / "a.txt", folder / "b.txt")
     locks[0].write_text("tensorflow==2.20.0 --hash=sha256:00\nnumpy==1.0 --hash=sha256:00\n")
     locks[1].write_text("nvidia-cudnn-cu12==9.10 --hash=sha256:00\n")
     wheels = {"tensorflow": 2 * GB, "nvidia-cudnn-cu12": GB}
-    return Writing(folder / "home" / "env", 5 * GB, 2 * GB, wheels, locks, uv, "/usr/bin/python3", env)
+    return InstallSizes(folder / "home" / "env", 5 * GB, 2 * GB, wheels, locks, uv, "/usr/bin/python3", env)
 
 
 def test_pip_needs_space_for_downloads(tmp_path: Path, disks: dict[str, int]) -> None:
     for name, size in {"home": 6 * GB, "tmp": 3 * GB}.items():
         (tmp_path / name).mkdir()
         disks[name] = size
-    (single,) = needs(make_writing(tmp_path))
-    assert (single.size, single.free, single.enough) == (7 * GB, 6 * GB, False)
-    separate = needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
+    (single,) = compute_needs(make_writing(tmp_path))
+    assert (single.size, single.free, single.is_met) == (7 * GB, 6 * GB, False)
+    separate = compute_needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp")))
     assert [(need.folder.name, need.size) for need in separate] == [("home", 5 * GB), ("tmp", 2 * GB)]
-    refuse(separate, "x")
+    check_needs(separate, "x")
     disks["tmp"] = GB
-    with pytest.raises(NoRoomError, match=r"tmp \(temporary files\): 2\.0 GB needed, 1\.0 GB free") as error:
-        refuse(needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
+    with pytest.raises(
+        DiskSpaceError, match=r"tmp \(temporary files\): 2\.0 GB needed, 1\.0 GB free"
+    ) as error:
+        check_needs(compute_needs(make_writing(tmp_path, TMPDIR=str(tmp_path / "tmp"))), "x")
     assert "TMPDIR" in error.value.hint
     assert "--into" not in error.value.hint
 
@@ -80,8 +82,8 @@ def test_pip_cache_is_used_only_with_free_space(tmp_path: Path, disks: dict[str,
     for name in ("home", "cache"):
         (tmp_path / name).mkdir()
         disks[name] = 8 * GB
-    assert room_for_pips_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
-    assert not room_for_pips_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
+    assert has_room_for_pip_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "cache")))
+    assert not has_room_for_pip_cache(make_writing(tmp_path, PIP_CACHE_DIR=str(tmp_path / "home" / "pip")))
 
 
 @pytest.mark.parametrize(
@@ -119,9 +121,9 @@ def test_uv_needs_space_in_its_cache(
         return "Would install 1 package" if name in cached else None
 
     monkeypatch.setattr(disk_space, "capture_output", make_output)
-    linked = needs(make_writing(tmp_path, uv="/bin/uv"))
+    linked = compute_needs(make_writing(tmp_path, uv="/bin/uv"))
     assert [(need.folder.name, need.size // GB) for need in linked] == expected
-    copied = needs(make_writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
+    copied = compute_needs(make_writing(tmp_path, uv="/bin/uv", UV_LINK_MODE="copy"))
     assert sum(need.size for need in copied) == 5 * GB + sum(need.size for need in linked if same) + (
         0 if same else sum(need.size for need in linked[1:])
     )

@@ -18,16 +18,16 @@ from environment.fake import (
     GPUS,
     Fake,
     difference,
-    driver,
+    driver_folder,
     make,
     needs_compiler,
     needs_uv,
     tensorflow_files,
 )
 from lab import standins
-from startup import HAS_ITS_OWN
-from tfdoctor.causes.steps import Drop, Unset
-from tfdoctor.environment.actions import _less
+from startup import HAS_SITECUSTOMIZE
+from tfdoctor.causes.steps import RemoveEntries, Unset
+from tfdoctor.environment.actions import _remove_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -44,66 +44,66 @@ def leave_unlinked(env: Fake) -> None:
 
 
 def add_dangling_link(env: Fake) -> None:
-    env.nvidia("cusparse/lib/libcusolver.so.11").symlink_to("../../gone/lib/libcusolver.so.11")
+    env.nvidia_path("cusparse/lib/libcusolver.so.11").symlink_to("../../gone/lib/libcusolver.so.11")
 
 
 def remove_wheel(env: Fake) -> None:
-    env.take_away("nvidia-cufft-cu12")
-    env.wheel("nvidia-cufft-cu12", "11.2.3.61")
+    env.remove("nvidia-cufft-cu12")
+    env.add_wheel("nvidia-cufft-cu12", "11.2.3.61")
 
 
 def remove_file(env: Fake) -> None:
-    env.nvidia("cufft/lib/libcufft.so.11").unlink()
-    env.wheel("nvidia-cufft-cu12", "11.2.3.61")
+    env.nvidia_path("cufft/lib/libcufft.so.11").unlink()
+    env.add_wheel("nvidia-cufft-cu12", "11.2.3.61")
 
 
 def damage_library(env: Fake) -> None:
-    env.nvidia("cufft/lib/libcufft.so.11").write_bytes(b"")
-    env.wheel("nvidia-cufft-cu12", "11.2.3.61")
+    env.nvidia_path("cufft/lib/libcufft.so.11").write_bytes(b"")
+    env.add_wheel("nvidia-cufft-cu12", "11.2.3.61")
 
 
 def remove_cudnn_part(env: Fake) -> None:
-    env.nvidia("cudnn/lib/libcudnn_ops.so.9").unlink()
-    env.wheel("nvidia-cudnn-cu12", CUDA_12["nvidia-cudnn-cu12"][0])
+    env.nvidia_path("cudnn/lib/libcudnn_ops.so.9").unlink()
+    env.add_wheel("nvidia-cudnn-cu12", CUDA_12["nvidia-cudnn-cu12"][0])
 
 
 def install_both(env: Fake) -> None:
-    env.place("tensorflow-cpu", "2.20.0", tensorflow_files(env, "2.20.0", gpu=False))
-    env.wheel("tensorflow", "2.20.0", tensorflow_files(env, "2.20.0"))
+    env.install("tensorflow-cpu", "2.20.0", tensorflow_files(env, "2.20.0", gpu=False))
+    env.add_wheel("tensorflow", "2.20.0", tensorflow_files(env, "2.20.0"))
 
 
 def replace_protobuf(env: Fake) -> None:
-    env.take_away("protobuf")
-    env.place("protobuf", "4.25.3")
-    env.wheel("protobuf", "5.29.5")
+    env.remove("protobuf")
+    env.install("protobuf", "4.25.3")
+    env.add_wheel("protobuf", "5.29.5")
 
 
 def upgrade_protobuf(env: Fake) -> None:
-    env.take_away("protobuf")
-    env.place("protobuf", "5.29.5")
-    env.wheel("protobuf", "3.19.6")
+    env.remove("protobuf")
+    env.install("protobuf", "5.29.5")
+    env.add_wheel("protobuf", "3.19.6")
 
 
 def shadow_by_activate(env: Fake) -> None:
-    folder = env.folder("old cuda's/lib64")
+    folder = env.make_folder("old cuda's/lib64")
     (folder / "libcudnn.so.9").write_bytes(b"")
-    env.activates(f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
+    env.append_to_activate(f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
 
 
 def shadow_by_caller(env: Fake) -> None:
-    folder = env.folder("old cuda's/lib64")
+    folder = env.make_folder("old cuda's/lib64")
     (folder / "libcudnn.so.9").write_bytes(b"")
     env.variables["LD_LIBRARY_PATH"] = str(folder)
 
 
 def add_stub_folder(env: Fake) -> None:
-    folder = env.folder("cuda/lib64/stubs")
-    standins.stub_driver(folder / "libcuda.so.1", env.cache)
-    env.activates(f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
+    folder = env.make_folder("cuda/lib64/stubs")
+    standins.write_stub_driver(folder / "libcuda.so.1", env.cache)
+    env.append_to_activate(f"export LD_LIBRARY_PATH={folder}:$LD_LIBRARY_PATH")
 
 
 def hide_in_activate(env: Fake) -> None:
-    env.activates("export MINE=1", "export CUDA_VISIBLE_DEVICES=-1", "export OTHER=2")
+    env.append_to_activate("export MINE=1", "export CUDA_VISIBLE_DEVICES=-1", "export OTHER=2")
 
 
 def hide_in_shell(env: Fake) -> None:
@@ -111,11 +111,11 @@ def hide_in_shell(env: Fake) -> None:
 
 
 def misspell_variable(env: Fake) -> None:
-    env.activates("export TF_FORCE_GPU_ALLOW_GROWHT=true")
+    env.append_to_activate("export TF_FORCE_GPU_ALLOW_GROWHT=true")
 
 
 def hide_in_sitecustomize(env: Fake) -> None:
-    if HAS_ITS_OWN:
+    if HAS_SITECUSTOMIZE:
         pytest.skip("this Python has a sitecustomize of its own")
     text = "import os\nif True:\n    os.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n"
     (env.site / "sitecustomize.py").write_text(text, encoding="utf-8")
@@ -127,24 +127,24 @@ def hide_in_pth(env: Fake) -> None:
 
 
 def leave_half_of_cuda(env: Fake) -> None:
-    folder = env.folder("old cuda's/lib64")
-    standins.library(folder / "libcusolver.so.11", env.cache, needs=("libcublas.so.11",))
-    env.activates(f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
+    folder = env.make_folder("old cuda's/lib64")
+    standins.write_library(folder / "libcusolver.so.11", env.cache, needs=("libcublas.so.11",))
+    env.append_to_activate(f'export LD_LIBRARY_PATH="{folder}${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"')
 
 
 def preload_stub(env: Fake) -> None:
-    stub = env.folder("cuda/lib64/stubs") / "libcuda.so"
-    standins.stub_driver(stub, env.cache)
-    env.activates(f"export LD_PRELOAD={stub}")
+    stub = env.make_folder("cuda/lib64/stubs") / "libcuda.so"
+    standins.write_stub_driver(stub, env.cache)
+    env.append_to_activate(f"export LD_PRELOAD={stub}")
 
 
 def put_other_tensorflow_first(env: Fake) -> None:
-    folder = env.folder("team's packages")
+    folder = env.make_folder("team's packages")
     for name, content in tensorflow_files(env, "2.20.0", gpu=False).items():
         path = folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content)
-    env.activates(f'export PYTHONPATH="{folder}"')
+    env.append_to_activate(f'export PYTHONPATH="{folder}"')
 
 
 def mark_as_conda(env: Fake) -> None:
@@ -208,7 +208,7 @@ def make_env(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
 def test_fix_works_once_and_undo_restores_every_byte(case: Case, make_env: Callable[..., Fake]) -> None:
     env = make_env(case.version)
     case.break_it(env)
-    before = env.list()
+    before = env.list_files()
 
     run = env.fix("--json")
     output = run.json()
@@ -220,7 +220,7 @@ def test_fix_works_once_and_undo_restores_every_byte(case: Case, make_env: Calla
     assert (run.status, output["left"]) == (0, [])
     assert output["check"]["verdict"]["gpu_usable"] is True
     assert output["check"]["prediction"]["gpu_count"] == GPUS
-    after = env.list()
+    after = env.list_files()
     changed = difference(
         before, {path: state for path, state in after.items() if not path.startswith(".tfdoctor")}
     )
@@ -228,26 +228,26 @@ def test_fix_works_once_and_undo_restores_every_byte(case: Case, make_env: Calla
     assert all(entry["changes"] for entry in output["repairs"])
 
     second = env.fix()
-    assert (second.status, difference(after, env.list())) == (0, {}), second
-    assert "Fix can do nothing here" in second.said
+    assert (second.status, difference(after, env.list_files())) == (0, {}), second
+    assert "Fix can do nothing here" in second.flat_output
 
     undone = env.run("fix", "--undo", "--json")
     assert undone.status == 0, undone
     assert {code for entry in undone.json()["undone"]["entries"] for code in entry["codes"]} == codes
     assert undone.json()["undone"]["kept"] == []
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_healthy_environment_gets_no_journal(make_env: Callable[..., Fake]) -> None:
     env = make_env()
-    before = env.list()
+    before = env.list_files()
     run = env.fix("--json")
     assert (run.status, run.json()["repairs"], run.json()["left"]) == (0, [], [])
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     undone = env.run("fix", "--undo")
     assert (undone.status, "has changed nothing" in undone.out) == (0, True)
     assert env.run("fix", "--undo", "--json").json()["undone"]["entries"] == []
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_line_of_activate_becomes_a_comment(make_env: Callable[..., Fake]) -> None:
@@ -260,7 +260,7 @@ def test_line_of_activate_becomes_a_comment(make_env: Callable[..., Fake]) -> No
     assert env.activate.read_text(encoding="utf-8") == text.replace(
         line, f": # {line}  # taken out by tfdoctor fix"
     )
-    assert f". {env.activate}" in run.said  # The change takes effect at the next activation.
+    assert f". {env.activate}" in run.flat_output  # The change takes effect at the next activation.
 
 
 def test_line_of_a_startup_file_becomes_a_comment(make_env: Callable[..., Fake]) -> None:
@@ -273,15 +273,15 @@ def test_line_of_a_startup_file_becomes_a_comment(make_env: Callable[..., Fake])
 
 def test_startup_file_outside_the_environment_is_only_named(make_env: Callable[..., Fake]) -> None:
     env = make_env()
-    custom = env.folder("company") / "sitecustomize.py"
+    custom = env.make_folder("company") / "sitecustomize.py"
     custom.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '-1'\n", encoding="utf-8")
     env.variables["PYTHONPATH"] = str(custom.parent)
     env.variables["COLUMNS"] = "500"  # keeps a long temporary path on one line
     before = custom.read_bytes()
     run = env.fix()
     assert run.status == 1
-    assert f"{custom}, line 2" in run.said
-    assert "not this environment's own" in run.said
+    assert f"{custom}, line 2" in run.flat_output
+    assert "not this environment's own" in run.flat_output
     assert custom.read_bytes() == before
 
 
@@ -300,26 +300,26 @@ def test_variable_of_the_shell_is_set_in_every_script(make_env: Callable[..., Fa
     done = subprocess.run(
         shell, env=env.environment(), capture_output=True, text=True, check=True, timeout=20
     )
-    assert done.stdout == f"[{driver(env.cache)}]\n"
+    assert done.stdout == f"[{driver_folder(env.cache)}]\n"
 
 
 def test_gpus_hidden_by_the_shell_are_left_to_the_user(make_env: Callable[..., Fake]) -> None:
     """`unset` in bin/activate would override users who select GPUs before they activate."""
     env = make_env()
     hide_in_shell(env)
-    before = env.list()
+    before = env.list_files()
     run = env.fix()
     assert run.status == 1
-    assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in run.said
-    assert "unset CUDA_VISIBLE_DEVICES" in run.said
-    assert difference(before, env.list()) == {}
+    assert "CUDA_VISIBLE_DEVICES comes from the shell that tfdoctor was started in" in run.flat_output
+    assert "unset CUDA_VISIBLE_DEVICES" in run.flat_output
+    assert difference(before, env.list_files()) == {}
 
 
 def test_conda_scripts_are_edited(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     mark_as_conda(env)
     env.variables["TF_FORCE_GPU_ALLOW_GROWHT"] = "true"  # misspelt in the caller's shell
-    before = env.list()
+    before = env.list_files()
     run = env.fix("--json")
     assert {entry["code"]: entry["status"] for entry in run.json()["repairs"]} == {
         "TFD601": "mended",
@@ -330,16 +330,20 @@ def test_conda_scripts_are_edited(make_env: Callable[..., Fake]) -> None:
         ": # export CUDA_VISIBLE_DEVICES=-1  # taken out by tfdoctor fix\nexport MINE=1\n"
     )
     assert "TF_FORCE_GPU_ALLOW_GROWTH" in (scripts / "tfdoctor.sh").read_text(encoding="utf-8")
-    assert "bin/activate" not in difference(before, env.list())
+    assert "bin/activate" not in difference(before, env.list_files())
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_installers_run_without_dropped_variables() -> None:
     """A broken libz on LD_LIBRARY_PATH would also break pip."""
     env = {"LD_LIBRARY_PATH": "/bad:/mine", "LD_PRELOAD": "/bad.so /mine.so", "PYTHONPATH": "/over", "A": "1"}
-    steps = (Drop("LD_LIBRARY_PATH", ("/bad/",)), Drop("LD_PRELOAD", ("/bad.so",)), Unset("PYTHONPATH"))
-    assert _less(env, steps) == {"LD_LIBRARY_PATH": "/mine", "LD_PRELOAD": "/mine.so", "A": "1"}
+    steps = (
+        RemoveEntries("LD_LIBRARY_PATH", ("/bad/",)),
+        RemoveEntries("LD_PRELOAD", ("/bad.so",)),
+        Unset("PYTHONPATH"),
+    )
+    assert _remove_variables(env, steps) == {"LD_LIBRARY_PATH": "/mine", "LD_PRELOAD": "/mine.so", "A": "1"}
 
 
 @pytest.mark.few(0)
@@ -350,11 +354,11 @@ def test_fix_of_one_code_leaves_others(make_env: Callable[..., Fake]) -> None:
     run = env.fix("tfd201", "--json")
     assert [(entry["code"], entry["status"]) for entry in run.json()["repairs"]] == [("TFD201", "mended")]
     assert run.status == 1  # the other finding remains
-    assert env.nvidia("cufft/lib/libcufft.so.11").exists()
+    assert env.nvidia_path("cufft/lib/libcufft.so.11").exists()
     assert (env.site / "protobuf-4.25.3.dist-info").exists()
     assert [entry["code"] for entry in env.fix("--json").json()["repairs"]] == ["TFD307"]
     assert env.run("fix", "--undo").status == 0
-    assert not env.nvidia("cufft/lib/libcufft.so.11").exists()
+    assert not env.nvidia_path("cufft/lib/libcufft.so.11").exists()
 
 
 @pytest.mark.few(0)
@@ -362,13 +366,13 @@ def test_two_problems_are_fixed_import_first(make_env: Callable[..., Fake]) -> N
     env = make_env()
     remove_file(env)
     replace_protobuf(env)
-    before = env.list()
+    before = env.list_files()
     run = env.fix("--json")
     assert run.status == 0, run
     assert [entry["code"] for entry in run.json()["repairs"]] == ["TFD307", "TFD201"]
     undone = env.run("fix", "--undo", "--json").json()["undone"]
     assert [entry["codes"] for entry in undone["entries"]] == [["TFD201"], ["TFD307"]]
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 # ---------------------------------------------------------------- remedies that do not help
@@ -377,10 +381,10 @@ def test_two_problems_are_fixed_import_first(make_env: Callable[..., Fake]) -> N
 @pytest.mark.few(0)
 def test_useless_remedy_is_undone_and_the_next_tried(make_env: Callable[..., Fake]) -> None:
     env = make_env("2.10.1")
-    env.take_away("nvidia-cufft-cu11")
+    env.remove("nvidia-cufft-cu11")
     # The wheel in the index lacks the library, so installing it does not help.
-    env.wheel("nvidia-cufft-cu11", "10.9.0.58", {"nvidia/cufft/README": b"no library\n"})
-    before = env.list()
+    env.add_wheel("nvidia-cufft-cu11", "10.9.0.58", {"nvidia/cufft/README": b"no library\n"})
+    before = env.list_files()
     run = env.fix("tfd201", "--json")
     output = run.json()
     assert run.status == 1
@@ -389,7 +393,7 @@ def test_useless_remedy_is_undone_and_the_next_tried(make_env: Callable[..., Fak
     assert any(command.startswith("ln ") for command in first)  # links first, then the variable
     assert any("LD_LIBRARY_PATH" in command for command in second)
     assert {entry["detail"] for entry in output["repairs"]} == {"It did not help."}
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     text = env.fix("tfd201").out
     assert text.count("It did not help. It was taken back.") == 2
     assert "To take all of it back" not in text
@@ -398,78 +402,78 @@ def test_useless_remedy_is_undone_and_the_next_tried(make_env: Callable[..., Fak
 @pytest.mark.few(0)
 def test_problem_behind_the_first_one_is_reported(make_env: Callable[..., Fake]) -> None:
     env = make_env("2.21.0")
-    library = env.library("libcusolver.so.11", needs=("libnowhere.so.7",))
-    env.nvidia("cusolver/lib/libcusolver.so.11").write_bytes(library.read_bytes())
-    before = env.list()
+    library = env.make_library("libcusolver.so.11", needs=("libnowhere.so.7",))
+    env.nvidia_path("cusolver/lib/libcusolver.so.11").write_bytes(library.read_bytes())
+    before = env.list_files()
     run = env.fix("--json")
     attempts = [(entry["code"], entry["status"]) for entry in run.json()["repairs"]]
     assert attempts == [("TFD203", "mended"), ("TFD204", "failed")]
     assert run.status == 1
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_remedy_that_makes_things_worse_is_undone(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     relative = os.path.relpath(
-        driver(env.cache), env.work
+        driver_folder(env.cache), env.work
     )  # A relative entry is reported; without it, no driver is found.
-    env.activates(f"export LD_LIBRARY_PATH={relative}")
-    before = env.list()
+    env.append_to_activate(f"export LD_LIBRARY_PATH={relative}")
+    before = env.list_files()
     run = env.fix()
-    assert (run.status, "It made things worse. It was taken back." in run.said) == (0, True), run
-    assert difference(before, env.list()) == {}
+    assert (run.status, "It made things worse. It was taken back." in run.flat_output) == (0, True), run
+    assert difference(before, env.list_files()) == {}
 
 
 def test_selection_of_gpus_is_left_to_the_user(make_env: Callable[..., Fake]) -> None:
     env = make_env()
-    env.activates("export CUDA_VISIBLE_DEVICE=0")
-    before = env.list()
+    env.append_to_activate("export CUDA_VISIBLE_DEVICE=0")
+    before = env.list_files()
     run = env.fix()
-    assert (run.status, "TFD602" in run.said) == (0, True), run
-    assert difference(before, env.list()) == {}
+    assert (run.status, "TFD602" in run.flat_output) == (0, True), run
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(1)
 @pytest.mark.parametrize("installer", [pytest.param("uv", marks=needs_uv), "pip"])
 def test_failed_installation_is_reported_and_undone(installer: str, make_env: Callable[..., Fake]) -> None:
     env = make_env()
-    env.take_away("nvidia-cufft-cu12")  # the index has no such wheel either
-    env.with_pip()
-    before = env.list()
+    env.remove("nvidia-cufft-cu12")  # the index has no such wheel either
+    env.add_pip()
+    before = env.list_files()
     run = env.fix("--installer", installer)
     assert run.status == 1
-    assert f"{installer} failed: the package index does not have it." in run.said
-    assert difference(before, env.list()) == {}
+    assert f"{installer} failed: the package index does not have it." in run.flat_output
+    assert difference(before, env.list_files()) == {}
     output = env.fix("--installer", installer, "--json").json()
     assert {entry["status"] for entry in output["repairs"]} == {"failed"}
     assert [entry["finding"]["code"] for entry in output["left"]] == ["TFD201"]
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(0)
 def test_half_finished_installation_is_undone(make_env: Callable[..., Fake]) -> None:
     """TensorFlow is removed and cannot be installed again."""
     env = make_env()
-    env.place("tensorflow-cpu", "2.20.0", tensorflow_files(env, "2.20.0", gpu=False))
-    before = env.list()
+    env.install("tensorflow-cpu", "2.20.0", tensorflow_files(env, "2.20.0", gpu=False))
+    before = env.list_files()
     run = env.fix("--json")
     assert run.status == 1
     assert [(entry["code"], entry["status"]) for entry in run.json()["repairs"]][:1] == [("TFD304", "failed")]
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_fix_with_pip_only(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_wheel(env)
-    env.with_pip()
+    env.add_pip()
     env.variables["PATH"] = "/usr/bin:/bin"
-    before = env.list()
+    before = env.list_files()
     run = env.fix("--installer", "pip", "--json")
     assert run.status == 0, run
     assert "-m pip install" in run.json()["repairs"][0]["commands"][0]
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(0)
@@ -477,12 +481,12 @@ def test_pip_is_bootstrapped_and_removed_by_undo(make_env: Callable[..., Fake]) 
     env = make_env()
     remove_wheel(env)
     env.variables["PATH"] = "/usr/bin:/bin"
-    before = env.list()
+    before = env.list_files()
     run = env.fix("--installer", "pip", "--json")
     assert run.status == 0, run
     assert run.json()["repairs"][0]["commands"][0].endswith(" -m ensurepip")
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 # ---------------------------------------------------------------- changes that fix refuses
@@ -491,13 +495,13 @@ def test_pip_is_bootstrapped_and_removed_by_undo(make_env: Callable[..., Fake]) 
 def test_missing_driver_is_reported_with_commands(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     env.driver = False
-    before = env.list()
+    before = env.list_files()
     run = env.fix("--json")
     output = run.json()
     assert run.status == 1
     assert output["repairs"] == []
     assert "TFD101" in {entry["finding"]["code"] for entry in output["left"]}
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     text = env.fix().out
     missing = next(entry for entry in output["left"] if entry["finding"]["code"] == "TFD101")
     assert missing["why"] in text
@@ -509,7 +513,7 @@ def test_missing_driver_is_reported_with_commands(make_env: Callable[..., Fake])
 def test_dry_run_writes_nothing(break_it: Callable[[Fake], None], make_env: Callable[..., Fake]) -> None:
     env = make_env()
     break_it(env)
-    before = env.list()
+    before = env.list_files()
     for options in (("--json",), ("-v",), ()):
         run = env.run("fix", "--dry-run", *options)
         assert run.status == 1
@@ -522,8 +526,8 @@ def test_dry_run_writes_nothing(break_it: Callable[[Fake], None], make_env: Call
                 run.out.replace("\\\n", " ").split()
             )  # long commands are continued on the next line
             assert "".join(repairs[0]["commands"][0].split()) in text
-            assert "Nothing was changed. 1 finding can be fixed here." in run.said
-    assert difference(before, env.list()) == {}
+            assert "Nothing was changed. 1 finding can be fixed here." in run.flat_output
+    assert difference(before, env.list_files()) == {}
 
 
 def test_dry_run_plans_the_same_commands(make_env: Callable[..., Fake]) -> None:
@@ -546,20 +550,20 @@ def test_tensorflow_outside_the_environment_is_not_changed(
     env_site = env.root / SITE
     env_site.mkdir()
     (env_site / "outer.pth").write_text(f"{outer.site}\n", encoding="utf-8")
-    before = env.list(), outer.list()
+    before = env.list_files(), outer.list_files()
     run = env.fix("--json")
     output = run.json()
-    assert difference(before[1], outer.list()) == {}
+    assert difference(before[1], outer.list_files()) == {}
     assert not any("ln -s" in command for entry in output["repairs"] for command in entry["commands"])
     for entry in output["repairs"]:  # It may only add the folder to the environment's own activate script.
         assert all(str(env.activate) in command for command in entry["commands"])
     assert env.run("fix", "--undo").status == 0
-    assert difference(before[0], env.list()) == {}
+    assert difference(before[0], env.list_files()) == {}
 
 
 def test_read_only_folder_is_reported(make_env: Callable[..., Fake], monkeypatch: pytest.MonkeyPatch) -> None:
     env = make_env("2.21.0")
-    before = env.list()
+    before = env.list_files()
     real = os.mkdir
 
     def refuse(path: str, *arguments: int, **options: int) -> None:
@@ -572,22 +576,22 @@ def test_read_only_folder_is_reported(make_env: Callable[..., Fake], monkeypatch
     assert run.status == 3
     assert "the journal of changes cannot be made" in run.err
     assert "ermission" in run.err
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_undo_refuses_after_a_change_by_the_user(make_env: Callable[..., Fake]) -> None:
     env = make_env("2.21.0")
     hide_in_activate(env)
-    before = env.list()
+    before = env.list_files()
     assert env.fix().status == 0
-    env.activates("export ADDED_LATER=1")
-    changed = env.list()
+    env.append_to_activate("export ADDED_LATER=1")
+    changed = env.list_files()
     run = env.run("fix", "--undo")
     assert (run.status, "bin/activate" in run.err, "--force" in run.err) == (3, True, True), run
     assert json.loads(env.run("fix", "--undo", "--json").out)["error"]["code"] == 3
-    assert set(difference(changed, env.list())) <= {".tfdoctor/lock"}
+    assert set(difference(changed, env.list_files())) <= {".tfdoctor/lock"}
     forced = env.run("fix", "--undo", "--force", "--json")
     assert forced.json()["undone"]["kept"] == ["bin/activate"]
     assert forced.status == 1
-    assert list(difference(before, env.list())) == ["bin/activate"]
+    assert list(difference(before, env.list_files())) == ["bin/activate"]
     assert "ADDED_LATER" in env.activate.read_text(encoding="utf-8")

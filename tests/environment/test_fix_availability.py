@@ -8,8 +8,8 @@ import pytest
 
 from tfdoctor.compat import Compat
 from tfdoctor.environment import fix_availability as module
-from tfdoctor.environment.candidates import environment_of
-from tfdoctor.environment.fix_availability import make_offer, offer
+from tfdoctor.environment.candidates import make_environment
+from tfdoctor.environment.fix_availability import find_offer, make_offer
 from tfdoctor.examine.collect import survey
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.system import RecordedSystem
@@ -24,11 +24,11 @@ def find_suggestion(
     """Return the command that is suggested on this recorded host, or "" if there is none."""
     system = RecordedSystem(HOSTS / host)
     report = diagnose(survey(system, COMPAT), COMPAT)
-    monkeypatch.setattr(module, "kind_of", lambda _: "venv")
+    monkeypatch.setattr(module, "detect_kind", lambda _: "venv")
     monkeypatch.setattr(module, "list_inherited", lambda *_: frozenset())
     monkeypatch.setattr(module, "find_outward_links", lambda *_: links)
     monkeypatch.setattr(module.os, "access", lambda *_: writable)
-    suggestion = offer(report, system)
+    suggestion = find_offer(report, system)
     return suggestion.command if suggestion is not None else ""
 
 
@@ -54,7 +54,7 @@ def test_fix_is_not_suggested_if_it_refuses(
 
 def test_suggestion_names_its_findings() -> None:
     report = diagnose(survey(RecordedSystem(HOSTS / "two-other-cudas"), COMPAT), COMPAT)
-    environment = environment_of(report, "venv")
+    environment = make_environment(report, "venv")
     assert environment is not None
     suggestion = make_offer(report, environment)
     assert suggestion is not None

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from environment.fake import Fake, Seen, difference, make, needs_compiler, needs_uv
-from processes import processes_with
+from environment.fake import Fake, FileState, difference, make, needs_compiler, needs_uv
+from processes import find_processes_by_word
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -41,10 +41,10 @@ def make_env(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
 
 def remove_library(env: Fake) -> None:
     """Remove a library and put its wheel with many files into the index."""
-    files = env.files("nvidia-cufft-cu12", "11.2.3.61")
-    env.nvidia("cufft/lib/libcufft.so.11").unlink()
+    files = env.make_files("nvidia-cufft-cu12", "11.2.3.61")
+    env.nvidia_path("cufft/lib/libcufft.so.11").unlink()
     headers = {f"nvidia/cufft/include/header{number}.h": b"/* */\n" * 200 for number in range(HEADER_COUNT)}
-    env.wheel("nvidia-cufft-cu12", "11.2.3.61", {**files, **headers})
+    env.add_wheel("nvidia-cufft-cu12", "11.2.3.61", {**files, **headers})
 
 
 def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) -> bool:
@@ -58,15 +58,15 @@ def wait_until(condition: Callable[[], bool], process: subprocess.Popen[str]) ->
     return False
 
 
-def check_recovery(env: Fake, before: dict[str, Seen], *options: str) -> None:
+def check_recovery(env: Fake, before: dict[str, FileState], *options: str) -> None:
     """Check that the next run fixes the environment, another one does nothing, and undo restores it."""
     run = env.run(*FIX, *options)
     assert run.status == 0, run
-    assert "will use 2 GPUs" in run.said
-    assert "Fix can do nothing here" in env.run(*FIX, *options).said
+    assert "will use 2 GPUs" in run.flat_output
+    assert "Fix can do nothing here" in env.run(*FIX, *options).flat_output
     undone = env.run("fix", "--undo")
     assert undone.status == 0, undone
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 KILLED = """
@@ -103,7 +103,7 @@ def kill_before(env: Fake, number: int, *arguments: str) -> int:
 @pytest.mark.parametrize("number", [5, 11, 14, 17])
 def test_killed_before_a_change_of_a_file(number: int, make_env: Callable[..., Fake]) -> None:
     env = make_env("2.21.0")
-    before = env.list()
+    before = env.list_files()
     assert kill_before(env, number, *FIX) == -signal.SIGKILL
     check_recovery(env, before)
 
@@ -112,12 +112,12 @@ def test_killed_before_a_change_of_a_file(number: int, make_env: Callable[..., F
 @pytest.mark.parametrize("number", [4, 8, 13])
 def test_undo_killed_before_a_change_of_a_file(number: int, make_env: Callable[..., Fake]) -> None:
     env = make_env("2.21.0")
-    before = env.list()
+    before = env.list_files()
     assert env.run(*FIX).status == 0
     assert kill_before(env, number, "fix", "--undo") == -signal.SIGKILL
     run = env.run("fix", "--undo")
     assert run.status == 0, run
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(1)
@@ -126,9 +126,9 @@ def test_undo_killed_before_a_change_of_a_file(number: int, make_env: Callable[.
 def test_killed_while_an_installer_works(seen: str, installer: str, make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_library(env)
-    env.with_pip()
-    before = env.list()
-    path = env.root / ".tfdoctor" / seen if "/" in seen else env.nvidia(f"cufft/include/{seen}")
+    env.add_pip()
+    before = env.list_files()
+    path = env.root / ".tfdoctor" / seen if "/" in seen else env.nvidia_path(f"cufft/include/{seen}")
     process = env.start(*FIX, "--installer", installer)
     assert wait_until(path.exists, process), process.communicate()
     process.kill()
@@ -140,7 +140,7 @@ def test_killed_while_an_installer_works(seen: str, installer: str, make_env: Ca
 def test_killed_at_a_random_time(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_library(env)
-    before = env.list()
+    before = env.list_files()
     process = env.start(*FIX)
     time.sleep(random.uniform(0.2, 2.0))
     process.kill()
@@ -153,10 +153,10 @@ def test_killed_at_a_random_time(make_env: Callable[..., Fake]) -> None:
 
 def add_slow_uv(env: Fake) -> Path:
     """Add a uv that changes the environment and then hangs; return the file with its process id."""
-    pid_file, folder = env.work / "installing", env.folder("slow")
+    pid_file, folder = env.work / "installing", env.make_folder("slow")
     script = (
         "#!/bin/sh\n"
-        f"case \"$*\" in \"pip install\"*) echo half > '{env.site}/half.py'; rm -r '{env.nvidia('cublas')}';\n"
+        f"case \"$*\" in \"pip install\"*) echo half > '{env.site}/half.py'; rm -r '{env.nvidia_path('cublas')}';\n"
         f"echo $$ > '{pid_file}.new'; mv '{pid_file}.new' '{pid_file}'; exec sleep 300;; esac\n"
     )
     (folder / "uv").write_text(script, encoding="utf-8")
@@ -168,7 +168,7 @@ def add_slow_uv(env: Fake) -> Path:
 def test_ctrl_c_ends_the_installer_and_undoes_everything(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_library(env)
-    before = env.list()
+    before = env.list_files()
     pid_file = add_slow_uv(env)
     handler = signal.signal(signal.SIGINT, signal.default_int_handler)  # a background job ignores SIGINT
     try:
@@ -179,15 +179,15 @@ def test_ctrl_c_ends_the_installer_and_undoes_everything(make_env: Callable[...,
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=60)
     assert (process.returncode, "Interrupted" in err) == (130, True), err
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     assert not Path(f"/proc/{int(pid_file.read_text())}").exists()
-    assert not processes_with(str(env.root))
+    assert not find_processes_by_word(str(env.root))
 
 
 def test_killed_installer_is_reported_and_undone(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_library(env)
-    before = env.list()
+    before = env.list_files()
     pid_file = add_slow_uv(env)
     process = env.start(*FIX)
     assert wait_until(pid_file.exists, process), process.communicate()
@@ -195,14 +195,14 @@ def test_killed_installer_is_reported_and_undone(make_env: Callable[..., Fake]) 
     out, _ = process.communicate(timeout=60)
     assert process.returncode == 1
     assert "uv was ended by SIGKILL" in out
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(0)
 def test_installer_that_outlives_tfdoctor_is_awaited(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_library(env)
-    before = env.list()
+    before = env.list_files()
     pid_file = add_slow_uv(env)
     first = env.start(*FIX)
     assert wait_until(pid_file.exists, first), first.communicate()
@@ -223,14 +223,14 @@ def test_installer_that_outlives_tfdoctor_is_awaited(make_env: Callable[..., Fak
     assert not (env.site / "half.py").exists()
     first.communicate()
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 @pytest.mark.few(0)
 def test_two_runs_at_once_fix_only_once(make_env: Callable[..., Fake]) -> None:
     env = make_env()
     remove_library(env)
-    before = env.list()
+    before = env.list_files()
     processes = [env.start(*FIX, "--json") for _ in range(2)]
     outputs = [json.loads(process.communicate(timeout=120)[0]) for process in processes]
     assert [process.returncode for process in processes] == [0, 0]
@@ -238,16 +238,16 @@ def test_two_runs_at_once_fix_only_once(make_env: Callable[..., Fake]) -> None:
     assert statuses == ["mended"]
     assert all(output["check"]["verdict"]["gpu_usable"] for output in outputs)
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
 
 
 def test_dry_run_reports_an_interrupted_step(make_env: Callable[..., Fake]) -> None:
     env = make_env("2.21.0")
     assert kill_before(env, 14, *FIX) == -signal.SIGKILL
-    before = env.list()
+    before = env.list_files()
     run = env.run("fix", "--dry-run", "--json")
     assert ["interrupted" in sentence for sentence in run.json()["recovered"]] == [True]
-    assert "interrupted" in env.run("fix", "--dry-run").said
-    assert difference(before, env.list()) == {}
+    assert "interrupted" in env.run("fix", "--dry-run").flat_output
+    assert difference(before, env.list_files()) == {}
     run = env.run(*FIX, "--json")
     assert ["was taken back" in sentence for sentence in run.json()["recovered"]] == [True]

@@ -37,8 +37,8 @@ def make_env(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
 
 def move_nvidia_outside(env: Fake) -> Path:
     """Move NVIDIA's wheels out of the environment, leave a link, and return the new folder."""
-    shared = env.folder("large disk") / "nvidia"
-    original = env.nvidia("x").parent
+    shared = env.make_folder("large disk") / "nvidia"
+    original = env.nvidia_path("x").parent
     original.rename(shared)
     original.symlink_to(shared)
     return shared
@@ -48,15 +48,15 @@ def move_nvidia_outside(env: Fake) -> Path:
 def test_nothing_is_installed_through_an_outward_link(make_env: Callable[..., Fake]) -> None:
     """--undo would not remove what an installer writes behind the link."""
     env = make_env()
-    env.take_away("nvidia-cufft-cu12")
-    env.wheel("nvidia-cufft-cu12", "11.2.3.61")
+    env.remove("nvidia-cufft-cu12")
+    env.add_wheel("nvidia-cufft-cu12", "11.2.3.61")
     shared = move_nvidia_outside(env)
-    assert "TFD201" in env.codes()
-    before, outside = env.list(), list_tree(shared)
+    assert "TFD201" in env.list_codes()
+    before, outside = env.list_files(), list_tree(shared)
     run = env.fix()
     assert run.status == 1
-    assert f"is a link to {shared}, outside the environment" in run.said
-    assert difference(before, env.list()) == {}
+    assert f"is a link to {shared}, outside the environment" in run.flat_output
+    assert difference(before, env.list_files()) == {}
     assert difference(outside, list_tree(shared)) == {}
 
 
@@ -64,13 +64,13 @@ def test_no_link_is_made_behind_an_outward_link(make_env: Callable[..., Fake]) -
     """The remedy that changes nothing there is used: the activation script names the folder."""
     env = make_env("2.21.0")
     shared = move_nvidia_outside(env)
-    assert "TFD203" in env.codes()
-    before, outside = env.list(), list_tree(shared)
+    assert "TFD203" in env.list_codes()
+    before, outside = env.list_files(), list_tree(shared)
     run = env.fix()
     assert run.status == 0, run
     assert difference(outside, list_tree(shared)) == {}
     assert env.run("fix", "--undo").status == 0
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}
     assert difference(outside, list_tree(shared)) == {}
 
 
@@ -95,11 +95,11 @@ def test_variable_of_a_kernel_is_left_to_its_kernel_json(make_env: Callable[...,
     """A kernel sets its variables itself, so lines in `activate` would have no effect."""
     env = make_env()
     hidden = {"CUDA_VISIBLE_DEVICES": "-1", "TF_FORCE_GPU_ALLOW_GROWHT": "true", "LD_LIBRARY_PATH": ""}
-    kernel = env.folder("kernels/tf") / "kernel.json"
+    kernel = env.make_folder("kernels/tf") / "kernel.json"
     spec = {"argv": [str(env.python), "-m", "ipykernel_launcher"], "env": {**env.environment(), **hidden}}
     spec["env"]["LD_LIBRARY_PATH"] = env.environment().get("LD_LIBRARY_PATH", "")
     kernel.write_text(json.dumps(spec, indent=1), encoding="utf-8")
-    before = env.list()
+    before = env.list_files()
     base_env = env.environment()
     result = plan(
         lambda variables: LiveSystem(env=base_env if variables is None else variables),
@@ -112,4 +112,4 @@ def test_variable_of_a_kernel_is_left_to_its_kernel_json(make_env: Callable[...,
     assert str(kernel) in unfixed.title
     assert f'In {kernel}, below "env": take "CUDA_VISIBLE_DEVICES" out.' in unfixed.remedies[0].text
     assert not any(isinstance(step, SHELL_STEPS) for item in result.attempts for step in item.candidate.steps)
-    assert difference(before, env.list()) == {}
+    assert difference(before, env.list_files()) == {}

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tfdoctor.environment.folder import lock, remove, sync, unwritten, write
+from tfdoctor.environment.folder import get_unfinished_path, lock, remove, sync, write
 
 pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="environments are changed on POSIX alone")
 
@@ -60,11 +60,11 @@ def test_failed_write_keeps_the_old_file(tmp_path: Path, monkeypatch: pytest.Mon
 def test_unfinished_file_is_replaced_without_following_links(tmp_path: Path) -> None:
     path, precious = tmp_path / "activate", tmp_path / "precious"
     precious.write_bytes(b"precious")
-    Path(unwritten(path)).symlink_to(precious)
+    Path(get_unfinished_path(path)).symlink_to(precious)
     write(path, b"new")
     assert (path.read_bytes(), precious.read_bytes()) == (b"new", b"precious")
     assert not path.is_symlink()
-    assert not os.path.lexists(unwritten(path))
+    assert not os.path.lexists(get_unfinished_path(path))
 
 
 def test_link_is_removed_and_its_target_stays(tmp_path: Path) -> None:

@@ -20,10 +20,10 @@ import pytest
 
 import tfdoctor.environment.install as core
 from lab import environments
-from tfdoctor.advice import links_for
+from tfdoctor.advice import list_links
 from tfdoctor.compat import Compat
-from tfdoctor.environment.install import Making, NoLockError, locks_of, make
-from tfdoctor.environment.install_state import GUARD, INSTALLING, MARK, Record, Workplace, read_record
+from tfdoctor.environment.install import InstallRequest, NoLockError, get_locks, install_environment
+from tfdoctor.environment.install_state import GUARD, INSTALLING, MARK, LockedFolder, Record, read_record
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Request, recommend
@@ -44,15 +44,15 @@ def option(spec: str = "2.20.0", python: str = "3.11") -> Any:
     return recommend(Compat.load(), request, Host()).options[0]
 
 
-def make_request(folder: Path, spec: str = "2.20.0", requirements: tuple[str, ...] = ()) -> Making:
+def make_request(folder: Path, spec: str = "2.20.0", requirements: tuple[str, ...] = ()) -> InstallRequest:
     plan = dataclasses.replace(option(spec), python=MINOR)
-    return Making(
+    return InstallRequest(
         option=plan,
         folder=folder,
         base=sys.executable,
         version=MINOR,
         uv="/nowhere/uv",
-        locks=locks_of(option(spec)),
+        locks=get_locks(option(spec)),
         requirements=requirements,
         env={"PATH": os.environ["PATH"]},
     )
@@ -117,8 +117,8 @@ def _pretended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
     monkeypatch.setattr(os, "fsync", skip_sync)
     monkeypatch.setattr(core, "run_installers", fake_installers)
-    monkeypatch.setattr(core, "links_for", find_no_links)
-    monkeypatch.setattr(core, "needs", need_nothing)
+    monkeypatch.setattr(core, "list_links", find_no_links)
+    monkeypatch.setattr(core, "compute_needs", need_nothing)
     return
 
 
@@ -169,7 +169,7 @@ def assert_whole(folder: Path, names: Sequence[str]) -> None:
     projects = {path.name.partition("-")[0] for path in site.glob("*.dist-info")}
     assert len(projects) == len(names)
     for info in site.glob("*.dist-info"):
-        assert core._whole(site, info)
+        assert core._is_complete(site, info)
     assert (folder / "bin" / "activate").read_text() == "VIRTUAL_ENV=1\n"
     assert not (site / GUARD).exists()
     assert sorted(path.name for path in (folder / ".tfdoctor").iterdir()) == sorted(own_file_names(record))
@@ -190,21 +190,23 @@ def test_killed_at_every_change(tmp_path: Path, twice: bool) -> None:
 
     With `twice`, the second run is also killed, and a third one finishes.
     """
-    step = 1 if environments.list_everything() else 7 if twice else 4
+    step = 1 if environments.is_full_run() else 7 if twice else 4
     point, survived, start_states = 0, False, set()
     while not survived:
         point += step
         folder = tmp_path / f"env{point}"
         request = make_request(folder, requirements=("pandas",))
-        survived = run_forked(lambda request=request: make(request, Progress()), point, folder)
+        survived = run_forked(lambda request=request: install_environment(request, Progress()), point, folder)
         if twice and not survived:
-            run_forked(lambda request=request: make(request, Progress()), point // 2 + 1, folder)
+            run_forked(
+                lambda request=request: install_environment(request, Progress()), point // 2 + 1, folder
+            )
         record = read_record(folder) if folder.exists() else None
         starts = python_starts(folder)
         start_states.add(starts)
         # It starts only if it is complete.
         assert not starts or (record is not None and record.finished), point
-        result = make(request, Progress())
+        result = install_environment(request, Progress())
         assert result.already == (record is not None and record.finished), point
         assert_whole(folder, ["tools", "tensorflow", "cuda", "requirements"])
         shutil.rmtree(folder)
@@ -226,14 +228,14 @@ def test_unfinished_environment_of_another_plan_is_replaced(
 
     monkeypatch.setattr(core, "run_installers", fail_commands)
     with pytest.raises(core.InstallFailedError, match="no network"):
-        make(make_request(folder), Progress())
+        install_environment(make_request(folder), Progress())
     assert python_starts(folder) is False
     (folder / "left").write_text("")
-    make(make_request(folder, "2.19.1"), Progress())
+    install_environment(make_request(folder, "2.19.1"), Progress())
     assert python_starts(folder) is True
     assert not (folder / "left").exists()
     with pytest.raises(UsageError, match=r"TensorFlow 2\.19\.1 on Python"):
-        make(make_request(folder), Progress())
+        install_environment(make_request(folder), Progress())
     assert python_starts(folder) is True
 
 
@@ -244,11 +246,11 @@ def test_failure_before_python_exists_leaves_nothing(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(core, "run_installers", fail_commands)
     with pytest.raises(KeyboardInterrupt):
-        make(make_request(tmp_path / "env"), Progress())
+        install_environment(make_request(tmp_path / "env"), Progress())
     assert not list(tmp_path.iterdir())
     (tmp_path / "mine").mkdir()
     with pytest.raises(KeyboardInterrupt):
-        make(make_request(tmp_path / "mine"), Progress())
+        install_environment(make_request(tmp_path / "mine"), Progress())
     assert list(tmp_path.iterdir()) == [tmp_path / "mine"], "what was there before stays"
     assert not list((tmp_path / "mine").iterdir())
 
@@ -256,15 +258,15 @@ def test_failure_before_python_exists_leaves_nothing(tmp_path: Path, monkeypatch
 @pytest.mark.usefixtures("_pretended")
 def test_missing_python_is_created_again(tmp_path: Path) -> None:
     folder = tmp_path / "env"
-    make(make_request(folder), Progress())
+    install_environment(make_request(folder), Progress())
     record = read_record(folder)
     assert record is not None
-    workplace = Workplace.take(folder, MINOR, on_wait=lambda: None)
+    workplace = LockedFolder.acquire(folder, MINOR, on_wait=lambda: None)
     workplace.write(Record(record.plan, "unfinished", record.steps[:-1]))
     workplace.block()
     workplace.release()
     (folder / "bin" / "python").unlink()
-    assert make(make_request(folder), Progress()).resumed is False
+    assert install_environment(make_request(folder), Progress()).resumed is False
     assert python_starts(folder) is True
 
 
@@ -279,14 +281,14 @@ def test_half_installed_distributions_are_removed(tmp_path: Path) -> None:
         "own/__init__.py,,4\n"
     )  # the RECORD of the wheel, which the installer had not yet replaced
     (tmp_path / "~umpy").mkdir()
-    core._take_away_halves(tmp_path)
+    core._remove_incomplete(tmp_path)
     assert [path.name for path in tmp_path.glob("*.dist-info")] == ["whole-1.0.dist-info"]
     assert not (tmp_path / "~umpy").exists()
 
 
 def test_guard_reports_in_every_shell(tmp_path: Path) -> None:
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", tmp_path / "env"], check=True)
-    workplace = Workplace.take(tmp_path / "other", MINOR, on_wait=lambda: None)
+    workplace = LockedFolder.acquire(tmp_path / "other", MINOR, on_wait=lambda: None)
     shutil.copytree(tmp_path / "env", workplace.folder, symlinks=True, dirs_exist_ok=True)
     before = {path.name: path.read_text() for path in workplace.folder.glob("bin/[aA]ctivate*")}
     assert before
@@ -317,26 +319,26 @@ def test_links_are_created_once_and_only_to_files(tmp_path: Path) -> None:
     request = dataclasses.replace(make_request(tmp_path), option=option("2.21.0"))
     site = tmp_path / "lib" / "python3.11" / "site-packages"
     assert request.option.cuda_set is not None
-    links = links_for(Compat.load(), request.option.release, request.option.cuda_set, str(site))
+    links = list_links(Compat.load(), request.option.release, request.option.cuda_set, str(site))
     assert links
     with pytest.raises(core.InstallFailedError, match="is not where"):
-        core._link(request)
+        core._create_links(request)
     for link in links:
         file = Path(os.path.normpath(Path(link.path).parent / link.target))
         for path in (file, Path(link.path)):
             path.parent.mkdir(parents=True, exist_ok=True)
         file.write_text("a library")
-    core._link(request)
+    core._create_links(request)
     inodes = [Path(link.path).lstat().st_ino for link in links]
     assert all(Path(link.path).read_text() == "a library" for link in links)
-    core._link(request)
+    core._create_links(request)
     assert [Path(link.path).lstat().st_ino for link in links] == inodes
 
 
 @pytest.mark.parametrize("spec", [f"2.{minor}" for minor in range(5, 22)])
 def test_recommended_options_are_locked(spec: str) -> None:
     recommendation = recommend(Compat.load(), Request(spec, method=Method.PIP), Host())
-    locks = locks_of(recommendation.options[0])
+    locks = get_locks(recommendation.options[0])
     assert all(path.is_file() for path in (locks.tools, locks.tensorflow, locks.cuda))
     assert f"tensorflow=={recommendation.options[0].tensorflow}" in locks.pins
 
@@ -346,4 +348,4 @@ def test_release_without_a_lock_is_refused() -> None:
     assert candidates
     plan = dataclasses.replace(option(), release=candidates[-1], tensorflow=candidates[-1].version)
     with pytest.raises(NoLockError, match="pinned and tested"):
-        locks_of(plan)
+        get_locks(plan)

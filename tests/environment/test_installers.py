@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cli.installing import UV, needs_uv, wheel
+from cli.installing import UV, needs_uv, write_wheel
 from tfdoctor.causes.steps import Install
 from tfdoctor.environment.actions import format_steps
 from tfdoctor.environment.installers import (
@@ -67,7 +67,7 @@ def test_missing_pip_is_bootstrapped(tmp_path: Path) -> None:
     """The commands are those that `check` prints."""
     python = write_program(tmp_path, "python", 'test "$3" = ensurepip')
     installer = find_installer(str(python), env={**QUIET, "PATH": "/usr/bin:/bin"})
-    assert installer.before == (str(python), "-m", "ensurepip")
+    assert installer.setup_command == (str(python), "-m", "ensurepip")
     assert installer.install(["a"]) == (str(python), "-m", "pip", "install", "a")
     environment = Environment("/env", str(python), "venv", "")
     assert format_steps((Install(("a",)),), environment, installer) == (
@@ -223,7 +223,7 @@ def test_manually_cleaned_uv_cache(tmp_path: Path) -> None:
     assert UV is not None
     index = tmp_path / "index" / "thing"
     index.mkdir(parents=True)
-    wheel_path, _ = wheel(index, "thing", "1.0", {"thing.py": ""})
+    wheel_path, _ = write_wheel(index, "thing", "1.0", {"thing.py": ""})
     (index / "index.html").write_text(f'<a href="{wheel_path.name}">{wheel_path.name}</a>', encoding="utf-8")
     cache = tmp_path / "cache"
     env = {**QUIET, "UV_CACHE_DIR": str(cache), "UV_DEFAULT_INDEX": index.parent.as_uri()}

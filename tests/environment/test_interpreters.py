@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tfdoctor.environment.interpreters import Interpreter, ask, find_interpreters
+from tfdoctor.environment.interpreters import Interpreter, find_interpreters, query_interpreter
 from tfdoctor.system import LiveSystem
 
 MINOR = f"{sys.version_info[0]}.{sys.version_info[1]}"
@@ -33,12 +33,14 @@ def write_interpreter(target: Path, version: str = "3.9.1", **changes: Any) -> P
 
 
 def test_running_interpreter_is_recognized() -> None:
-    interpreter = ask(sys.executable, LiveSystem())
+    interpreter = query_interpreter(sys.executable, LiveSystem())
     assert interpreter is not None
     assert interpreter.version == sys.version.split()[0].rstrip("+")
     assert interpreter.minor == MINOR
     assert Path(interpreter.base).samefile(sys.base_prefix)
-    assert ask(interpreter.path, LiveSystem()) == interpreter, "of an environment the Python behind it"
+    assert query_interpreter(interpreter.path, LiveSystem()) == interpreter, (
+        "of an environment the Python behind it"
+    )
 
 
 @pytest.mark.parametrize(
@@ -54,7 +56,9 @@ def test_running_interpreter_is_recognized() -> None:
     ],
 )
 def test_interpreter_without_wheels_is_rejected(tmp_path: Path, more: dict[str, Any]) -> None:
-    assert ask(str(write_interpreter(tmp_path / "bin" / "python3", **more)), LiveSystem()) is None
+    assert (
+        query_interpreter(str(write_interpreter(tmp_path / "bin" / "python3", **more)), LiveSystem()) is None
+    )
 
 
 def test_other_programs_are_rejected(tmp_path: Path) -> None:
@@ -66,14 +70,14 @@ def test_other_programs_are_rejected(tmp_path: Path) -> None:
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         path.chmod(0o755)
-        assert ask(str(path), LiveSystem()) is None
+        assert query_interpreter(str(path), LiveSystem()) is None
     (tmp_path / "data").write_text("")
     for path in (tmp_path / "data", tmp_path / "nowhere", tmp_path):
-        assert ask(str(path), LiveSystem()) is None
+        assert query_interpreter(str(path), LiveSystem()) is None
 
 
 def test_plus_in_the_version_and_pythonhome_are_ignored(tmp_path: Path) -> None:
-    interpreter = ask(
+    interpreter = query_interpreter(
         str(write_interpreter(tmp_path / "bin" / "python3", "3.11.2+")),
         LiveSystem(env={"PYTHONHOME": "/nowhere", **os.environ}),
     )

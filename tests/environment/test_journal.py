@@ -17,7 +17,7 @@ import pytest
 
 from environment import killer
 from environment.killer import SITE, change, change_again, change_named, write
-from environment.trees import assert_same, changes_in, commit, kind, list_differing, list_tree
+from environment.trees import assert_same, classify, commit_steps, list_changes, list_differing, list_tree
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 from tfdoctor.errors import ExitCode
@@ -36,11 +36,11 @@ def test_entry_of_a_step_lists_the_changes(prefix: Path) -> None:
             change(prefix)
         entry = step.commit()
         assert journal.entries == (entry,)
-        changes = changes_in(prefix)
+        changes = list_changes(prefix)
     assert Journal.read(prefix) == (entry,)
     assert entry.changes == len(changes)
     assert (entry.number, entry.title, entry.codes) == (1, "Link the libraries", ("TFD205",))
-    kinds = {item.path: kind(item) for item in changes}
+    kinds = {item.path: classify(item) for item in changes}
     assert kinds["bin/tool"] == "changed"
     assert kinds[f"{SITE}/gone"] == kinds[f"{SITE}/gone/below/b.bin"] == "removed"
     assert kinds[f"{SITE}/new/deep/file.py"] == kinds[f"{SITE}/renamed.py"] == "added"
@@ -56,7 +56,7 @@ def test_entry_of_a_step_lists_the_changes(prefix: Path) -> None:
 
 def test_undo_restores_everything_and_removes_the_journal(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, change, change_again)
+    commit_steps(prefix, change, change_again)
     assert list_tree(prefix) != before
     with Journal.open(prefix) as journal:
         undone = journal.undo()
@@ -69,7 +69,7 @@ def test_undo_restores_everything_and_removes_the_journal(prefix: Path) -> None:
 
 
 def test_committed_step_keeps_only_changed_files(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     copies = [
         path
         for path in (prefix / ".tfdoctor/steps/1/files").rglob("*")
@@ -87,10 +87,10 @@ def test_several_steps_keep_only_the_first_content(prefix: Path) -> None:
         with Journal.open(prefix) as journal, journal.step(title="write") as step:
             write(prefix / name, b"n = %d\n" % number, 3_000 + number)
             step.commit()
-    (combined,) = changes_in(prefix)
+    (combined,) = list_changes(prefix)
     assert combined.before is not None
     assert combined.after is not None
-    assert (combined.path, kind(combined)) == (name, "changed")
+    assert (combined.path, classify(combined)) == (name, "changed")
     assert combined.before.sha256 == hashlib.sha256(b"one = 1\n").hexdigest()
     assert combined.after.sha256 == hashlib.sha256(b"n = 2\n").hexdigest()
     copies = [
@@ -155,7 +155,7 @@ def test_step_with_named_paths_keeps_only_them(prefix: Path) -> None:
             change_named(prefix)
             write(prefix / "not-named", b"of somebody else", 5)
         step.commit()
-        assert {change.path for change in changes_in(prefix)} == {
+        assert {change.path for change in list_changes(prefix)} == {
             *killer.NAMED,
             "etc",
             "etc/made",
@@ -201,7 +201,7 @@ def test_named_path_through_a_link_is_resolved(prefix: Path) -> None:
         step = journal.step(title="change", paths=[prefix / name])
         (prefix / name).write_bytes(b"written in place")
         step.commit()
-        assert [change.path for change in changes_in(prefix)] == [f"{SITE}/some.pth"]
+        assert [change.path for change in list_changes(prefix)] == [f"{SITE}/some.pth"]
         journal.undo()
     assert_same(prefix, before)
 
@@ -218,7 +218,9 @@ def test_names_with_any_bytes_are_restored(prefix: Path) -> None:
     for name in names:
         Path(os.fsdecode(os.fsencode(prefix) + b"/" + name)).write_bytes(name)
     before = list_tree(prefix)
-    commit(prefix, lambda top: [Path(os.fsdecode(os.fsencode(top) + b"/" + name)).unlink() for name in names])
+    commit_steps(
+        prefix, lambda top: [Path(os.fsdecode(os.fsencode(top) + b"/" + name)).unlink() for name in names]
+    )
     with Journal.open(prefix) as journal:
         journal.undo()
     assert_same(prefix, before)
@@ -291,7 +293,7 @@ class RandomChanges:
             with self.dice.choice(files).open("r+b") as stream:
                 stream.write(b"in place")
 
-    def go(self, count: int) -> None:
+    def apply(self, count: int) -> None:
         for _ in range(count):
             kinds = [self.add, self.add, self.add, self.remove, self.rename, self.mode, self.write_in_place]
             self.dice.choice(kinds)()
@@ -302,23 +304,23 @@ def test_random_steps_are_undone(temp_folder: Path, seed: int) -> None:
     prefix = temp_folder / "env"
     (prefix / "bin").mkdir(parents=True)
     dice = RandomChanges(seed, prefix)
-    dice.go(60)
+    dice.apply(60)
     states = [list_tree(prefix)]
     with Journal.open(prefix) as journal:
         for number in range(3):
             with journal.step(title=f"step {number}") as step:
-                dice.go(12)
+                dice.apply(12)
             step.commit()
             states.append(list_tree(prefix))
             step = journal.step(title="rolled back")
-            dice.go(12)
+            dice.apply(12)
             step.rollback()
             assert_same(prefix, states[-1])
     with Journal.open(prefix) as journal:
         assert len(journal.entries) == 3
         for entry, (old, new) in zip(journal.entries, itertools.pairwise(states), strict=True):
             assert entry.changes == len(list_differing(old, new))
-        assert [old.path for old in changes_in(prefix) if old.before != old.after] == list_differing(
+        assert [old.path for old in list_changes(prefix) if old.before != old.after] == list_differing(
             states[0], states[-1]
         )
         undone = journal.undo()
@@ -331,7 +333,7 @@ def test_random_steps_are_undone(temp_folder: Path, seed: int) -> None:
 
 
 def test_conflict_changes_nothing(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     (prefix / "bin" / "tool").write_bytes(b"mine")
     (prefix / SITE / "single.py").write_bytes(b"mine")
     (prefix / SITE / "renamed.py").chmod(0o600)
@@ -350,7 +352,7 @@ def test_conflict_changes_nothing(prefix: Path) -> None:
 
 def test_force_keeps_changes_by_others(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, change, change_again)
+    commit_steps(prefix, change, change_again)
     (prefix / "bin" / "tool").write_bytes(b"mine")
     (prefix / SITE / "renamed.py").write_bytes(b"mine too")
     with Journal.open(prefix) as journal:
@@ -364,7 +366,7 @@ def test_force_keeps_changes_by_others(prefix: Path) -> None:
 
 
 def test_many_conflicts_are_counted(prefix: Path) -> None:
-    commit(prefix, lambda top: [write(top / f"added{n:02}", b"x", 5) for n in range(30)])
+    commit_steps(prefix, lambda top: [write(top / f"added{n:02}", b"x", 5) for n in range(30)])
     for number in range(30):
         (prefix / f"added{number:02}").write_bytes(b"other")
     with Journal.open(prefix) as journal, pytest.raises(JournalError, match="added09 and 20 more"):
@@ -372,9 +374,9 @@ def test_many_conflicts_are_counted(prefix: Path) -> None:
 
 
 def test_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     (prefix / "bin" / "tool").write_bytes(b"mine")
-    commit(prefix, change_again)
+    commit_steps(prefix, change_again)
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError, match="bin/tool"):
             journal.undo()
@@ -383,7 +385,7 @@ def test_change_between_two_steps_is_a_conflict(prefix: Path) -> None:
 
 
 def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     write(prefix / SITE / "new" / "deep" / "model.bin", b"trained", 5)
     with Journal.open(prefix) as journal:
         undone = journal.undo()
@@ -392,7 +394,7 @@ def test_new_folder_with_files_of_others_stays(prefix: Path) -> None:
 
 
 def test_folder_to_replace_with_files_of_others_is_a_conflict(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     write(prefix / "dangling" / "mine", b"mine", 5)
     with Journal.open(prefix) as journal:
         with pytest.raises(JournalError, match="dangling"):
@@ -403,7 +405,7 @@ def test_folder_to_replace_with_files_of_others_is_a_conflict(prefix: Path) -> N
 
 def test_manually_restored_files_are_no_conflict(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, change)
+    commit_steps(prefix, change)
     write(prefix / SITE / "pkg" / "__init__.py", b"one = 1\n", 9_999)
     (prefix / SITE / "renamed.py").unlink()
     with Journal.open(prefix) as journal:
@@ -413,7 +415,7 @@ def test_manually_restored_files_are_no_conflict(prefix: Path) -> None:
 
 def test_bytecode_is_never_a_conflict(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, change)
+    commit_steps(prefix, change)
     site = prefix / SITE
     write(site / "pkg" / "__pycache__" / "__init__.cpython-311.pyc", b"compiled later", 5)
     write(site / "pkg" / "__pycache__" / "__init__.cpython-312.pyc", b"by another Python", 5)
@@ -430,14 +432,14 @@ def test_bytecode_compiled_between_steps_is_not_restored(prefix: Path) -> None:
     before = list_tree(prefix)
     source = prefix / SITE / "single.py"
     compiled = prefix / SITE / "__pycache__" / "single.cpython-311.pyc"
-    commit(prefix, lambda _: write(source, b"two = 2\n", 2_000))
+    commit_steps(prefix, lambda _: write(source, b"two = 2\n", 2_000))
     write(compiled, b"compiled of ours", 5)
 
     def write_again(_: Path) -> None:
         write(source, b"three = 3\n", 3_000)
         compiled.unlink()
 
-    commit(prefix, write_again)
+    commit_steps(prefix, write_again)
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
     compiled.parent.rmdir()
@@ -446,7 +448,7 @@ def test_bytecode_compiled_between_steps_is_not_restored(prefix: Path) -> None:
 
 def test_bytecode_of_other_sources_stays(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, lambda top: write(top / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_000))
+    commit_steps(prefix, lambda top: write(top / SITE / "pkg" / "__init__.py", b"two = 2\n", 2_000))
     bytecode = prefix / SITE / "pkg" / "__pycache__" / "other.cpython-311.pyc"
     write(bytecode, b"of another source", 5)
     with Journal.open(prefix) as journal:
@@ -490,9 +492,9 @@ def test_file_written_in_place_is_a_conflict(prefix: Path) -> None:
         write_into_linked_file(top)
         write(top / "bin" / "tool", b"new", 5)
 
-    commit(prefix, write_both)
+    commit_steps(prefix, write_both)
     with Journal.open(prefix) as journal:
-        overwritten = next(change for change in changes_in(prefix) if change.path == name)
+        overwritten = next(change for change in list_changes(prefix) if change.path == name)
         assert overwritten.before is not None
         assert overwritten.before.sha256 is None
         with pytest.raises(JournalError, match=r"no longer kept.*big\.so"):
@@ -507,7 +509,7 @@ def test_file_written_in_place_is_a_conflict(prefix: Path) -> None:
 def test_later_step_may_write_into_a_new_file(prefix: Path) -> None:
     before = list_tree(prefix)
     library = prefix / SITE / "pkg" / "big.so"
-    commit(
+    commit_steps(
         prefix,
         lambda _: write(library, bytes(100_000), 2_000, 0o755),
         write_into_linked_file,
@@ -536,7 +538,7 @@ def rename_linked_file(prefix: Path) -> None:
 
 
 def test_modified_copy_is_not_restored(prefix: Path) -> None:
-    commit(prefix, rename_linked_file)
+    commit_steps(prefix, rename_linked_file)
     with (prefix / SITE / "renamed.so").open("ab") as stream:
         stream.write(b"more")
     with Journal.open(prefix) as journal:
@@ -548,7 +550,7 @@ def test_modified_copy_is_not_restored(prefix: Path) -> None:
 
 def test_copy_with_a_new_mtime_is_restored(prefix: Path) -> None:
     before = list_tree(prefix)
-    commit(prefix, rename_linked_file)
+    commit_steps(prefix, rename_linked_file)
     os.utime(prefix / SITE / "renamed.so", (77, 77))
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
@@ -564,7 +566,7 @@ def test_without_hard_links_files_are_copied(
 
     monkeypatch.setattr(os, "link", refuse)
     before = list_tree(prefix)
-    commit(prefix, change, change_again)
+    commit_steps(prefix, change, change_again)
     with Journal.open(prefix) as journal:
         assert journal.undo().kept == ()
     assert_same(prefix, before)

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from environment.killer import SITE, change, change_again, plant, write
-from environment.trees import DOCTOR, assert_same, commit, fresh, list_tree
+from environment.trees import DOCTOR, assert_same, commit_steps, list_tree, recreate
 from tfdoctor.environment.history import snapshot
 from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 
@@ -59,11 +59,11 @@ class FullDisk:
 @pytest.mark.parametrize("name", CALLS)
 @pytest.mark.parametrize("when", ["step", "commit"])
 def test_full_disk_during_a_step(temp_folder: Path, name: str, when: str) -> None:
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
     hits = 0
     for count in range(1, 60):
-        with pytest.MonkeyPatch.context() as patch, Journal.open(fresh(prefix)) as journal:
+        with pytest.MonkeyPatch.context() as patch, Journal.open(recreate(prefix)) as journal:
             if when == "step":
                 full = FullDisk(patch, name, count)
                 with contextlib.suppress(JournalError):
@@ -100,11 +100,11 @@ def test_full_disk_during_a_step(temp_folder: Path, name: str, when: str) -> Non
 
 @pytest.mark.parametrize("name", CALLS)
 def test_full_disk_during_an_undo(temp_folder: Path, name: str) -> None:
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
     finished = False
     for count in range(1, 120):
-        with Journal.open(fresh(prefix)) as journal, pytest.MonkeyPatch.context() as patch:
+        with Journal.open(recreate(prefix)) as journal, pytest.MonkeyPatch.context() as patch:
             for apply in (change, change_again):
                 step = journal.step(title="change")
                 apply(prefix)
@@ -133,7 +133,7 @@ def test_full_disk_during_an_undo(temp_folder: Path, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["link", "mkdir", "open"])
 def test_full_disk_is_noticed_before_an_undo(prefix: Path, name: str) -> None:
-    commit(prefix, change, change_again)
+    commit_steps(prefix, change, change_again)
     after = list_tree(prefix)
     with Journal.open(prefix) as journal:
         with pytest.MonkeyPatch.context() as patch:
@@ -269,7 +269,7 @@ def find_change(value: Any, path: str) -> Any:
 def test_paths_that_lead_outside_are_refused(prefix: Path, path: object) -> None:
     outside = prefix.parent / "outside"
     outside.write_text("precious")
-    commit(prefix, change)
+    commit_steps(prefix, change)
     tamper(prefix, lambda value: find_change(value, "bin/tool").update(path=path))
     current = list_tree(prefix)
     with pytest.raises(JournalError, match="damaged") as caught:
@@ -283,7 +283,7 @@ def test_paths_that_lead_outside_are_refused(prefix: Path, path: object) -> None
 
 def test_parent_that_became_a_link_is_not_followed(prefix: Path) -> None:
     """The files behind the link match the journal, so undo would restore the old ones there."""
-    commit(prefix, change)
+    commit_steps(prefix, change)
     outside = prefix.parent / "outside"
     outside.mkdir()
     (prefix / "lib").rename(outside / "lib")
@@ -312,7 +312,7 @@ def test_rollback_does_not_follow_links(prefix: Path) -> None:
 def test_copies_that_are_links_are_not_used(prefix: Path) -> None:
     secret = prefix.parent / "secret"
     secret.write_bytes((prefix / SITE / "single.py").read_bytes())
-    commit(prefix, change)
+    commit_steps(prefix, change)
     for path in (prefix / ".tfdoctor/steps/1/files").rglob("*"):
         if path.is_file():
             path.unlink()
@@ -323,7 +323,7 @@ def test_copies_that_are_links_are_not_used(prefix: Path) -> None:
 
 
 def test_restored_file_never_gets_more_permissions(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     tamper(prefix, lambda value: find_change(value, "bin/tool")["before"].update(mode=0o6755))
     with Journal.open(prefix) as journal:
         journal.undo()
@@ -360,7 +360,7 @@ def test_restored_file_never_gets_more_permissions(prefix: Path) -> None:
     ],
 )
 def test_journal_is_validated_strictly(prefix: Path, edit: Callable[[Any], None]) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     tamper(prefix, edit)
     current = list_tree(prefix)
     with pytest.raises(JournalError, match="damaged"):
@@ -372,7 +372,7 @@ def test_journal_is_validated_strictly(prefix: Path, edit: Callable[[Any], None]
     "text", ["", "{", "[]", "null", "[" * 100_000, '{"schema_version": "1"}', "\xff\xfe"]
 )
 def test_invalid_json_is_refused(prefix: Path, text: str) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     for name in ("history.json", "undo.json"):
         path = prefix / ".tfdoctor" / name
         saved = path.read_bytes() if path.exists() else b""
@@ -385,7 +385,7 @@ def test_invalid_json_is_refused(prefix: Path, text: str) -> None:
 
 
 def test_newer_journal_is_refused(prefix: Path) -> None:
-    commit(prefix, change)
+    commit_steps(prefix, change)
     tamper(prefix, lambda value: value.update(schema_version=3))
     with pytest.raises(JournalError, match="newer tfdoctor") as caught:
         Journal.open(prefix)
@@ -395,7 +395,7 @@ def test_newer_journal_is_refused(prefix: Path) -> None:
 @pytest.mark.parametrize("name", ["steps/1/record.json", "steps/1/manifest.json", "undo.json"])
 def test_journal_of_format_1_is_refused_and_kept(prefix: Path, name: str) -> None:
     """Format 1 had a record for each step."""
-    commit(prefix, change)
+    commit_steps(prefix, change)
     journal_folder = prefix / ".tfdoctor"
     if name != "undo.json":
         (journal_folder / "history.json").unlink()
@@ -440,7 +440,7 @@ def test_damaged_manifest_is_refused(prefix: Path, run_killed: Callable[[str, Pa
 
 
 def test_control_characters_do_not_reach_the_terminal(prefix: Path) -> None:
-    commit(prefix, lambda top: write(top / "red\x1b[31m", b"x", 5))
+    commit_steps(prefix, lambda top: write(top / "red\x1b[31m", b"x", 5))
     (prefix / "red\x1b[31m").write_bytes(b"other")
     with Journal.open(prefix) as journal, pytest.raises(JournalError) as caught:
         journal.undo()

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from environment.killer import change, change_again, change_named, write
-from environment.trees import DOCTOR, assert_same, commit, fresh, list_differing, list_tree
+from environment.trees import DOCTOR, assert_same, commit_steps, list_differing, list_tree, recreate
 from tfdoctor.environment.history.journal import Journal, JournalError, has_pending
 
 if TYPE_CHECKING:
@@ -46,13 +46,13 @@ def check_recovered(prefix: Path, before: dict[str, Any], after: dict[str, Any])
 def test_killed_at_every_point_of_a_step(
     temp_folder: Path, run_killed: Callable[[str, Path, int], str], action: str
 ) -> None:
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
     (change_named if action == "named" else change)(prefix)
     after = list_tree(prefix)
     counts = []
     for number in itertools.count(1):
-        result = run_killed(action, fresh(prefix), number)
+        result = run_killed(action, recreate(prefix), number)
         with contextlib.suppress(JournalError):
             Journal.read(prefix)
         counts.append(check_recovered(prefix, before, after))
@@ -68,9 +68,9 @@ def test_killed_at_every_point_of_a_second_step(
     temp_folder: Path, run_killed: Callable[[str, Path, int], str]
 ) -> None:
     """The state before the first step stays known, whether or not the second step is committed."""
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
-    commit(prefix, change)
+    commit_steps(prefix, change)
     first = list_tree(prefix)
     saved = temp_folder / "saved"
     copy_with_hard_links(prefix, saved)
@@ -98,9 +98,9 @@ def test_killed_at_every_point_of_a_second_step(
 def test_killed_at_every_point_of_an_undo(
     temp_folder: Path, run_killed: Callable[[str, Path, int], str]
 ) -> None:
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
-    commit(prefix, change, change_again)
+    commit_steps(prefix, change, change_again)
     after = list_tree(prefix)
     saved = temp_folder / "saved"
     prefix.rename(saved)
@@ -129,14 +129,14 @@ def copy_with_hard_links(source: Path, target: Path) -> None:
 
 
 def test_killed_while_recovering(temp_folder: Path, run_killed: Callable[[str, Path, int], str]) -> None:
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
     change(prefix)
     after = list_tree(prefix)
     dice = random.Random(1)
     killed_twice = 0
     for number in range(30, 160, 5):
-        if run_killed("step", fresh(prefix), number) != "killed":
+        if run_killed("step", recreate(prefix), number) != "killed":
             break
         for second_kill in sorted(dice.sample(range(1, 90), 4)):
             killed_twice += run_killed("recover", prefix, second_kill) == "killed"
@@ -147,9 +147,9 @@ def test_killed_while_recovering(temp_folder: Path, run_killed: Callable[[str, P
 def test_killed_while_finishing_an_undo(
     temp_folder: Path, run_killed: Callable[[str, Path, int], str]
 ) -> None:
-    prefix = fresh(temp_folder / "env")
+    prefix = recreate(temp_folder / "env")
     before = list_tree(prefix)
-    commit(prefix, change, change_again)
+    commit_steps(prefix, change, change_again)
     after = list_tree(prefix)
     saved = temp_folder / "saved"
     prefix.rename(saved)
@@ -189,7 +189,7 @@ def test_change_after_a_killed_undo_is_kept(
     prefix: Path, run_killed: Callable[[str, Path, int], str]
 ) -> None:
     before = list_tree(prefix)
-    commit(prefix, change)
+    commit_steps(prefix, change)
     number = next(
         number
         for number in itertools.count(20)

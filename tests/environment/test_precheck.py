@@ -10,7 +10,7 @@ import pytest
 
 from tfdoctor.environment import precheck
 from tfdoctor.environment.installers import InstallFailedError, find_uv
-from tfdoctor.environment.precheck import Foreseen, find_unmet_pin, foresee
+from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
@@ -50,7 +50,7 @@ def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequen
                 raise InstallFailedError("it failed", output=lines, unsolved=unsolved)
 
         monkeypatch.setattr(precheck, "find_uv", lambda _: "/opt/uv" if uv else None)
-        monkeypatch.setattr(precheck, "runs", lambda *_: not uv)
+        monkeypatch.setattr(precheck, "can_run", lambda *_: not uv)
         monkeypatch.setattr(precheck, "run_installer", run)
         return commands
 
@@ -60,8 +60,8 @@ def fake_installer(monkeypatch: pytest.MonkeyPatch) -> Callable[..., list[Sequen
 def test_compatible_requirements_have_no_conflict(fake_installer: Callable[..., list[Sequence[str]]]) -> None:
     commands = fake_installer()
     assert (
-        foresee(["numpy"], ["numpy==1.26.4"], "3.11", env={}, index="https://index.example/simple")
-        == Foreseen()
+        check_requirements(["numpy"], ["numpy==1.26.4"], "3.11", env={}, index="https://index.example/simple")
+        == PrecheckResult()
     )
     arguments = list(commands[0])
     assert arguments[:3] == ["/opt/uv", "pip", "compile"]
@@ -78,7 +78,7 @@ def test_conflict_is_quoted_from_the_installer(
     fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, conflict: str
 ) -> None:
     fake_installer(*lines, uv=uv)
-    result = foresee(["pandas"], ["numpy==1.26.4"], "3.11", env={})
+    result = check_requirements(["pandas"], ["numpy==1.26.4"], "3.11", env={})
     assert conflict in result.conflict
     assert not result.unknown
 
@@ -96,7 +96,7 @@ def test_failed_check_is_no_conflict(
     fake_installer: Callable[..., list[Sequence[str]]], lines: tuple[str, ...], uv: bool, unsolved: bool
 ) -> None:
     fake_installer(*lines, uv=uv, unsolved=unsolved)
-    result = foresee(["docopt"], [], "3.11", env={})
+    result = check_requirements(["docopt"], [], "3.11", env={})
     assert result.unknown
     assert not result.conflict
 
@@ -105,7 +105,7 @@ def test_pip_resolves_for_another_platform_in_a_dry_run(
     fake_installer: Callable[..., list[Sequence[str]]],
 ) -> None:
     commands = fake_installer(uv=False)
-    foresee(["numpy"], [], "3.12", env={})
+    check_requirements(["numpy"], [], "3.12", env={})
     arguments = list(commands[0])
     assert arguments[:4] == [sys.executable, "-m", "pip", "install"]
     assert "--dry-run" in arguments
@@ -115,8 +115,8 @@ def test_pip_resolves_for_another_platform_in_a_dry_run(
 
 def test_neither_uv_nor_pip(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precheck, "find_uv", lambda _: None)
-    monkeypatch.setattr(precheck, "runs", lambda *_: False)
-    assert "neither uv nor pip" in foresee(["numpy"], [], "3.11", env={}).unknown
+    monkeypatch.setattr(precheck, "can_run", lambda *_: False)
+    assert "neither uv nor pip" in check_requirements(["numpy"], [], "3.11", env={}).unknown
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_unmet_pin_is_reported_without_an_installer(
     assert conflict.startswith(told)
     assert bool(conflict) is bool(told)
     commands = fake_installer()
-    assert foresee([wanted], pins, "3.11", env={}) == Foreseen(conflict=conflict)
+    assert check_requirements([wanted], pins, "3.11", env={}) == PrecheckResult(conflict=conflict)
     assert len(commands) == (0 if told else 1)
 
 
@@ -159,5 +159,5 @@ def test_unreachable_index_is_no_conflict(tmp_path: Path) -> None:
     env.pop("PIP_FIND_LINKS", None)
     if find_uv(env) is None:
         pytest.skip("uv is not on PATH")
-    result = foresee(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
-    assert result == Foreseen(unknown="the package index was not reached")
+    result = check_requirements(["tfdoctor-nothing"], [], "3.11", env=env, index="http://127.0.0.1:1/simple")
+    assert result == PrecheckResult(unknown="the package index was not reached")

@@ -69,7 +69,7 @@ def test_uv_first_tries_the_whole_lock(tmp_path: Path) -> None:
     # uv would ignore a preferred version if one of two indexes had no file for this Python.
     assert first["found.txt"] == second["found.txt"] == ""
     assert third["found.txt"] == "".join(f"{line}\n" for line in LOCK)
-    assert resolution == PipResolution(kept=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
+    assert resolution == PipResolution(unchanged=LOCK[1:], hashed=(f"numpy==1.26.4 {B}",))
     assert resolution.changes(LOCK) == (PinChange("numpy", "2.3.3", "1.26.4"),)
 
 
@@ -112,9 +112,9 @@ def test_pip_does_not_download_tensorflow_and_cuda(tmp_path: Path) -> None:
         ),
     )
     resolution = resolve(make_question("numpy<2", uv=False, constraints=("scipy<1.12",)), tmp_path, resolver)
-    assert resolution.kept == LOCK[1:]
+    assert resolution.unchanged == LOCK[1:]
     assert resolution.hashed == (f"numpy==1.26.4 {B}",)
-    assert resolution.others == ("mine @ git+https://code.example/x.git@0123", "bare==1.0")
+    assert resolution.unhashed == ("mine @ git+https://code.example/x.git@0123", "bare==1.0")
     first, second = resolver.attempts
     assert "numpy==2.3.3\n" in first["limits.txt"]
     assert "numpy==" not in second["limits.txt"]
@@ -208,7 +208,7 @@ def test_hashes_of_the_user_are_kept(tmp_path: Path) -> None:
         tmp_path,
         FakeResolver(0, write_lock(*LOCK, f"mine @ https://files.example/m.whl {B}")),
     )
-    assert resolution.kept == LOCK[:2]
+    assert resolution.unchanged == LOCK[:2]
     assert resolution.hashed == (f"wrapt==1.17.3 {B}", f"mine @ https://files.example/m.whl {A}")
 
 

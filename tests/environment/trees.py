@@ -53,7 +53,7 @@ def assert_same(prefix: Path, expected: dict[str, Any]) -> None:
     }
 
 
-def commit(prefix: Path, *changes: Callable[[Path], object]) -> None:
+def commit_steps(prefix: Path, *changes: Callable[[Path], object]) -> None:
     """Apply each change in a step of its own."""
     with Journal.open(prefix) as journal:
         for change in changes:
@@ -62,20 +62,20 @@ def commit(prefix: Path, *changes: Callable[[Path], object]) -> None:
             step.commit()
 
 
-def changes_in(prefix: Path) -> list[PathChange]:
+def list_changes(prefix: Path) -> list[PathChange]:
     """Return the changes of all steps together, sorted by path."""
     changes = read_history(f"{prefix}/.tfdoctor").changes
     return [change for _, change in sorted(changes.items())]
 
 
-def kind(change: PathChange) -> str:
+def classify(change: PathChange) -> str:
     """Return "added", "removed" or "changed"."""
     if change.before is None:
         return "added"
     return "removed" if change.after is None else "changed"
 
 
-def fresh(folder: Path) -> Path:
+def recreate(folder: Path) -> Path:
     """Create the planted environment anew."""
     shutil.rmtree(folder, ignore_errors=True)
     plant(folder)

@@ -92,4 +92,4 @@ def test_begun_command_ends_after_a_failure(monkeypatch, tmp_path):
 
 def test_missing_python_is_not_begun():
     with pytest.raises(UsageError):
-        target.begin(LiveSystem(), "/nowhere/python", timeout=10)
+        target.start_query(LiveSystem(), "/nowhere/python", timeout=10)

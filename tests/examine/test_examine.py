@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from tfdoctor.compat import Compat
-from tfdoctor.examine import RUNNING, collect_facts, evaluate_facts, examine, run_tensorflow
+from tfdoctor.examine import RUN_MESSAGE, collect_facts, evaluate_facts, examine, run_tensorflow
 from tfdoctor.facts import Absent
 from tfdoctor.findings import Observation
 from tfdoctor.system import RecordedSystem
@@ -28,7 +28,7 @@ OBSERVATION = Observation(
 )
 
 
-def healthy() -> RecordedSystem:
+def load_healthy_host() -> RecordedSystem:
     """Return the recorded host `healthy-one-gpu`."""
     return RecordedSystem(HOSTS / "healthy-one-gpu")
 
@@ -48,9 +48,9 @@ def ran(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def test_examine_equals_its_parts(ran: list[float]) -> None:
-    report = examine(healthy(), COMPAT)
+    report = examine(load_healthy_host(), COMPAT)
     assert report.observed is None
-    facts = replace(collect_facts(healthy(), COMPAT), seconds=report.facts.seconds)
+    facts = replace(collect_facts(load_healthy_host(), COMPAT), seconds=report.facts.seconds)
     assert evaluate_facts(facts, COMPAT) == report
     assert not ran
 
@@ -68,9 +68,9 @@ def test_tensorflow_is_run_only_on_request(
     deep: bool | Callable[[Facts], bool], runs: bool, ran: list[float]
 ) -> None:
     messages: list[str] = []
-    report = examine(healthy(), COMPAT, timeout=500, deep=deep, tell=messages.append)
+    report = examine(load_healthy_host(), COMPAT, timeout=500, deep=deep, tell=messages.append)
     assert (report.observed is OBSERVATION) is runs
-    assert messages == [RUNNING] * runs
+    assert messages == [RUN_MESSAGE] * runs
     assert ran == [500] * runs
 
 
@@ -78,7 +78,7 @@ def test_missing_tensorflow_is_not_run(ran: list[float]) -> None:
     messages: list[str] = []
     facts = collect_facts(RecordedSystem(HOSTS / "no-card-no-driver"), COMPAT)
     without = replace(facts, tensorflow=Absent("x", "there is none"))
-    assert run_tensorflow(healthy(), COMPAT, without, tell=messages.append) is None
+    assert run_tensorflow(load_healthy_host(), COMPAT, without, tell=messages.append) is None
     assert not messages
     assert not ran
 
@@ -109,7 +109,7 @@ def part(*_, **__):
 collect.survey = python.probe = tensorflow_run.observe = target_stages.run_payload = part
 one, tensorflow = SimpleNamespace(executable="python"), SimpleNamespace()
 facts = SimpleNamespace(python=Known(one, "x"), tensorflow=Known(tensorflow, "x"))
-run = session.Verifying("x", session.Wish(device="CPU"), print)
+run = session.VerificationRun("x", session.VerifyRequest(device="CPU"), print)
 calls = {
     "examine": lambda: package.examine(system, None),
     "look": lambda: package.collect_facts(system, None),

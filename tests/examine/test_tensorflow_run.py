@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.examine.tensorflow_run import Said, make_observation, read_deep
+from tfdoctor.examine.tensorflow_run import DeepAnswer, make_observation, parse_deep_answer
 from tfdoctor.findings import Cause
 from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.system import CommandResult, Failure
@@ -32,11 +32,11 @@ libnvinfer.so.8: cannot open shared object file: No such file or directory
 """
 
 
-def make_observation_in(
+def observe_answer(
     answer: dict[str, Any], result: CommandResult, libraries: Collection[str] = LIBRARIES
 ) -> Observation:
     """Return the observation for an answer of the payload and the result of its process."""
-    return make_observation(read_deep(answer, result), result, libraries, COMPAT)
+    return make_observation(parse_deep_answer(answer, result), result, libraries, COMPAT)
 
 
 def test_failed_opens_in_logs_of_all_versions() -> None:
@@ -54,7 +54,7 @@ def test_failed_opens_in_logs_of_all_versions() -> None:
 
 
 def test_no_registered_gpu_names_missing_libraries() -> None:
-    observed = make_observation_in(
+    observed = observe_answer(
         {"import_ok": True, "devices": [], "seconds": 5.81},
         CommandResult(("python",), 0, stderr=LOG),
     )
@@ -70,7 +70,7 @@ def test_failed_import_names_the_library() -> None:
         "import_ok": False,
         "error": "ImportError: libcublas.so.10.0: cannot open shared object file: No such",
     }
-    observed = make_observation_in(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"})
+    observed = observe_answer(answer, CommandResult(("python",), 0), {"libcublas.so.10.0"})
     assert (observed.import_ok, observed.gpu_registered) == (False, False)
     assert observed.missing_libraries == ("libcublas.so.10.0",)
 
@@ -87,14 +87,14 @@ def test_failed_import_names_the_library() -> None:
     ],
 )
 def test_killed_before_gpus_were_listed(result: CommandResult, registered: bool | None, said: str) -> None:
-    observed = make_observation_in({"import_ok": True}, result)
+    observed = observe_answer({"import_ok": True}, result)
     assert observed.gpu_registered is registered
     assert said in observed.error
 
 
 def test_killed_while_computing_keeps_listed_gpus() -> None:
     answer = {"import_ok": True, "devices": ["/physical_device:GPU:0"], "computing": 0}
-    observed = make_observation_in(answer, CommandResult(("python",), -6))
+    observed = observe_answer(answer, CommandResult(("python",), -6))
     assert observed.gpu_registered is True
     assert observed.computed == ("GPU:0 failed: TensorFlow was ended by signal 6",)
 
@@ -112,11 +112,11 @@ def test_killed_while_computing_keeps_listed_gpus() -> None:
     ],
 )
 def test_failed_import_has_a_cause(error: str, cause: Cause) -> None:
-    observed = make_observation_in({"import_ok": False, "error": error}, CommandResult(("python",), 0))
+    observed = observe_answer({"import_ok": False, "error": error}, CommandResult(("python",), 0))
     assert observed.cause is cause
 
 
-def stages(*lines: dict[str, Any]) -> str:
+def format_stages(*lines: dict[str, Any]) -> str:
     """Return the standard output of the stages payload with these lines."""
     return "".join(f"{MARKER}{json.dumps(line)}\n" for line in lines)
 
@@ -156,8 +156,8 @@ def test_both_payloads_give_the_same_observation(
 ) -> None:
     """`check --deep` and `verify` must agree on the same behaviour of TensorFlow."""
     result = CommandResult(("python",), 0, stderr=LOG, seconds=2.0)
-    deep = make_observation_in(answer, result)
-    staged = replace(result, stdout=stages(*lines))
+    deep = observe_answer(answer, result)
+    staged = replace(result, stdout=format_stages(*lines))
     verified = make_observation(
         _build_run_output(read_answer(staged, Limits()), staged), staged, LIBRARIES, COMPAT
     )
@@ -165,6 +165,6 @@ def test_both_payloads_give_the_same_observation(
 
 
 def test_hanging_import_is_inconclusive() -> None:
-    output = Said(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
+    output = DeepAnswer(imported=False, devices=None, computed=(), error="", seconds=180, timed_out=True)
     observed = make_observation(output, CommandResult(("python",), None), LIBRARIES, COMPAT)
     assert (observed.gpu_registered, observed.gpu_count, observed.cause) == (None, None, Cause.INCONCLUSIVE)

@@ -16,7 +16,7 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 HEALTHY = HOSTS / "healthy-one-gpu"
 
 
-def shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
+def run_in_shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[bytes]:
     """Run a line of bash in which `DOCTOR` stands for tfdoctor."""
     return subprocess.run(
         ["/bin/bash", "-c", script.replace("DOCTOR", f"{sys.executable} -m tfdoctor")],
@@ -28,7 +28,7 @@ def shell(script: str, *, env: Mapping[str, str] | None = None) -> subprocess.Co
     )
 
 
-def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
+def start_tfdoctor(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[bytes]:
     """Start `tfdoctor` and return the running process."""
     return subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *args],
@@ -39,7 +39,7 @@ def start(*args: str, env: Mapping[str, str] | None = None) -> subprocess.Popen[
     )
 
 
-def program(path: Path, body: str) -> Path:
+def write_program(path: Path, body: str) -> Path:
     """Write a shell script to `path`, make it executable and return the path."""
     path.parent.mkdir(exist_ok=True)
     path.write_text(f"#!/bin/sh\n{body}\n", encoding="utf-8")
@@ -57,7 +57,7 @@ def wait_for(condition: Callable[[], bool], seconds: float = 30) -> bool:
     return condition()
 
 
-def alive(pid: int) -> bool:
+def is_alive(pid: int) -> bool:
     """Return whether the process exists and is not a zombie."""
     try:
         state = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()[0]

@@ -8,10 +8,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from tfdoctor.fleet.results import UnusableError, read_result
 
 from fleet.made import answer
 from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
-from tfdoctor.fleet.results import UnusableError, read_result
 from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.lint.settings import SettingsError, settings_of
 from tfdoctor.render.cluster import cluster_json, render_cluster
@@ -80,7 +80,7 @@ def variants(document: Any) -> Iterator[Any]:
             yield changed
 
 
-def judge_cluster(text: str, *, python: bool = False) -> None:
+def check_cluster(text: str, *, python: bool = False) -> None:
     """Evaluate and render a cluster as `tfdoctor cluster` does."""
     results = [
         evaluate_cluster(config, source)
@@ -90,38 +90,38 @@ def judge_cluster(text: str, *, python: bool = False) -> None:
     json.dumps(cluster_json(results))
 
 
-def judge_python(value: Any) -> None:
+def check_python(value: Any) -> None:
     """Evaluate and lint a Python program whose cluster configuration is `value`."""
     text = (
         "import json, os\nimport tensorflow as tf\n"
         f"os.environ['TF_CONFIG'] = json.dumps({value!r})\n"
         f"tf.distribute.Server(tf.train.ClusterSpec({value!r}), {value!r}, {value!r})\n"
     )
-    judge_cluster(text, python=True)
+    check_cluster(text, python=True)
     lint_text(text, "python", LintTarget())
 
 
-def judge_settings(value: Any) -> None:
+def check_settings(value: Any) -> None:
     if isinstance(value, dict):
         with contextlib.suppress(SettingsError):
             settings_of(value)
 
 
-def judge_yaml(value: Any) -> None:
+def check_yaml(value: Any) -> None:
     lint_text(json.dumps(value), "yaml", LintTarget())
 
 
-def judge_notebook(value: Any) -> None:
+def check_notebook(value: Any) -> None:
     lint_text(json.dumps(value), "notebook", LintTarget())
 
 
 CHECKS_BY_SAMPLE: dict[str, Callable[[Any], None]] = {
-    "notebook": judge_notebook,
-    "notebook of version 3": judge_notebook,
-    "yaml": judge_yaml,
-    "TF_CONFIG": lambda value: judge_cluster(json.dumps(value)),
-    "Python": judge_python,
-    "settings": judge_settings,
+    "notebook": check_notebook,
+    "notebook of version 3": check_notebook,
+    "yaml": check_yaml,
+    "TF_CONFIG": lambda value: check_cluster(json.dumps(value)),
+    "Python": check_python,
+    "settings": check_settings,
 }
 
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cli.planner import Tfdoctor
-from faults.harness import HEALTHY, shell
+from faults.harness import HEALTHY, run_in_shell
 from tfdoctor.cli.main import _Commands
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.system.writing import write_file
@@ -119,20 +119,20 @@ def test_every_command_leaves_existing_files(
             assert (tmp_path / name).is_symlink()
 
 
-def folder(path: Path) -> None:
+def make_folder(path: Path) -> None:
     path.mkdir()
 
 
-def unix_socket(path: Path) -> None:
+def make_socket(path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
 
 
-def circle(path: Path) -> None:
+def make_link_loop(path: Path) -> None:
     path.symlink_to(path.name)
 
 
-@pytest.mark.parametrize("make", [folder, unix_socket, circle])
+@pytest.mark.parametrize("make", [make_folder, make_socket, make_link_loop])
 @pytest.mark.parametrize("force", [False, True])
 def test_special_files_are_refused_and_left(
     make: Callable[[Path], None], force: bool, tmp_path: Path
@@ -181,12 +181,12 @@ def test_standard_output_by_its_path(name: str, tmp_path: Path) -> None:
     before = os.lstat("/dev/stdout")
     output = tmp_path / "out"
     command = f"DOCTOR report --facts {HEALTHY} -o {name} --force"
-    result = shell(f"(echo first; {command}; echo last) >{output}")
+    result = run_in_shell(f"(echo first; {command}; echo last) >{output}")
     assert result.returncode == 0, result
     lines = output.read_text(encoding="utf-8").splitlines()
     assert (lines[0], lines[-1]) == ("first", "last")
     assert len(lines) > 20
-    assert shell(f"{command} | tail -n +2 | wc -l").stdout.strip() == str(len(lines) - 3).encode()
+    assert run_in_shell(f"{command} | tail -n +2 | wc -l").stdout.strip() == str(len(lines) - 3).encode()
     after = os.lstat("/dev/stdout")
     assert (before.st_ino, before.st_mode) == (after.st_ino, after.st_mode)
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from faults.harness import HEALTHY, program, shell
+from faults.harness import HEALTHY, run_in_shell, write_program
 from tfdoctor.system import Failure, LiveSystem
-from tfdoctor.system.children import MAX_OUTPUT, Children
+from tfdoctor.system.children import MAX_OUTPUT_BYTES, Children
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -79,7 +79,7 @@ def test_read_only_root() -> None:
 
 @pytest.mark.parametrize("limit", [20000, 40000, 60000, 100000, 400000])
 def test_little_memory(limit: int) -> None:
-    result = shell(f"ulimit -v {limit}; DOCTOR check --fail-on never")
+    result = run_in_shell(f"ulimit -v {limit}; DOCTOR check --fail-on never")
     if b"tfdoctor" not in result.stderr + result.stdout:
         pytest.skip("Python itself does not start")
     assert result.returncode in (0, 3), result
@@ -89,7 +89,7 @@ def test_little_memory(limit: int) -> None:
 @pytest.mark.parametrize("limit", [5, 6, 8, 12, 20])
 @pytest.mark.few(2)
 def test_few_open_files(limit: int) -> None:
-    result = shell(f"ulimit -n {limit}; DOCTOR check --fail-on never")
+    result = run_in_shell(f"ulimit -n {limit}; DOCTOR check --fail-on never")
     if b"Failed to import the site module" in result.stderr or b"loading shared libraries" in result.stderr:
         pytest.skip("Python itself does not start")
     assert b"Traceback" not in result.stderr
@@ -99,33 +99,33 @@ def test_few_open_files(limit: int) -> None:
 
 
 def test_recording_needs_few_open_files() -> None:
-    assert shell(f"ulimit -n 16; DOCTOR check --facts {HEALTHY}").returncode == 0
+    assert run_in_shell(f"ulimit -n 16; DOCTOR check --facts {HEALTHY}").returncode == 0
 
 
 # ---------------------------------------------------------------- output of programs
 
 
-def live() -> LiveSystem:
+def make_live_system() -> LiveSystem:
     return LiveSystem()
 
 
 def test_run_returns_both_streams_and_the_status(tmp_path: Path) -> None:
-    script = program(tmp_path / "one", "echo out; echo err >&2; exit 7")
-    result = live().run([str(script)], timeout=20)
+    script = write_program(tmp_path / "one", "echo out; echo err >&2; exit 7")
+    result = make_live_system().run([str(script)], timeout=20)
     assert (result.returncode, result.stdout, result.stderr, result.failure) == (7, "out\n", "err\n", None)
 
 
 def test_long_output_is_truncated(tmp_path: Path) -> None:
-    script = program(tmp_path / "one", "head -c 30000000 /dev/zero | tr '\\0' x; echo end >&2; exit 3")
-    result = live().run([str(script)], timeout=60)
-    assert (result.returncode, len(result.stdout), result.stderr) == (3, MAX_OUTPUT, "end\n")
+    script = write_program(tmp_path / "one", "head -c 30000000 /dev/zero | tr '\\0' x; echo end >&2; exit 3")
+    result = make_live_system().run([str(script)], timeout=60)
+    assert (result.returncode, len(result.stdout), result.stderr) == (3, MAX_OUTPUT_BYTES, "end\n")
 
 
 def test_endless_output_ends_at_the_timeout(tmp_path: Path) -> None:
-    script = program(tmp_path / "one", "yes & yes >&2")
-    result = live().run([str(script)], timeout=1)
+    script = write_program(tmp_path / "one", "yes & yes >&2")
+    result = make_live_system().run([str(script)], timeout=1)
     assert result.failure is Failure.TIMEOUT
-    assert 0 < len(result.stdout) <= MAX_OUTPUT  # less if the machine is busy
+    assert 0 < len(result.stdout) <= MAX_OUTPUT_BYTES  # less if the machine is busy
     assert result.seconds < 10
 
 
@@ -134,7 +134,7 @@ def test_endless_output_ends_at_the_timeout(tmp_path: Path) -> None:
 )
 def test_grandchild_with_open_pipes_does_not_block(tmp_path: Path, body: str) -> None:
     start = time.monotonic()
-    result = live().run([str(program(tmp_path / "one", body))], timeout=30)
+    result = make_live_system().run([str(write_program(tmp_path / "one", body))], timeout=30)
     assert time.monotonic() - start < 10
     assert result.returncode == 0
     pid = int(result.stdout)
@@ -142,10 +142,10 @@ def test_grandchild_with_open_pipes_does_not_block(tmp_path: Path, body: str) ->
 
 
 def test_program_that_closes_its_streams_is_awaited(tmp_path: Path) -> None:
-    script = program(tmp_path / "one", "exec >&- 2>&-; sleep 0.3; exit 4")
-    assert live().run([str(script)], timeout=20).returncode == 4
-    slow = program(tmp_path / "slow", "exec >&- 2>&-; sleep 60")
-    assert live().run([str(slow)], timeout=0.5).failure is Failure.TIMEOUT
+    script = write_program(tmp_path / "one", "exec >&- 2>&-; sleep 0.3; exit 4")
+    assert make_live_system().run([str(script)], timeout=20).returncode == 4
+    slow = write_program(tmp_path / "slow", "exec >&- 2>&-; sleep 60")
+    assert make_live_system().run([str(slow)], timeout=0.5).failure is Failure.TIMEOUT
 
 
 def test_no_child_starts_after_stop() -> None:

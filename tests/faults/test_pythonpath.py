@@ -16,7 +16,9 @@ from faults.harness import HEALTHY
 NEEDS_PYTHON_311 = pytest.mark.skipif(sys.version_info < (3, 11), reason="-P is of 3.11")
 
 
-def tfdoctor(*arguments: str, path: Path, module: bool, tmp_path: Path) -> subprocess.CompletedProcess[str]:
+def run_tfdoctor(
+    *arguments: str, path: Path, module: bool, tmp_path: Path
+) -> subprocess.CompletedProcess[str]:
     script = tmp_path / "tfdoctor"
     script.write_text("from tfdoctor.__main__ import run\nrun()\n", encoding="utf-8")
     program = ["-m", "tfdoctor"] if module else [str(script)]
@@ -38,7 +40,7 @@ def test_foreign_modules_are_not_imported(tmp_path: Path, name: str, module: boo
     path = tmp_path / "path"
     path.mkdir()
     (path / f"{name}.py").write_text("raise RuntimeError('hostile')\n", encoding="utf-8")
-    result = tfdoctor("check", "--facts", str(HEALTHY), "-q", path=path, module=module, tmp_path=tmp_path)
+    result = run_tfdoctor("check", "--facts", str(HEALTHY), "-q", path=path, module=module, tmp_path=tmp_path)
     assert (result.returncode, result.stderr) == (0, "")
     assert "will use" in result.stdout
 
@@ -47,7 +49,7 @@ def test_tfdoctor_found_through_pythonpath_starts(tmp_path: Path) -> None:
     import tfdoctor as package
 
     path = Path(package.__file__).parents[1]
-    result = tfdoctor("--version", path=path, module=False, tmp_path=tmp_path)
+    result = run_tfdoctor("--version", path=path, module=False, tmp_path=tmp_path)
     assert result.returncode == 0, result.stderr
 
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from faults.harness import alive, start, wait_for
+from faults.harness import is_alive, start_tfdoctor, wait_for
 from tfdoctor.running import log_worker as running
-from tfdoctor.running.log_worker import PLENTY, Analyst
+from tfdoctor.running.log_worker import MAX_QUEUED_BYTES, Analyst
 from tfdoctor.running.passthrough import hold_signals
 
 FAILURE_LOG = (
@@ -23,12 +23,12 @@ FAILURE_LOG = (
 
 
 def test_waiting_for_the_answer_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "FEEDING", 0.5)
+    monkeypatch.setattr(running, "FEED_TIMEOUT_S", 0.5)
     with hold_signals():
         analyst = Analyst()
     os.kill(analyst._pid, signal.SIGSTOP)
     try:
-        for _ in range(PLENTY // 1_000_000):
+        for _ in range(MAX_QUEUED_BYTES // 1_000_000):
             analyst.take(1, b"y\n" * 500_000)
         analyst.take(2, FAILURE_LOG.encode())
         os.kill(analyst._pid, signal.SIGCONT)
@@ -39,7 +39,7 @@ def test_waiting_for_the_answer_has_a_timeout(monkeypatch: pytest.MonkeyPatch) -
         analyst.kill()
     assert answer is not None
     assert answer.report.gpu_registered is False  # the end of the output was read
-    assert analyst.lost > PLENTY // 2
+    assert analyst.dropped_bytes > MAX_QUEUED_BYTES // 2
 
 
 def test_stopped_worker_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -56,7 +56,7 @@ def test_stopped_worker_gives_no_answer(monkeypatch: pytest.MonkeyPatch) -> None
 @pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
 def test_signal_during_analysis_ends_run_and_its_worker(tmp_path: Path) -> None:
     output_end = tmp_path / "over"
-    with start(
+    with start_tfdoctor(
         "run", "-q", "--", "sh", "-c", f"head -c 60000000 /dev/zero | tr '\\0' '\\n'; touch {output_end}"
     ) as process:
         assert process.stdout is not None
@@ -70,4 +70,4 @@ def test_signal_during_analysis_ends_run_and_its_worker(tmp_path: Path) -> None:
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=30)
     assert process.returncode in (-signal.SIGTERM, 0)  # 0: it finished before the signal
-    assert wait_for(lambda: not any(alive(pid) for pid in readers), 10)
+    assert wait_for(lambda: not any(is_alive(pid) for pid in readers), 10)

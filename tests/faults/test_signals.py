@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 import tfdoctor
-from faults.harness import HEALTHY, alive, program, start, wait_for
+from faults.harness import HEALTHY, is_alive, start_tfdoctor, wait_for, write_program
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -41,13 +41,13 @@ PROBING_COMMANDS = [
 def hanging(tmp_path: Path) -> Iterator[Path]:
     """A folder whose bin/nvidia-smi hangs in a child and ignores signals; its file `pids` lists both processes."""
     pids = tmp_path / "pids"
-    program(
+    write_program(
         tmp_path / "bin/nvidia-smi",
         f"trap '' INT TERM HUP QUIT\nsleep 300 & echo $$ $! >>{pids}\nwhile :; do wait; done",
     )
     yield tmp_path
     for pid in read_pids(pids):
-        if alive(pid):
+        if is_alive(pid):
             os.kill(pid, signal.SIGKILL)
 
 
@@ -69,14 +69,14 @@ def run_until_signal(words: str, number: signal.Signals, folder: Path) -> tuple[
         "HEALTHY": HEALTHY,
     }
     args = [str(replacements.get(argument, argument)) for argument in words.split()]
-    with start(*args, env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}) as process:
+    with start_tfdoctor(*args, env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}"}) as process:
         try:
             assert wait_for(lambda: len(read_pids(folder / "pids")) >= 2), process.communicate(timeout=1)
             process.send_signal(number)
             out, err = process.communicate(timeout=30)
         finally:
             process.kill()
-    assert wait_for(lambda: not any(alive(pid) for pid in read_pids(folder / "pids")), 3)
+    assert wait_for(lambda: not any(is_alive(pid) for pid in read_pids(folder / "pids")), 3)
     assert not list(folder.glob(".tfdoctor-*"))
     return process.returncode, out, err
 
@@ -139,7 +139,7 @@ def test_early_interrupt_prints_no_traceback(moment: float, tmp_path: Path) -> N
     package_folder = Path(tfdoctor.__file__).parents[
         1
     ]  # named there, tfdoctor does not restart without PYTHONPATH
-    with start(
+    with start_tfdoctor(
         "check", "--facts", str(HEALTHY), env={"PYTHONPATH": f"{tmp_path}:{package_folder}"}
     ) as process:
         assert wait_for(import_mark.exists)

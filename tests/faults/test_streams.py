@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from faults.harness import HEALTHY, shell
+from faults.harness import HEALTHY, run_in_shell
 
 COMMANDS = {
     "--help": 0,
@@ -25,7 +25,7 @@ COMMANDS = {
 @pytest.mark.parametrize("words", COMMANDS)
 def test_unwritable_output_is_an_error(words: str) -> None:
     for redirection in (">&-", ">/dev/full"):
-        result = shell(f"DOCTOR {words} {redirection}")
+        result = run_in_shell(f"DOCTOR {words} {redirection}")
         assert result.returncode == (COMMANDS[words] or 3), (redirection, result)
         assert b"Traceback" not in result.stderr
         assert b"Exception ignored" not in result.stderr
@@ -34,28 +34,28 @@ def test_unwritable_output_is_an_error(words: str) -> None:
 
 @pytest.mark.parametrize("words", [f"check --facts {HEALTHY}", "diagnose - <<<x", "matrix --tf 9.9"])
 def test_unwritable_stderr_is_ignored(words: str) -> None:
-    expected = shell(f"DOCTOR {words}")
+    expected = run_in_shell(f"DOCTOR {words}")
     for redirection in ("2>&-", "2>/dev/full"):
-        result = shell(f"DOCTOR {words} {redirection}")
+        result = run_in_shell(f"DOCTOR {words} {redirection}")
         assert (result.returncode, result.stdout, result.stderr) == (
             expected.returncode,
             expected.stdout,
             b"",
         )
-    assert shell(f"DOCTOR {words} >&- 2>&-").returncode == (expected.returncode or 3)
+    assert run_in_shell(f"DOCTOR {words} >&- 2>&-").returncode == (expected.returncode or 3)
 
 
 def test_closed_standard_input_is_an_error() -> None:
     for command in ("diagnose -", "parse auto -"):
-        result = shell(f"DOCTOR {command} <&-")
+        result = run_in_shell(f"DOCTOR {command} <&-")
         assert result.returncode in (2, 3)
         assert result.stderr.startswith(b"tfdoctor: ")
         assert b"Traceback" not in result.stderr
 
 
 def test_closed_pipe_is_no_error() -> None:
-    result = shell(f"DOCTOR check --facts {HEALTHY} -v | head -c 1; exit ${{PIPESTATUS[0]}}")
+    result = run_in_shell(f"DOCTOR check --facts {HEALTHY} -v | head -c 1; exit ${{PIPESTATUS[0]}}")
     assert (result.returncode, result.stderr) == (0, b"")
     for setting in ("unset PYTHONUNBUFFERED", "export PYTHONUNBUFFERED=1"):
-        result = shell(f"{setting}; DOCTOR matrix --json | head -c 1; exit ${{PIPESTATUS[0]}}")
+        result = run_in_shell(f"{setting}; DOCTOR matrix --json | head -c 1; exit ${{PIPESTATUS[0]}}")
         assert (result.returncode, result.stderr) == (0, b""), setting

@@ -120,8 +120,8 @@ def test_every_command_is_covered() -> None:
 def planted(tmp_path: Path, standin_cache: Path) -> tuple[Fake, Path]:
     """An environment with an unknown package, and a folder of modules and programs that record when they run."""
     env = make(tmp_path, standin_cache)
-    env.place("odd", "1.0")
-    folder = env.folder("project")
+    env.install("odd", "1.0")
+    folder = env.make_folder("project")
     (folder / "log").write_text("a line\n")
     for name in PLANTED:
         body = f"open({str(tmp_path / 'ran')!r}, 'a').write({name!r} + ' ')\n"

@@ -39,7 +39,7 @@ def tfdoctor(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
     return Tfdoctor(monkeypatch, capsys)
 
 
-def get_refusal(tfdoctor: Tfdoctor, *args: str) -> None:
+def assert_refused(tfdoctor: Tfdoctor, *args: str) -> None:
     result = tfdoctor(*args)
     assert result.status == 2, result
     assert result.out == ""
@@ -74,13 +74,13 @@ OPTIONS = [
 @pytest.mark.parametrize("words", OPTIONS, ids=" ".join)
 def test_version_of_5000_digits_is_refused(words: tuple[str, ...], tfdoctor: Tfdoctor) -> None:
     for text in (DIGITS, f"2.{DIGITS}"):
-        get_refusal(tfdoctor, *words, text)
+        assert_refused(tfdoctor, *words, text)
 
 
 @pytest.mark.parametrize("command", ["matrix", "recommend --gpu 8.6", "build --anywhere --dry-run"])
 @pytest.mark.parametrize("text", LONG_SPECIFICATIONS, ids=lambda text: text[:12])
 def test_specification_of_5000_digits_is_refused(command: str, text: str, tfdoctor: Tfdoctor) -> None:
-    get_refusal(tfdoctor, *command.split(), "--tf", text)
+    assert_refused(tfdoctor, *command.split(), "--tf", text)
 
 
 @pytest.mark.parametrize(
@@ -126,7 +126,7 @@ def test_dockerfile_with_5000_digits_is_checked(
 )
 @pytest.mark.parametrize("value", ["nan", "-nan", "inf", "0", "-1", "1e999"])
 def test_invalid_timeout_is_refused(command: str, value: str, tfdoctor: Tfdoctor) -> None:
-    get_refusal(tfdoctor, *command.split(), "--timeout", value)
+    assert_refused(tfdoctor, *command.split(), "--timeout", value)
 
 
 INVALID_NUMBERS = pytest.mark.parametrize(

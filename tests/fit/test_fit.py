@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from recorded import FOLDERS, list_events
+from recorded import FOLDERS, load_facts
 from rules.make_facts import healthy, remove_libraries, with_cards, with_python
 from tfdoctor import versions
 from tfdoctor.compat import Compat
@@ -122,7 +122,7 @@ def drop_tensorflow(facts: Facts) -> Facts:
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 @pytest.mark.few(40)
 def test_remedies_name_the_recommended_release(folder: Path) -> None:
-    facts = list_events(folder)
+    facts = load_facts(folder)
     absent = Absent("site-packages", "no tensorflow")
     without = dataclasses.replace(drop_tensorflow(facts), tensorflow=absent, loader=absent)
     assert not [*find_contradictions(facts), *find_contradictions(without)]

@@ -153,7 +153,7 @@ def load_script(name: str) -> ModuleType:
 
 
 def test_matrix_page_is_up_to_date() -> None:
-    page = load_script("update_matrix_docs").page(COMPAT)
+    page = load_script("update_matrix_docs").render_page(COMPAT)
     assert (ROOT / "docs" / "matrix.md").read_text(encoding="utf-8") == page, (
         "stale: run scripts/update_matrix_docs.py"
     )

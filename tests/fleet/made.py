@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from recorded import HOSTS, report
-from tfdoctor.fleet import Gathered, read_result
+from recorded import HOSTS, load_report
+from tfdoctor.fleet import GatheredResults, read_result
 from tfdoctor.render.report import report_json
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ UUID_PART = "5b6a-4788"
 
 def answer(host: str, number: int = 0, **changes: Any) -> dict[str, Any]:
     """Return the output of `check --json` on a recorded machine, with GPU identifiers made unique by `number`."""
-    text = json.dumps(report_json(report(HOSTS / host))).replace(UUID_PART, f"5b6a-{number:04x}")
+    text = json.dumps(report_json(load_report(HOSTS / host))).replace(UUID_PART, f"5b6a-{number:04x}")
     return {**json.loads(text), **changes}
 
 
@@ -28,9 +28,9 @@ def with_value(original: dict[str, Any], area: str, name: str, value: str | None
     return {**original, "values": [*values, {"area": area, "name": name, "value": value}]}
 
 
-def gather_results(answers: Mapping[str, dict[str, Any]]) -> Gathered:
+def gather_results(answers: Mapping[str, dict[str, Any]]) -> GatheredResults:
     """Return all answers, parsed as if read from files."""
-    gathered = Gathered()
+    gathered = GatheredResults()
     for name, result in answers.items():
         gathered.add(name, read_result(json.dumps(result).encode()))
     return gathered

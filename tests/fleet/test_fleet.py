@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from fleet.made import answer, gather_results, with_value
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
-from tfdoctor.fleet import Gathered, UnusableError, evaluate_fleet, read_result
-from tfdoctor.fleet.codes import KINDS
+from tfdoctor.fleet import GatheredResults, UnusableError, evaluate_fleet, read_result
+from tfdoctor.fleet.codes import FLEET_FINDINGS
 from tfdoctor.render.fleet import fleet_json, render_fleet
 from tfdoctor.render.html.fleet import fleet_html
 
@@ -174,7 +174,7 @@ def test_same_gpu_on_two_hosts_is_reported() -> None:
     ("at", "skewed"), [(1000.0, False), (1011.0, False), (1060.0, True), (900.0, True), (None, False)]
 )
 def test_clock_outside_the_request_is_skewed(at: float | None, skewed: bool) -> None:
-    gathered = Gathered()
+    gathered = GatheredResults()
     item = answer(HEALTHY, at=at)
     gathered.add("a", read_result(json.dumps(item).encode()), asked=999.0, came=1010.0)
     findings = [item for item in evaluate_fleet("ssh", gathered).findings if item.name == "clock-skew"]
@@ -183,9 +183,9 @@ def test_clock_outside_the_request_is_skewed(at: float | None, skewed: bool) -> 
 
 def test_hosts_without_an_answer_are_reported_by_kind() -> None:
     gathered = gather_results(make_healthy_hosts(2))
-    gathered.silent("gone", "lost", "no route")
-    gathered.silent("slow", "timeout", "")
-    gathered.silent("odd", "failed", "what it wrote is no JSON")
+    gathered.add_silent("gone", "lost", "no route")
+    gathered.add_silent("slow", "timeout", "")
+    gathered.add_silent("odd", "failed", "what it wrote is no JSON")
     report = evaluate_fleet("ssh", gathered)
     assert [(item.name, item.hosts) for item in report.findings] == [
         ("host-silent", ("gone",)),
@@ -288,7 +288,7 @@ def test_error_message_of_the_host_is_reported() -> None:
 def test_control_characters_of_a_host_are_removed() -> None:
     odd = with_value(answer(HEALTHY, 9), "driver", "NVIDIA driver", "\x1b[31m5\x07\u202e")
     gathered = gather_results({**make_healthy_hosts(3), "odd": odd})
-    gathered.silent("bad\x1b[2J", "failed", "why\x07")
+    gathered.add_silent("bad\x1b[2J", "failed", "why\x07")
     report = evaluate_fleet("folder", gathered)
     for text in (render_fleet(report, verbose=True), fleet_html(report).decode()):
         assert "\x1b" not in text
@@ -307,7 +307,7 @@ JSON_VALUES = st.recursive(
 @given(st.sampled_from(sorted(answer(HEALTHY))), JSON_VALUES)
 def test_any_answer_is_read_or_refused(key: str, value: object) -> None:
     try:
-        gathered = Gathered()
+        gathered = GatheredResults()
         gathered.add("a", read_result(json.dumps(answer(HEALTHY, **{key: value})).encode()))
     except UnusableError:
         return
@@ -351,5 +351,5 @@ def test_grid_shows_distinguishing_host_names(names: list[str], shown: list[str]
 
 
 def test_every_finding_has_a_code() -> None:
-    assert {kind.name for kind in KINDS} == set(FLEET)
+    assert {kind.name for kind in FLEET_FINDINGS} == set(FLEET)
     assert set(SCHEMA["properties"]["findings"]["items"]["properties"]["name"]["enum"]) == set(FLEET)

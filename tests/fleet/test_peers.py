@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from fleet.made import answer, gather_results
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import UnusableError, evaluate_fleet, read_peers
-from tfdoctor.fleet.peers import Peers, machine, peer_findings
+from tfdoctor.fleet.peers import Peers, get_machine, report_peers
 
 NAMES = ["node1", "node2", "node3", "node4"]
 
@@ -37,7 +37,7 @@ def summarize_answer(
         addresses = {f"{item}:2222" for item in names}
         unreachable = {f"{peer}:2222": why for peer, why in cut.get(name, {}).items()}
         peers[name] = Peers(frozenset(addresses - unreachable.keys()), unreachable)
-    return [(item.hosts, item.message) for item in peer_findings(peers, {})]
+    return [(item.hosts, item.message) for item in report_peers(peers, {})]
 
 
 def test_refused_connection_counts_as_reached() -> None:
@@ -93,7 +93,7 @@ def test_a_host_is_no_peer_of_itself() -> None:
 
 def test_unreachable_address_outside_the_fleet_is_reported() -> None:
     peers = {name: Peers(frozenset(), {"10.0.0.9:5000": "timeout"}) for name in NAMES}
-    (finding,) = peer_findings(peers, {})
+    (finding,) = report_peers(peers, {})
     assert finding.hosts == tuple(NAMES)
     assert "do not reach 10.0.0.9:5000, and nobody else does" in finding.message
 
@@ -102,7 +102,7 @@ def test_fleet_report_has_the_peer_findings() -> None:
     gathered = gather_results({name: answer("healthy-two-gpus", number) for number, name in enumerate(NAMES)})
     gathered.peers = {name: Peers(frozenset({"node1:1", "node4:1"}), {}) for name in NAMES[:3]}
     gathered.peers["node2"] = Peers(frozenset({"node4:1"}), {"node1:1": "timeout"})
-    gathered.mute = {"node4": "exit status 3"}
+    gathered.peer_failures = {"node4": "exit status 3"}
     findings = [
         finding for finding in evaluate_fleet("ssh", gathered).findings if finding.name == "peers-apart"
     ]
@@ -123,7 +123,7 @@ def test_fleet_report_has_the_peer_findings() -> None:
     ],
 )
 def test_machine_is_extracted_from_a_name(name: str, host: str) -> None:
-    assert machine(name) == host
+    assert get_machine(name) == host
 
 
 @pytest.mark.parametrize(
@@ -168,5 +168,5 @@ def test_any_answer_is_read_or_refused(members: list[Any]) -> None:
         peers = read_peers(make_output(members))
     except UnusableError:
         return
-    for finding in peer_findings({"a": peers, "b": peers}, {}):
+    for finding in report_peers({"a": peers, "b": peers}, {}):
         assert "\x1b" not in finding.message

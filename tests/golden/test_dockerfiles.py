@@ -18,8 +18,8 @@ import pytest
 import tfdoctor
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_index, check_reference
-from tfdoctor.engine.building import context_archive
-from tfdoctor.engine.image import context_of, with_mirror
+from tfdoctor.engine.building import make_context_archive
+from tfdoctor.engine.image import render_context, with_mirror
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.errors import UsageError
 from tfdoctor.fit import Host
@@ -41,7 +41,7 @@ def plan(tensorflow: str, recipe: Recipe, python: str | None = None, base: str |
     return recommend(Compat.load(), request, Host()).options[0]
 
 
-def debian_without_a_python() -> Option:
+def plan_without_python() -> Option:
     """Return the plan for a base image that has apt but no Python."""
     option = plan("2.15.1", Recipe.PIP_CUDA, "3.11", "registry.example:5000/base:12")
     assert option.base is not None
@@ -59,7 +59,7 @@ CASES: dict[str, tuple[Option, Extras]] = {
             index="https://mirror.example/simple/",
         ),
     ),
-    "pip-cuda-2.15-own-base": (debian_without_a_python(), Extras()),
+    "pip-cuda-2.15-own-base": (plan_without_python(), Extras()),
     "cuda-base-2.4.4": (plan("2.4.4", Recipe.CUDA_BASE), Extras()),
     "cuda-base-2.17.1": (plan("2.17.1", Recipe.CUDA_BASE), Extras()),
     "official-1.14-py3": (plan("1.14.0", Recipe.OFFICIAL), Extras()),
@@ -75,8 +75,8 @@ CASES: dict[str, tuple[Option, Extras]] = {
 with_each_case = pytest.mark.parametrize("name", CASES)
 
 
-def context(name: str) -> Context:
-    return context_of(*CASES[name])
+def make_context(name: str) -> Context:
+    return render_context(*CASES[name])
 
 
 def compare(path: Path, text: str, refresh: bool) -> None:
@@ -87,7 +87,7 @@ def compare(path: Path, text: str, refresh: bool) -> None:
 
 @with_each_case
 def test_dockerfile_equals_the_expected_file(name: str, refresh: bool) -> None:
-    built = context(name)
+    built = make_context(name)
     text = built.dockerfile.replace(f"tfdoctor {tfdoctor.__version__}.", "tfdoctor VERSION.")
     text = text.replace(f'io.tfdoctor.version="{tfdoctor.__version__}"', 'io.tfdoctor.version="VERSION"')
     compare(HERE / f"{name}.Dockerfile", text, refresh)
@@ -101,7 +101,7 @@ def test_no_expected_file_is_stale() -> None:
 
 @with_each_case
 def test_copied_files_are_the_context(name: str) -> None:
-    built = context(name)
+    built = make_context(name)
     copied = {
         source
         for line in re.findall(r"^COPY (?!--from)(.+) \S+$", built.dockerfile, re.MULTILINE)
@@ -112,7 +112,7 @@ def test_copied_files_are_the_context(name: str) -> None:
 
 @with_each_case
 def test_everything_is_pinned_by_hash(name: str) -> None:
-    files = context(name).files
+    files = make_context(name).files
     for file in {"tools.txt", "cuda.txt", "tensorflow.txt", "release.txt"} & set(files):
         lines = files[file].decode().splitlines()
         assert lines
@@ -123,7 +123,7 @@ def test_everything_is_pinned_by_hash(name: str) -> None:
 
 @with_each_case
 def test_last_user_is_not_root(name: str) -> None:
-    lines = context(name).dockerfile.splitlines()
+    lines = make_context(name).dockerfile.splitlines()
     assert [line for line in lines if line.startswith("USER")][-1] == "USER 1000"
     assert lines[-1].startswith("CMD [")
     json.loads(lines[-1].removeprefix("CMD "))
@@ -132,7 +132,7 @@ def test_last_user_is_not_root(name: str) -> None:
 @with_each_case
 def test_label_contains_the_plan(name: str) -> None:
     option, _ = CASES[name]
-    match = re.search(r"io\.tfdoctor\.plan=(.+) \\$", context(name).dockerfile, re.MULTILINE)
+    match = re.search(r"io\.tfdoctor\.plan=(.+) \\$", make_context(name).dockerfile, re.MULTILINE)
     assert match is not None
     label = json.loads(shlex.split(match[1])[0])
     assert label == {
@@ -151,9 +151,9 @@ def test_minimum_driver_is_that_of_the_cuda_major() -> None:
         ("official-2.4.4", "11.0"),
         ("pip-cuda-2.21-py313", "12.0"),
     ):
-        assert f'ENV NVIDIA_REQUIRE_CUDA="cuda>={minimum}"\n' in context(name).dockerfile
+        assert f'ENV NVIDIA_REQUIRE_CUDA="cuda>={minimum}"\n' in make_context(name).dockerfile
     for name in ("official-1.14-py3", "ngc-1.15.5"):
-        assert "NVIDIA_REQUIRE_CUDA" not in context(name).dockerfile
+        assert "NVIDIA_REQUIRE_CUDA" not in make_context(name).dockerfile
 
 
 # ---------------------------------------------------------------- hadolint
@@ -166,7 +166,7 @@ def test_hadolint_reports_nothing(name: str, tmp_path: Path) -> None:
     if program is None:
         pytest.skip("hadolint is not installed")
     path = tmp_path / "Dockerfile"
-    path.write_text(context(name).dockerfile, encoding="utf-8")
+    path.write_text(make_context(name).dockerfile, encoding="utf-8")
     result = subprocess.run(
         [program, "--no-color", str(path)],
         capture_output=True,
@@ -183,10 +183,10 @@ def test_hadolint_reports_nothing(name: str, tmp_path: Path) -> None:
 
 @with_each_case
 def test_context_is_reproducible(name: str) -> None:
-    first, second = context(name), context(name)
+    first, second = make_context(name), make_context(name)
     backwards = dict(reversed(list(second.files.items())))
-    archive = context_archive(first.dockerfile, first.files)
-    assert archive == context_archive(second.dockerfile, backwards)
+    archive = make_context_archive(first.dockerfile, first.files)
+    assert archive == make_context_archive(second.dockerfile, backwards)
     with tarfile.open(fileobj=io.BytesIO(archive)) as opened:
         members = opened.getmembers()
     assert [member.name for member in members] == sorted(["Dockerfile", *first.files])
@@ -194,7 +194,7 @@ def test_context_is_reproducible(name: str) -> None:
 
 
 def test_changed_file_changes_the_context() -> None:
-    assert context_archive("FROM a\n", {"x": b"1"}) != context_archive("FROM a\n", {"x": b"2"})
+    assert make_context_archive("FROM a\n", {"x": b"1"}) != make_context_archive("FROM a\n", {"x": b"2"})
 
 
 # ---------------------------------------------------------------- values of the user
@@ -238,14 +238,14 @@ def test_invalid_image_names(name: str) -> None:
     with pytest.raises(UsageError):
         check_reference(name)
     with pytest.raises(UsageError):
-        context_of(dataclasses.replace(CASES["ngc-1.15.5"][0], base=Base(name, "", "python3")), Extras())
+        render_context(dataclasses.replace(CASES["ngc-1.15.5"][0], base=Base(name, "", "python3")), Extras())
 
 
 def test_mirror_replaces_the_base_registry() -> None:
     option = with_mirror(plan("1.14.0", Recipe.OFFICIAL), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/tensorflow/tensorflow:1.14.0-gpu-py3\n"
-        in context_of(option, Extras()).dockerfile
+        in render_context(option, Extras()).dockerfile
     )
 
 
@@ -253,7 +253,7 @@ def test_mirror_replaces_the_micromamba_registry() -> None:
     option = with_mirror(plan("1.14.0", Recipe.CONDA_CUDA), "mirror.example:5000/hub")
     assert (
         "FROM mirror.example:5000/hub/mambaorg/micromamba:1.5.8 AS cuda\n"
-        in context_of(option, Extras()).dockerfile
+        in render_context(option, Extras()).dockerfile
     )
 
 
@@ -282,7 +282,9 @@ def test_invalid_index_is_refused(index: str) -> None:
 def test_values_in_labels_are_quoted() -> None:
     option = dataclasses.replace(plan("2.15.1", Recipe.PIP_CUDA), cudnn='8"$HOME\\')
     label = next(
-        line for line in context_of(option, Extras()).dockerfile.splitlines() if "io.tfdoctor.plan" in line
+        line
+        for line in render_context(option, Extras()).dockerfile.splitlines()
+        if "io.tfdoctor.plan" in line
     )
     assert label.endswith('" \\')
     assert r"\$HOME" in label

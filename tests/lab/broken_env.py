@@ -90,10 +90,10 @@ def make_base(base: Base, root: Path) -> None:
             [interpreter, "-m", "pip", "install", "-q", "--no-cache-dir", *base.requirements],
         ]
     for command in commands:
-        subprocess.run(command, check=True, capture_output=True, timeout=900, env=inherited())
+        subprocess.run(command, check=True, capture_output=True, timeout=900, env=inherit_variables())
 
 
-def inherited() -> dict[str, str]:
+def inherit_variables() -> dict[str, str]:
     """Return the variables of this process without those about CUDA, Python or the tests."""
     return {name: value for name, value in os.environ.items() if not name.startswith(_REMOVED_PREFIXES)}
 
@@ -156,7 +156,7 @@ class Env:
         else:
             yes = ["-y"] if verb == "uninstall" else []
             command = [str(self.root / "bin/python"), "-m", "pip", verb, "-q", *yes, *arguments]
-        subprocess.run(command, check=True, capture_output=True, timeout=600, env=inherited())
+        subprocess.run(command, check=True, capture_output=True, timeout=600, env=inherit_variables())
 
     def cuda_wheels(self) -> list[str]:
         """Return the names of the installed NVIDIA distributions."""
@@ -173,7 +173,7 @@ class Env:
         path.mkdir(parents=True, exist_ok=True)
         return path
 
-    def activates(self, *lines: str) -> None:
+    def append_to_activate(self, *lines: str) -> None:
         """Append lines to bin/activate; from then on the environment is used through it."""
         self.append(self.root / "bin" / "activate", *lines)
         self.shell = "activated"
@@ -189,18 +189,23 @@ class Env:
         path.write_text(text, encoding="utf-8")
         path.chmod(mode)
 
-    def stands_in(self, *sonames: str, folder: str) -> Path:
+    def create_stand_ins(self, *sonames: str, folder: str) -> Path:
         """Create stand-ins of libraries in a folder outside the environment, and return the folder."""
         path = self.folder(folder)
         for soname in sonames:
-            standins.library(path / soname, self.cache)
+            standins.write_library(path / soname, self.cache)
         return path
 
     # -- Use
 
     def environment(self) -> dict[str, str]:
         """Return the caller's variables."""
-        env = {**inherited(), "LANG": "C.UTF-8", "PYTHONDONTWRITEBYTECODE": "1", "STANDIN_GPUS": str(GPUS)}
+        env = {
+            **inherit_variables(),
+            "LANG": "C.UTF-8",
+            "PYTHONDONTWRITEBYTECODE": "1",
+            "STANDIN_GPUS": str(GPUS),
+        }
         if self.driver and not can_mount():
             env["LD_LIBRARY_PATH"] = str(self._make_driver())
         if self.path is not None:
@@ -234,7 +239,7 @@ class Env:
     def _make_driver(self) -> Path:
         folder = self.cache / "driver-of-two"
         if not (folder / standins.NVML).exists():
-            standins.driver(folder, self.cache, gpus=GPUS)
+            standins.write_driver(folder, self.cache, gpus=GPUS)
         return folder
 
     def _make_mount_prefix(self) -> list[str]:

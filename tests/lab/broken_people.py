@@ -13,8 +13,16 @@ import subprocess
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from .broken import Broken, _each, conda_like, installed, nothing, removed, uninstalled
-from .broken_env import Unavailable, inherited
+from .broken import (
+    Broken,
+    _each,
+    delete_library,
+    install_over,
+    leave_unchanged,
+    make_conda_like,
+    uninstall_packages,
+)
+from .broken_env import Unavailable, inherit_variables
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -30,7 +38,7 @@ def _find_minor(python: Path) -> str:
     return subprocess.run([python, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def user_site(*, managed: bool) -> Callable[[Env], None]:
+def make_user_site(*, managed: bool) -> Callable[[Env], None]:
     """Return a function that makes the environment look like a `pip install --user`.
 
     The environment's folder is the user base. managed: with the system's Python, which forbids pip install.
@@ -53,7 +61,7 @@ def user_site(*, managed: bool) -> Callable[[Env], None]:
     return break_it
 
 
-def read_only(env: Env) -> None:
+def make_read_only(env: Env) -> None:
     """Make the environment a readable one of another user."""
     if os.geteuid() != 0 or shutil.which("setpriv") is None:
         message = "only root can be somebody else"
@@ -75,22 +83,22 @@ def read_only(env: Env) -> None:
     settings.write_text(re.sub(r"(?m)^home = .*$", f"home = {SYSTEM.parent}", text), encoding="utf-8")
 
 
-def without_uv(env: Env) -> None:
+def remove_uv(env: Env) -> None:
     """Remove uv from the user's PATH."""
     folders = (env.path or os.environ["PATH"]).split(os.pathsep)
     env.path = os.pathsep.join(folder for folder in folders if not (Path(folder) / "uv").exists())
 
 
-def elsewhere(env: Env) -> None:
+def use_by_pythonpath(env: Env) -> None:
     """Use another virtual environment, in which PYTHONPATH leads to TensorFlow."""
     other = env.work / "other env"
     real = os.path.realpath(env.root / "bin/python")
-    subprocess.run([real, "-m", "venv", str(other)], check=True, capture_output=True, env=inherited())
+    subprocess.run([real, "-m", "venv", str(other)], check=True, capture_output=True, env=inherit_variables())
     env.interpreter = other / "bin" / "python"
     env.variables["PYTHONPATH"] = str(env.site)
 
 
-def only(*parts: str) -> Callable[[Env], None]:
+def keep_only_wheels(*parts: str) -> Callable[[Env], None]:
     """Return a function that keeps only these parts of NVIDIA's wheels."""
 
     def break_it(env: Env) -> None:
@@ -99,60 +107,60 @@ def only(*parts: str) -> Callable[[Env], None]:
     return break_it
 
 
-_CUFFT = uninstalled("nvidia-cufft-cu12")
+_CUFFT = uninstall_packages("nvidia-cufft-cu12")
 
 PEOPLE: tuple[Broken, ...] = (
     Broken(
         "user-site-managed", "2.20", "pip install --user with the system's Python (PEP 668), cuFFT gone",
-        _each(_CUFFT, user_site(managed=True)), ("TFD201",),
+        _each(_CUFFT, make_user_site(managed=True)), ("TFD201",),
     ),
     Broken(
-        "user-site", "2.20", "pip install --user with a Python of one's own", _each(_CUFFT, user_site(managed=False)),
+        "user-site", "2.20", "pip install --user with a Python of one's own", _each(_CUFFT, make_user_site(managed=False)),
         ("TFD201",),
     ),
     Broken(
         "user-site-no-pip", "2.20", "…and no pip is left there",
-        _each(_CUFFT, uninstalled("pip"), without_uv, user_site(managed=False)), ("TFD201",),
+        _each(_CUFFT, uninstall_packages("pip"), remove_uv, make_user_site(managed=False)), ("TFD201",),
     ),
     Broken(
         "user-site-protobuf", "2.20", "…and protobuf is too old",
-        _each(installed("--no-deps", "protobuf==4.25.3"), user_site(managed=False)), ("TFD307",), whole=True,
+        _each(install_over("--no-deps", "protobuf==4.25.3"), make_user_site(managed=False)), ("TFD307",), whole=True,
     ),
-    Broken("read-only", "2.20", "a colleague's, without cuFFT", _each(_CUFFT, read_only), ("TFD201",)),
+    Broken("read-only", "2.20", "a colleague's, without cuFFT", _each(_CUFFT, make_read_only), ("TFD201",)),
     Broken(
-        "read-only-no-uv", "2.20", "…and this person has no uv", _each(_CUFFT, read_only, without_uv), ("TFD201",),
+        "read-only-no-uv", "2.20", "…and this person has no uv", _each(_CUFFT, make_read_only, remove_uv), ("TFD201",),
     ),
     Broken(
         "read-only-no-pip", "2.20", "…and nobody a pip",
-        _each(_CUFFT, uninstalled("pip"), read_only, without_uv), ("TFD201",),
+        _each(_CUFFT, uninstall_packages("pip"), make_read_only, remove_uv), ("TFD201",),
     ),
     Broken(
         "read-only-two", "2.20", "a colleague's, without cuSOLVER and what it needs",
-        _each(uninstalled("nvidia-cusolver-cu12", "nvidia-nvjitlink-cu12"), read_only), ("TFD201",),
+        _each(uninstall_packages("nvidia-cusolver-cu12", "nvidia-nvjitlink-cu12"), make_read_only), ("TFD201",),
     ),
-    Broken("read-only-221", "2.21", "a colleague's, as pip leaves it", _each(nothing, read_only), ("TFD203",)),
-    Broken("read-only-210", "2.10", "a colleague's, as pip leaves it", _each(nothing, read_only), ("TFD203",)),
+    Broken("read-only-221", "2.21", "a colleague's, as pip leaves it", _each(leave_unchanged, make_read_only), ("TFD203",)),
+    Broken("read-only-210", "2.10", "a colleague's, as pip leaves it", _each(leave_unchanged, make_read_only), ("TFD203",)),
     Broken(
         "read-only-protobuf", "2.20", "a colleague's, with an older protobuf",
-        _each(installed("--no-deps", "protobuf==4.25.3"), read_only), ("TFD307",), whole=True,
+        _each(install_over("--no-deps", "protobuf==4.25.3"), make_read_only), ("TFD307",), whole=True,
     ),
-    Broken("no-uv", "2.20", "made with uv, by one who has none", _each(_CUFFT, without_uv), ("TFD201",)),
+    Broken("no-uv", "2.20", "made with uv, by one who has none", _each(_CUFFT, remove_uv), ("TFD201",)),
     Broken(
         "no-uv-no-pip", "2.20", "made with uv, and neither it nor a pip is there",
-        _each(_CUFFT, uninstalled("pip"), without_uv), ("TFD201",),
+        _each(_CUFFT, uninstall_packages("pip"), remove_uv), ("TFD201",),
     ),
-    Broken("elsewhere", "2.20", "PYTHONPATH leads to it", _each(_CUFFT, elsewhere), ("TFD201",)),
+    Broken("elsewhere", "2.20", "PYTHONPATH leads to it", _each(_CUFFT, use_by_pythonpath), ("TFD201",)),
     Broken(
         "conda-half", "2.10", "in a conda environment, two of the wheels alone",
-        _each(conda_like, only("cudnn", "cublas")), ("TFD201", "TFD203"),
+        _each(make_conda_like, keep_only_wheels("cudnn", "cublas")), ("TFD201", "TFD203"),
     ),
-    Broken("210-half", "2.10", "two of the wheels alone", only("cudnn", "cublas"), ("TFD201", "TFD203")),
+    Broken("210-half", "2.10", "two of the wheels alone", keep_only_wheels("cudnn", "cublas"), ("TFD201", "TFD203")),
     Broken(
         "221-half", "2.21", "as pip leaves it, and cuDNN and cuFFT gone",
-        uninstalled("nvidia-cudnn-cu12", "nvidia-cufft-cu12"), ("TFD201",),
+        uninstall_packages("nvidia-cudnn-cu12", "nvidia-cufft-cu12"), ("TFD201",),
     ),
     Broken(
         "damaged-and-gone", "2.20", "a wheel gone, another's file gone, a third one's package needed",
-        _each(_CUFFT, removed("cublas/lib/libcublas.so.12"), uninstalled("nvidia-nvjitlink-cu12")), ("TFD201",),
+        _each(_CUFFT, delete_library("cublas/lib/libcublas.so.12"), uninstall_packages("nvidia-nvjitlink-cu12")), ("TFD201",),
     ),
 )  # fmt: skip

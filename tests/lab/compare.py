@@ -52,7 +52,7 @@ def make_prediction(target: Target, situation: Situation, cache: Path) -> dict[s
         shutil.rmtree(root, ignore_errors=True)
 
 
-def disagreement(truth: dict[str, Any], answer: dict[str, Any]) -> str:
+def describe_disagreement(truth: dict[str, Any], answer: dict[str, Any]) -> str:
     """Return how prediction and truth differ; empty if they agree.
 
     Libraries are compared only if TensorFlow went on to open them (with a driver and a device).
@@ -101,7 +101,7 @@ def main() -> int:
         for situation, answer in zip(
             chosen, pool.map(lambda s: make_prediction(target, s, options.cache), chosen), strict=True
         ):
-            problem = disagreement(truths[situation.name], answer)
+            problem = describe_disagreement(truths[situation.name], answer)
             failed += bool(problem)
             if problem or options.only:
                 cause = answer.get("prediction", {}).get("cause")

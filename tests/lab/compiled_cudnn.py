@@ -25,28 +25,28 @@ if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from lab.environments import find_python
-from lab.softgpu import libraries
+from lab.softgpu import build_libraries
 from tfdoctor import versions
 from tfdoctor.compat.tables import Compat
 
 if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release
 
-ASKING = Path(__file__).with_name("software_pooling.py")
-SAID = re.compile(
+POOLING_SCRIPT = Path(__file__).with_name("software_pooling.py")
+VERSION_MESSAGE = re.compile(
     r"Loaded runtime CuDNN library: \d[\d.]* (?:\(compatibility version \d+\) )?"
     r"but source was compiled with:? (?P<compiled>\d+(?:\.\d+)*)"
 )
-FRIENDS = (
+COMPANIONS = (
     ("<2.4", ("protobuf<3.21", "numpy<1.20", "h5py<3")),
     (">=2.4,<2.12", ("protobuf<3.21", "numpy<1.24")),
     (">=2.12,<2.16", ("numpy<2",)),
 )
 """Requirements of the wheels of that time that their metadata does not state."""
-SECONDS = 900
+TIMEOUT_S = 900
 
 
-def before(cudnn: str) -> str:
+def previous_major(cudnn: str) -> str:
     """Return the first cuDNN of the major version before: "7.0" for "8.1"."""
     return f"{versions.major(cudnn) - 1}.0"
 
@@ -56,7 +56,7 @@ def compiled_with(text: str) -> str | None:
 
     Before 1.9 the message has a number ("7004").
     """
-    match = SAID.search(text)
+    match = VERSION_MESSAGE.search(text)
     if match is None:
         return None
     version = match["compiled"]
@@ -66,13 +66,13 @@ def compiled_with(text: str) -> str | None:
     return f"{number // 1000}.{number // 100 % 10}.{number % 100}"
 
 
-def run_question(release: Release, python: Path, work: Path) -> str:
+def run_pooling(release: Release, python: Path, work: Path) -> str:
     """Return the output of a pooling on a GPU with a cuDNN of the major version before."""
     assert release.cudnn is not None
-    key = "\0".join((*release.required_libraries, str(release.cuda), before(release.cudnn)))
+    key = "\0".join((*release.required_libraries, str(release.cuda), previous_major(release.cudnn)))
     folder = work / f"software-{hashlib.sha256(key.encode()).hexdigest()[:12]}"
     if not (folder / "ptxas").exists():  # the file that is written last
-        libraries(folder, release.version, cudnn=before(release.cudnn))
+        build_libraries(folder, release.version, cudnn=previous_major(release.cudnn))
     env = {name: text for name, text in os.environ.items() if not name.startswith(("STANDIN_", "TF_"))}
     env |= {
         "LD_LIBRARY_PATH": str(folder),
@@ -81,12 +81,12 @@ def run_question(release: Release, python: Path, work: Path) -> str:
         "STANDIN_CC": "75",
     }
     done = subprocess.run(
-        [python, ASKING], env=env, capture_output=True, text=True, check=False, timeout=SECONDS
+        [python, POOLING_SCRIPT], env=env, capture_output=True, text=True, check=False, timeout=TIMEOUT_S
     )
     return done.stdout + done.stderr
 
 
-def make_sample(release: Release, folder: Path) -> Path:
+def make_environment(release: Release, folder: Path) -> Path:
     """Create an environment with this release and return its interpreter.
 
     Raise LookupError if this machine has no Python for it.
@@ -97,18 +97,18 @@ def make_sample(release: Release, folder: Path) -> Path:
         message = f"none of Python {', '.join(release.linux_pythons)} is here"
         raise LookupError(message)
     companions = [
-        name for spec, names in FRIENDS if versions.Spec(spec).select([release.version]) for name in names
+        name for spec, names in COMPANIONS if versions.Spec(spec).select([release.version]) for name in names
     ]
     uv = shutil.which("uv") or "uv"
-    subprocess.run([uv, "venv", "-q", "-p", base, folder], check=True, timeout=SECONDS)
+    subprocess.run([uv, "venv", "-q", "-p", base, folder], check=True, timeout=TIMEOUT_S)
     python = folder / "bin" / "python"
     requirements = [f"{release.package}=={release.version}", *companions]
     install = [uv, "pip", "install", "-q", "--no-cache", "--python", str(python), *requirements]
-    subprocess.run(install, check=True, timeout=SECONDS)
+    subprocess.run(install, check=True, timeout=TIMEOUT_S)
     return python
 
 
-def row(release: Release, cudnn: str) -> str:
+def format_row(release: Release, cudnn: str) -> str:
     """Return the row for compat/registration.toml."""
     return f'[[compiled]]\nversion = "{release.version}"\ncudnn = "{cudnn}"\n'
 
@@ -129,12 +129,12 @@ def main() -> int:
             if release is None or release.cudnn is None:
                 message = "no release with GPUs that is known"
                 raise LookupError(message)  # noqa: TRY301
-            output = run_question(release, options.python or make_sample(release, folder), options.work)
+            output = run_pooling(release, options.python or make_environment(release, folder), options.work)
             cudnn = compiled_with(output)
             if cudnn is None:
                 message = f"it does not say it:\n{output[-3000:]}"
                 raise LookupError(message)  # noqa: TRY301
-            print(row(release, cudnn), flush=True)
+            print(format_row(release, cudnn), flush=True)
         except (LookupError, OSError, RuntimeError, subprocess.SubprocessError) as error:
             print(f"{version}: {error}", file=sys.stderr, flush=True)
             failed = True

@@ -31,17 +31,17 @@ if TYPE_CHECKING:
 PROGRAMS = {"dockerd": "docker.io", "iptables": "iptables", "ip": "iproute2", "debootstrap": "debootstrap"}
 """The Debian package of each required program."""
 HOOK = "nvidia-container-runtime-hook"
-COUNTS = (0, 1, 2, 4)
+GPU_COUNTS = (0, 1, 2, 4)
 """Numbers of GPUs for which there are stand-ins."""
 PREFIX = "tfdoctor-standin"
-STARTING = 60
+START_TIMEOUT_S = 60
 """Seconds within which dockerd must answer."""
 BASES: dict[str, str] = {
     "bookworm": "python3,python3-venv,python3-pip",
     "bullseye": "python3,python3-venv,python3-pip,python2.7,libgomp1",
 }
 """Packages beyond the minimal system, by Debian release."""
-SPARE = (
+UNNEEDED_FOLDERS = (
     "var/cache/apt",
     "var/lib/apt/lists",
     "usr/share/doc",
@@ -58,7 +58,7 @@ class Unavailable(Exception):  # noqa: N818 - it is not an error
 
 @dataclass
 class LabEngine:
-    """A private dockerd; see `engine()`."""
+    """A private dockerd; see `run_engine()`."""
 
     folder: Path
     cache: Path
@@ -72,9 +72,9 @@ class LabEngine:
         """The value for DOCKER_HOST."""
         return f"unix://{self.folder}/docker.sock"
 
-    def gpus(self, count: int) -> None:
+    def set_gpu_count(self, count: int) -> None:
         """Set the number of GPUs for containers that start from now on."""
-        assert count in COUNTS
+        assert count in GPU_COUNTS
         (self.folder / "standin" / "gpus").write_text(str(count), encoding="ascii")
 
     def start(self, *, hook: bool = True) -> None:
@@ -112,7 +112,7 @@ class LabEngine:
                 },
                 start_new_session=True,  # so that a Ctrl-C for the tests does not stop it
             )
-        deadline = time.monotonic() + STARTING
+        deadline = time.monotonic() + START_TIMEOUT_S
         while not self._is_ready():
             if self.process.poll() is not None or time.monotonic() > deadline:
                 self.stop()
@@ -150,13 +150,13 @@ class LabEngine:
             process.kill()
             process.wait(30)
 
-    def base(self, release: str) -> str:
+    def make_base_image(self, release: str) -> str:
         """Return the name of a Debian image with its Pythons.
 
         It is created once and kept as a tar in the cache.
         """
         if release not in self.bases:
-            path = debian(release, self.cache)
+            path = make_debian_tar(release, self.cache)
             name = _make_image_name(path)
             if self.docker("image", "inspect", name, check=False).returncode:
                 with path.open("rb") as archive:
@@ -173,7 +173,7 @@ def cache_folder() -> Path:
 
 
 @contextlib.contextmanager
-def engine(
+def run_engine(
     *,
     cache: Path,
     folder: Path | None = None,
@@ -186,7 +186,7 @@ def engine(
     cache: for compiled stand-ins and base images. data: where images are stored; None for the engine's
     folder.
     """
-    ensure(("dockerd", "iptables", "ip"))
+    install_programs(("dockerd", "iptables", "ip"))
     with tempfile.TemporaryDirectory(
         prefix="tfdoctor-engine-", dir=folder, ignore_cleanup_errors=True
     ) as temporary:
@@ -203,7 +203,7 @@ def engine(
             _unmount(lab.folder)
 
 
-def ensure(programs: Sequence[str]) -> None:
+def install_programs(programs: Sequence[str]) -> None:
     """Install missing programs with apt. Raise Unavailable if that is not possible."""
     if os.uname().machine != "x86_64" or sys.platform != "linux":
         raise Unavailable("the lab's engine is for Linux on x86-64")
@@ -233,9 +233,9 @@ def _prepare_folder(lab: LabEngine, data: Path | None) -> None:
     hook.write_text(f"#!{sys.executable} -I\n{text}", encoding="utf-8")
     hook.chmod(0o755)
     (lab.folder / "daemon.json").write_text("{}", encoding="ascii")
-    for count in COUNTS:
-        standins.driver(lab.folder / "standin" / str(count), lab.cache / "compiled", gpus=count)
-    lab.gpus(1)
+    for count in GPU_COUNTS:
+        standins.write_driver(lab.folder / "standin" / str(count), lab.cache / "compiled", gpus=count)
+    lab.set_gpu_count(1)
     if data is not None:
         (lab.folder / "data").symlink_to(data)
 
@@ -287,13 +287,15 @@ def _unmount(folder: Path) -> None:
 # ---------------------------------------------------------------- base images
 
 
-def debian(release: str, cache: Path) -> Path:
+def make_debian_tar(release: str, cache: Path) -> Path:
     """Return a tar of a small Debian with the Pythons of BASES; create it once. Raise Unavailable."""
-    recipe = "".join((BASES[release], *SPARE, *map(inspect.getsource, (debian, _install_python2_pip))))
+    recipe = "".join(
+        (BASES[release], *UNNEEDED_FOLDERS, *map(inspect.getsource, (make_debian_tar, _install_python2_pip)))
+    )
     archive = cache / f"debian-{release}-{hashlib.sha256(recipe.encode()).hexdigest()[:12]}.tar"
     if archive.exists():
         return archive
-    ensure(("debootstrap",))
+    install_programs(("debootstrap",))
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache, ignore_cleanup_errors=True) as work:
         root = Path(work) / "root"
@@ -304,7 +306,7 @@ def debian(release: str, cache: Path) -> Path:
             _unmount(root)  # debootstrap leaves /proc mounted if it was stopped
         if "python2.7" in BASES[release]:
             _install_python2_pip(root)
-        for unneeded in SPARE:
+        for unneeded in UNNEEDED_FOLDERS:
             shutil.rmtree(root / unneeded, ignore_errors=True)
             (root / unneeded).mkdir(parents=True, exist_ok=True)
         for bytecode in (root / "usr").rglob("__pycache__"):
@@ -316,7 +318,7 @@ def debian(release: str, cache: Path) -> Path:
 
 
 def _make_image_name(archive: Path) -> str:
-    """Return the image name for a tar of `debian`; other content gets another name."""
+    """Return the image name for a tar of `make_debian_tar`; other content gets another name."""
     return f"{PREFIX}/debian:{archive.stem.removeprefix('debian-')}"
 
 
@@ -365,7 +367,7 @@ events_logger = "file"
 
 @dataclass
 class LabPodman:
-    """A private Podman; see `podman()`."""
+    """A private Podman; see `run_podman()`."""
 
     folder: Path
     cache: Path
@@ -404,7 +406,7 @@ class LabPodman:
 
     def base(self, release: str) -> str:
         """Return the name of a Debian image; see `LabEngine.base`."""
-        path = debian(release, self.cache)
+        path = make_debian_tar(release, self.cache)
         name = f"localhost/{_make_image_name(path)}"
         if self.podman("image", "exists", name, check=False).returncode:
             self.podman("import", str(path), name)
@@ -412,7 +414,7 @@ class LabPodman:
 
 
 @contextlib.contextmanager
-def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
+def run_podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
     """Run a private Podman that provides stand-in GPUs through CDI. Raise Unavailable."""
     if shutil.which("podman") is None or shutil.which("runc") is None:
         raise Unavailable("podman and runc are not installed")
@@ -425,7 +427,7 @@ def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
         folder = Path(temporary)
         lab = LabPodman(folder, cache)
         (folder / "tmp").mkdir()
-        libraries = standins.driver(folder / "standin", cache / "compiled", gpus=gpus)
+        libraries = standins.write_driver(folder / "standin", cache / "compiled", gpus=gpus)
         is_new = not CDI_SPEC.parent.exists()
         CDI_SPEC.parent.mkdir(exist_ok=True)
         CDI_SPEC.write_text(json.dumps(_make_cdi_spec(libraries)), encoding="ascii")
@@ -442,7 +444,7 @@ def podman(*, cache: Path, gpus: int) -> Iterator[LabPodman]:
             ) as process,
         ):
             try:
-                deadline = time.monotonic() + STARTING
+                deadline = time.monotonic() + START_TIMEOUT_S
                 while not (folder / "podman.sock").exists():
                     if process.poll() is not None or time.monotonic() > deadline:
                         log_text = (folder / "podman.log").read_text(encoding="utf-8", errors="replace")
@@ -476,9 +478,9 @@ def _make_cdi_spec(libraries: Path) -> dict[str, object]:
 
 
 def main(releases: Sequence[str]) -> None:
-    with engine(cache=cache_folder()) as lab:
+    with run_engine(cache=cache_folder()) as lab:
         for release in releases:
-            sys.stdout.write(f"{lab.base(release)}\n")
+            sys.stdout.write(f"{lab.make_base_image(release)}\n")
         sys.stdout.write(f"export DOCKER_HOST={lab.url}\nGPUs: {lab.folder}/standin/gpus\n")
         sys.stdout.flush()
         with contextlib.suppress(KeyboardInterrupt):

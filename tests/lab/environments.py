@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-OLD_FRIENDS = ("protobuf<3.21", "numpy<1.20", "h5py<3")
+OLD_COMPANIONS = ("protobuf<3.21", "numpy<1.20", "h5py<3")
 ENVIRONMENTS: dict[str, tuple[str, tuple[str, ...]]] = {
     "2.21-and-cuda": ("3.11", ("tensorflow[and-cuda]==2.21.0",)),
     "2.18": ("3.11", ("tensorflow==2.18.1",)),
-    "1.14": ("3.7", ("tensorflow-gpu==1.14.0", *OLD_FRIENDS)),
+    "1.14": ("3.7", ("tensorflow-gpu==1.14.0", *OLD_COMPANIONS)),
 }
 """The Python version and the requirements by name.
 
@@ -35,30 +35,30 @@ MORE = {"2.21": ("3.11", ("tensorflow==2.21.0",))}
 OTHERS = {
     "2.15": ("3.11", ("tensorflow==2.15.1",)),
     "2.20": ("3.11", ("tensorflow==2.20.0",)),
-    "1.13": ("3.7", ("tensorflow-gpu==1.13.2", *OLD_FRIENDS)),
-    "1.15": ("3.7", ("tensorflow-gpu==1.15.5", *OLD_FRIENDS)),
+    "1.13": ("3.7", ("tensorflow-gpu==1.13.2", *OLD_COMPANIONS)),
+    "1.15": ("3.7", ("tensorflow-gpu==1.15.5", *OLD_COMPANIONS)),
 }
 """Environments that single tests use."""
 
 
-def parse_wanted() -> bool:
+def is_lab_enabled() -> bool:
     """Return whether the tests with real wheels should run."""
-    return bool(os.environ.get("TFDOCTOR_LAB") or ready())
+    return bool(os.environ.get("TFDOCTOR_LAB") or list_existing())
 
 
-def list_everything() -> bool:
+def is_full_run() -> bool:
     """Return whether the tests should try every situation with the whole import."""
     return bool(os.environ.get("TFDOCTOR_LAB_FULL"))
 
 
-def ready() -> list[str]:
+def list_existing() -> list[str]:
     """Return the interpreters of existing environments."""
     return os.environ.get("TFDOCTOR_LAB_PYTHONS", "").split()
 
 
 def names() -> list[str]:
     """Return the environments to run on: existing interpreters, else the names of ENVIRONMENTS."""
-    return ready() or list(ENVIRONMENTS | (MORE if list_everything() else {}))
+    return list_existing() or list(ENVIRONMENTS | (MORE if is_full_run() else {}))
 
 
 def find_python(version: str) -> str | None:
@@ -73,12 +73,12 @@ def find_python(version: str) -> str | None:
 
 
 @contextmanager
-def environment(name: str, folder: Path) -> Iterator[Path | str]:
+def provide_environment(name: str, folder: Path) -> Iterator[Path | str]:
     """Yield the interpreter of one of `names()`, or the reason why there is none.
 
     A created environment is removed at the end, because disks are small.
     """
-    if name in ready():
+    if name in list_existing():
         yield Path(name)
         return
     version, requirements = (ENVIRONMENTS | MORE | OTHERS)[name]

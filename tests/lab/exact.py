@@ -9,7 +9,7 @@ FORMATS = {"f64": (52, 11), "f32": (23, 8), "f16": (10, 5), "bf16": (7, 8)}
 """Bits of the mantissa and of the exponent by type."""
 
 
-def special(kind: str) -> dict[str, int]:
+def list_special_numbers(kind: str) -> dict[str, int]:
     """Return the bits of special numbers of a type by name: zero, one, subnormal, largest, and their negatives."""
     mantissa, exponent = FORMATS[kind]
     infinity = ((1 << exponent) - 1) << mantissa
@@ -22,10 +22,10 @@ def special(kind: str) -> dict[str, int]:
         "normal": 1 << mantissa,
         "largest": infinity - 1,
     }
-    return {**positive, **{f"-{name}": bits | sign(kind) for name, bits in positive.items()}}
+    return {**positive, **{f"-{name}": bits | sign_bit(kind) for name, bits in positive.items()}}
 
 
-def sign(kind: str) -> int:
+def sign_bit(kind: str) -> int:
     """Return the sign bit of a type."""
     return 1 << sum(FORMATS[kind])
 
@@ -38,10 +38,10 @@ def value(bits: int, kind: str) -> Fraction:
     m = bits & ((1 << mantissa) - 1)
     bias = (1 << (exponent - 1)) - 1
     x = Fraction(m | (1 << mantissa) if e else m) * Fraction(2) ** (max(e, 1) - bias - mantissa)
-    return -x if bits & sign(kind) else x
+    return -x if bits & sign_bit(kind) else x
 
 
-def rounded(x: Fraction, kind: str, mode: str = "rn") -> int:
+def round_to_bits(x: Fraction, kind: str, mode: str = "rn") -> int:
     """Return the bits of the rounded number; +0 for 0."""
     mantissa, exponent = FORMATS[kind]
     min_exponent = 2 - (1 << (exponent - 1))
@@ -65,7 +65,7 @@ def rounded(x: Fraction, kind: str, mode: str = "rn") -> int:
     if bits >= infinity:
         overflows = mode == "rn" or (mode == "rp" and not is_negative) or (mode == "rm" and is_negative)
         bits = infinity if overflows else infinity - 1
-    return bits | (sign(kind) if is_negative else 0)
+    return bits | (sign_bit(kind) if is_negative else 0)
 
 
 def some(kind: str, count: int, seed: str, *, near: bool = False) -> list[int]:
@@ -76,7 +76,7 @@ def some(kind: str, count: int, seed: str, *, near: bool = False) -> list[int]:
     generator = random.Random(f"{kind} {seed}")
     mantissa, exponent = FORMATS[kind]
     bias = (1 << (exponent - 1)) - 1
-    numbers = [] if near else list(special(kind).values())
+    numbers = [] if near else list(list_special_numbers(kind).values())
     generator.shuffle(numbers)
     while len(numbers) < count:
         e = (

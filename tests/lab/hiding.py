@@ -14,20 +14,20 @@ if TYPE_CHECKING:
     from .broken_env import Env
 
 
-def on_path(env: Env, folder: Path, by: str) -> None:
+def put_on_path(env: Env, folder: Path, by: str) -> None:
     """Put a folder first on LD_LIBRARY_PATH; `by` is "activate", "conda" or "caller"."""
     if by == "activate":
         line = f'export LD_LIBRARY_PATH={shlex.quote(str(folder))}"${{LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}}"'
-        env.activates("", "# CUDA", line)
+        env.append_to_activate("", "# CUDA", line)
     elif by == "conda":
-        conda_like(env)
+        make_conda_like(env)
         script = env.root / "etc/conda/activate.d/env_vars.sh"
         script.write_text(f'export LD_LIBRARY_PATH="{folder}:$LD_LIBRARY_PATH"\n', encoding="utf-8")
     else:
         env.variables["LD_LIBRARY_PATH"] = str(folder)
 
 
-def conda_like(env: Env) -> None:
+def make_conda_like(env: Env) -> None:
     """Add the files that mark a conda environment."""
     history = env.root / "conda-meta" / "history"
     history.parent.mkdir()
@@ -38,7 +38,7 @@ def conda_like(env: Env) -> None:
     env.shell = "conda"
 
 
-def starts_with(name: str, *lines: str) -> Callable[[Env], None]:
+def add_startup_file(name: str, *lines: str) -> Callable[[Env], None]:
     """Return a function that writes a file into site-packages that Python runs at start."""
 
     def break_it(env: Env) -> None:
@@ -47,7 +47,7 @@ def starts_with(name: str, *lines: str) -> Callable[[Env], None]:
     return break_it
 
 
-def starts_with_foreign(env: Env) -> None:
+def add_foreign_startup_file(env: Env) -> None:
     """Add a sitecustomize.py outside the environment through PYTHONPATH."""
     folder = env.folder("company/python")
     lines = ("import os", "os.environ['CUDA_VISIBLE_DEVICES'] = ''")
@@ -55,7 +55,7 @@ def starts_with_foreign(env: Env) -> None:
     env.variables["PYTHONPATH"] = str(folder)
 
 
-def half_removed_cuda(*, by: str) -> Callable[[Env], None]:
+def leave_half_removed_cuda(*, by: str) -> Callable[[Env], None]:
     """Return a function that leaves only cuSOLVER of CUDA 11 in a folder on the search path.
 
     It has the same soname as in CUDA 12 and requires the cuBLAS of CUDA 11.
@@ -63,36 +63,36 @@ def half_removed_cuda(*, by: str) -> Callable[[Env], None]:
 
     def break_it(env: Env) -> None:
         folder = env.folder("cuda-11.8/lib64")
-        standins.library(
+        standins.write_library(
             folder / "libcusolver.so.11", env.cache, needs=("libcublas.so.11", "libcublasLt.so.11")
         )
-        on_path(env, folder, by)
+        put_on_path(env, folder, by)
 
     return break_it
 
 
-def stub_preloaded(env: Env) -> None:
+def preload_stub(env: Env) -> None:
     """Preload the toolkit's stub in bin/activate."""
     stub = env.folder("cuda/lib64/stubs") / "libcuda.so"
-    standins.stub_driver(stub, env.cache)
-    env.activates(f"export LD_PRELOAD={shlex.quote(str(stub))}")
+    standins.write_stub_driver(stub, env.cache)
+    env.append_to_activate(f"export LD_PRELOAD={shlex.quote(str(stub))}")
 
 
-def foreign_libstdcxx(env: Env) -> None:
+def use_foreign_libstdcxx(env: Env) -> None:
     """Put a folder with an empty C++ library first in bin/activate."""
     folder = env.folder("other program/lib")
-    standins.library(folder / "libstdc++.so.6", env.cache)
-    on_path(env, folder, "activate")
+    standins.write_library(folder / "libstdc++.so.6", env.cache)
+    put_on_path(env, folder, "activate")
 
 
-def libstdcxx_is_text(env: Env) -> None:
+def use_text_libstdcxx(env: Env) -> None:
     """Put a folder whose C++ library is a text file first in bin/activate."""
     folder = env.folder("other program/lib")
-    standins.linker_script(folder / "libstdc++.so.6")
-    on_path(env, folder, "activate")
+    standins.write_linker_script(folder / "libstdc++.so.6")
+    put_on_path(env, folder, "activate")
 
 
-def other_tensorflow(*, by: str) -> Callable[[Env], None]:
+def shadow_tensorflow(*, by: str) -> Callable[[Env], None]:
     """Return a function that puts a folder with a CPU-only TensorFlow on PYTHONPATH."""
 
     def break_it(env: Env) -> None:
@@ -100,7 +100,7 @@ def other_tensorflow(*, by: str) -> Callable[[Env], None]:
         env.install("--target", str(folder), "--no-deps", "tensorflow-cpu==2.20.0")
         line = f"export PYTHONPATH={shlex.quote(str(folder))}"
         if by == "activate":
-            env.activates(line)
+            env.append_to_activate(line)
         else:
             env.variables["PYTHONPATH"] = str(folder)
 

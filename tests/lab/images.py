@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab import environments, standins
-from lab.engine import podman
+from lab.engine import run_podman
 from tfdoctor.engine import BuildRequest, build, connect
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ MARKS = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(3000),
     pytest.mark.skipif(
-        not environments.parse_wanted(),
+        not environments.is_lab_enabled(),
         reason="set TFDOCTOR_LAB=1 to build real images (gigabytes, minutes)",
     ),
 ]
@@ -37,7 +37,7 @@ CUDA_10_0 = (
     *(f"lib{name}.so.10.0" for name in ("cudart", "cublas", "cufft", "curand", "cusolver", "cusparse")),
     "libcudnn.so.7",
 )
-HERE = ("--anywhere", "--network", "host", "--ca-cert", CERTIFICATES, "--no-verify")
+LAB_BUILD_OPTIONS = ("--anywhere", "--network", "host", "--ca-cert", CERTIFICATES, "--no-verify")
 """Options that `tfdoctor build` needs in the lab, besides a base image."""
 
 
@@ -59,17 +59,17 @@ def verify(url: str, image: str, *arguments: str) -> tuple[int, dict[str, Any]]:
     return done.returncode, json.loads(done.stdout)
 
 
-def first_failed(answer: dict[str, Any]) -> tuple[str, str]:
+def find_failed_stage(answer: dict[str, Any]) -> tuple[str, str]:
     """Return (stage, detail) of the first failed stage."""
     return next((stage["name"], stage["detail"]) for stage in answer["stages"] if stage["status"] == "failed")
 
 
-def status(answer: dict[str, Any], name: str) -> str:
+def find_status(answer: dict[str, Any], name: str) -> str:
     return str(next(stage["status"] for stage in answer["stages"] if stage["name"] == name))
 
 
 @dataclass(frozen=True)
-class Ground:
+class ImageEngine:
     """An engine with at least one GPU, and its own client."""
 
     program: str
@@ -83,7 +83,7 @@ class Ground:
     prefix: str = ""
     """Prefix of the names of images that are built here."""
 
-    def list_named(self, name: str) -> str:
+    def make_image_name(self, name: str) -> str:
         return f"{self.prefix}tfdoctor-lab/{name}"
 
     def remove(self, *tags: str) -> None:
@@ -92,19 +92,19 @@ class Ground:
         self.client("image", "prune", "--force", check=False)
 
 
-def docker_ground(lab: LabEngine) -> Ground:
-    return Ground("docker", lab.url, lab.docker, lab.base, lab.cache)
+def make_docker_engine(lab: LabEngine) -> ImageEngine:
+    return ImageEngine("docker", lab.url, lab.docker, lab.make_base_image, lab.cache)
 
 
 @contextlib.contextmanager
-def podman_ground(cache: Path, gpus: int = 1) -> Iterator[Ground]:
+def run_podman_engine(cache: Path, gpus: int = 1) -> Iterator[ImageEngine]:
     """Run a private Podman while the block runs. Raise Unavailable."""
-    with podman(cache=cache, gpus=gpus) as lab:
-        yield Ground("podman", lab.url, lab.podman, lab.base, cache, "localhost/")
+    with run_podman(cache=cache, gpus=gpus) as lab:
+        yield ImageEngine("podman", lab.url, lab.podman, lab.base, cache, "localhost/")
 
 
 @dataclass(frozen=True)
-class Built:
+class BuiltImage:
     """An image that `build` created."""
 
     tag: str
@@ -112,17 +112,17 @@ class Built:
     seconds: float
 
 
-def make(url: str, tag: str, *arguments: str) -> Built:
+def make(url: str, tag: str, *arguments: str) -> BuiltImage:
     began = time.monotonic()
-    done = tfdoctor(url, "build", "--tag", tag, *HERE, "--json", *arguments)
+    done = tfdoctor(url, "build", "--tag", tag, *LAB_BUILD_OPTIONS, "--json", *arguments)
     seconds = time.monotonic() - began
     assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
     answer = json.loads(done.stdout)
     assert answer["image"]["tags"] == [tag]
-    return Built(tag, answer["image"]["size_bytes"], seconds)
+    return BuiltImage(tag, answer["image"]["size_bytes"], seconds)
 
 
-def derived(url: str, base: str, tag: str, steps: str, files: Mapping[str, bytes] | None = None) -> str:
+def derive_image(url: str, base: str, tag: str, steps: str, files: Mapping[str, bytes] | None = None) -> str:
     """Build an image from another one and return its name."""
     engine = connect(url)
     try:
@@ -132,16 +132,18 @@ def derived(url: str, base: str, tag: str, steps: str, files: Mapping[str, bytes
     return tag
 
 
-def with_cuda_10(ground: Ground, folder: Path, objects: Sequence[Path] = ()) -> str:
+def make_cuda_10_image(ground: ImageEngine, folder: Path, objects: Sequence[Path] = ()) -> str:
     """Build a Debian with stand-ins of CUDA 10.0, laid out as in TensorFlow's own images, and return its name.
 
     The stand-ins have the functions that `objects` are linked with.
     """
-    symbols_by_library = standins.wanted_symbols(objects)
+    symbols_by_library = standins.find_imported_symbols(objects)
     files = {}
     for name in CUDA_10_0:
         symbols = symbols_by_library.get(name.partition(".so")[0], ())
-        files[name] = standins.library(folder / name, ground.cache / "compiled", symbols=symbols).read_bytes()
+        files[name] = standins.write_library(
+            folder / name, ground.cache / "compiled", symbols=symbols
+        ).read_bytes()
     steps = "COPY *.so.* /usr/local/cuda-10.0/lib64/\nRUN echo /usr/local/cuda-10.0/lib64 >/etc/ld.so.conf.d/c.conf"
-    name = ground.list_named("cuda10:2" if objects else "cuda10:1")
-    return derived(ground.url, ground.base("bullseye"), name, f"{steps} && ldconfig", files)
+    name = ground.make_image_name("cuda10:2" if objects else "cuda10:1")
+    return derive_image(ground.url, ground.base("bullseye"), name, f"{steps} && ldconfig", files)

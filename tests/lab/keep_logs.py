@@ -20,7 +20,7 @@ from pathlib import Path
 if __package__ in (None, ""):  # run as a script
     sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from lab.logs import NAMELESS, Printed, disagreements, minor, print_all
+from lab.logs import NAMELESS, LogRun, find_disagreements, minor, print_all
 from lab.situations import inspect_target
 from tfdoctor.logs.signatures import load_signatures
 
@@ -55,7 +55,7 @@ _MACHINE = (
 )
 
 
-def keep(printed: Printed, folder: Path) -> str | None:
+def store_log(printed: LogRun, folder: Path) -> str | None:
     """Add a log to the folder without the names of this machine, and return its file name.
 
     Return None if the folder has a log of the same situation with the same known messages from the same
@@ -122,11 +122,11 @@ def _find_messages(log: str) -> frozenset[tuple[str, str]]:
     return frozenset(messages)
 
 
-def keep_outcome(folder: Path) -> dict[str, Printed]:
+def load_logs(folder: Path) -> dict[str, LogRun]:
     """Return the logs of a folder by file name."""
     logs = {}
     for name, entry in json.loads((folder / "expected.json").read_text(encoding="utf-8")).items():
-        logs[name] = Printed(
+        logs[name] = LogRun(
             situation=entry["situation"],
             tensorflow=entry["tensorflow"],
             named=entry.get("named", False),
@@ -153,12 +153,12 @@ def main() -> int:
     printed = print_all(target, options.cache, only=options.only, quick=not options.full)
     failed = 0
     for log in printed:
-        differences = disagreements(log)
+        differences = find_disagreements(log)
         failed += bool(differences)
         if differences:
             sys.stdout.write(f"{log.situation}{' (named)' if log.named else ''}: {'; '.join(differences)}\n")
         if options.keep:
-            keep(log, options.keep)
+            store_log(log, options.keep)
     sys.stdout.write(f"TensorFlow {printed[0].tensorflow}: {len(printed) - failed} of {len(printed)} right\n")
     return 1 if failed else 0
 

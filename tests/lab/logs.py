@@ -1,7 +1,7 @@
 """Real logs: what TensorFlow prints in the situations of the lab, the truth, and what `diagnose` must report.
 
-`Printed` holds one run: the log as a user has it (default verbosity) or as `tfdoctor run` gets it (TensorFlow names
-every library), and the truth that TensorFlow reported beside the log. `problems` compares; `expected` returns the
+`LogRun` holds one run: the log as a user has it (default verbosity) or as `tfdoctor run` gets it (TensorFlow names
+every library), and the truth that TensorFlow reported beside the log. `find_differences` compares; `expected` returns the
 right causes. Nothing here derives the truth from a log.
 """
 
@@ -117,7 +117,7 @@ _DRIVERLESS = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Printed:
+class LogRun:
     """One run of TensorFlow: its log, and the truth about it."""
 
     situation: str
@@ -166,16 +166,16 @@ def log_situations(target: Target) -> list[Situation]:
 
 
 def _with_another_cuda(b: Bench) -> None:
-    b.driver()
+    b.add_driver()
     folder = b.root / "cuda-5.5" / "lib64"
     for soname in b.target.required:
-        standins.library(folder / (soname.partition(".so")[0] + ".so.5.5"), b.cache)
+        standins.write_library(folder / (soname.partition(".so")[0] + ".so.5.5"), b.cache)
     b.path.append(str(folder))
 
 
 def _with_init(code: int) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.everything()
+        b.add_everything()
         b.env["STANDIN_INIT"] = str(code)
 
     return prepare
@@ -183,7 +183,7 @@ def _with_init(code: int) -> Callable[[Bench], None]:
 
 def _with_runtime_error(code: int) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.everything()
+        b.add_everything()
         b.env["STANDIN_RUNTIME"] = str(code)
 
     return prepare
@@ -218,7 +218,7 @@ def _rename_driver(b: Bench) -> None:
 
 def print_log(
     target: Target, situation: Situation, cache: Path, *, verbose: bool, quick: bool = True
-) -> Printed:
+) -> LogRun:
     """Set up a situation, run TensorFlow until it has created its devices, and return the result."""
     whole = target if target.hard_linked else replace(target, symbols=standins.RUNTIME)
     root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
@@ -245,7 +245,7 @@ def print_log(
     log = truth.log + (truth.error or "")
     for old, new in ((str(root), "/opt/lab"), (str(target.root), "/opt/env")):
         log = log.replace(old, new)
-    return judged(target, situation.name, replace(truth, log=log), verbose=verbose)
+    return make_expectation(target, situation.name, replace(truth, log=log), verbose=verbose)
 
 
 def _needs_python_import(target: Target, situation: str) -> bool:
@@ -258,7 +258,7 @@ def _needs_python_import(target: Target, situation: str) -> bool:
     return situation == "attributes-fail-999"
 
 
-def run_says(target: Target, situation: Situation, cache: Path) -> str:
+def report_run(target: Target, situation: Situation, cache: Path) -> str:
     """Return the report of `tfdoctor run` on a program that lists its devices, without the program's output."""
     root = Path(tempfile.mkdtemp(prefix="lab-")).resolve()
     try:
@@ -281,13 +281,13 @@ def run_says(target: Target, situation: Situation, cache: Path) -> str:
         shutil.rmtree(root, ignore_errors=True)
 
 
-def judged(target: Target, situation: str, truth: Truth, *, verbose: bool) -> Printed:
+def make_expectation(target: Target, situation: str, truth: Truth, *, verbose: bool) -> LogRun:
     """Return the truth about one run and what `diagnose` must report about its log."""
     named = verbose or target.version < NAMELESS
     silent = _is_silent(target, situation, truth, named=named)
     devices = None if truth.made is None else tuple(_parse_device(text) for text in truth.made)
     registered = bool(devices)
-    return Printed(
+    return LogRun(
         situation=situation,
         tensorflow=".".join(map(str, target.version)),
         named=named,
@@ -344,7 +344,7 @@ def _list_missing(target: Target, situation: str) -> list[str]:
     if situation == "cudnn-needs-foo":
         return ["libfoo.so.1"]
     if situation == "cublas-needs-lt":
-        opens_lt = target.asks("cublasLt")
+        opens_lt = target.opens("cublasLt")
         lt = target.soname("cublasLt") if opens_lt else target.soname("cublas").replace("cublas", "cublasLt")
         return [lt]
     if situation == "no-nvml" and target.version >= (2, 21):
@@ -370,7 +370,7 @@ def expected(target: Target, situation: str, *, registered: bool, named: bool) -
     return causes
 
 
-def problems(answer: Mapping[str, Any], printed: Printed) -> list[str]:
+def find_differences(answer: Mapping[str, Any], printed: LogRun) -> list[str]:
     """Return how `diagnose --json` of the log differs from the truth."""
     differences = []
     cause, registered = answer["verdict"]["cause"], answer["gpu_registered"]
@@ -393,26 +393,26 @@ def problems(answer: Mapping[str, Any], printed: Printed) -> list[str]:
     return differences
 
 
-def disagreements(printed: Printed) -> list[str]:
+def find_disagreements(printed: LogRun) -> list[str]:
     """Return the errors of `diagnose` about a log.
 
     If no GPU is registered, the same log is tried again with the program's own line that there is no GPU.
     """
-    differences = problems(diagnosed(printed.log), printed)
+    differences = find_differences(diagnose_text(printed.log), printed)
     if not printed.registered and printed.situation != "switch-device-types-cpu":
-        answer = diagnosed(printed.log + "\nNum GPUs Available:  0\n")
+        answer = diagnose_text(printed.log + "\nNum GPUs Available:  0\n")
         right_causes = printed.causes | ({"no-driver", "inconclusive"} if printed.silent else set())
         if answer["verdict"]["cause"] not in right_causes or answer["gpu_registered"] is not False:
             differences.append(f"listed: said {answer['verdict']['cause']}, {answer['gpu_registered']}")
     return differences
 
 
-def diagnosed(log: str) -> dict[str, Any]:
+def diagnose_text(log: str) -> dict[str, Any]:
     """Return the JSON answer of `diagnose` for a log."""
     return log_json(diagnose_log([log.encode()], Compat.load()))
 
 
-def _has_missing(reported: Iterable[str], printed: Printed) -> bool:
+def _has_missing(reported: Iterable[str], printed: LogRun) -> bool:
     reported = sorted(reported)
     if printed.silent and not reported:
         return True
@@ -447,7 +447,7 @@ _VERBOSE_SITUATIONS = frozenset(
 """Situations that are also run with TensorFlow told to name libraries, from 2.12 on."""
 
 
-def print_all(target: Target, cache: Path, *, only: Iterable[str] = (), quick: bool = True) -> list[Printed]:
+def print_all(target: Target, cache: Path, *, only: Iterable[str] = (), quick: bool = True) -> list[LogRun]:
     """Run every situation once, and return the results.
 
     If TensorFlow does not name libraries by default but the situation is about them, run it a second time

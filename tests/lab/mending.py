@@ -28,7 +28,7 @@ from lab.truth import Truth, observe
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-MOST_SHOWN = 12
+MAX_SHOWN = 12
 
 
 @dataclass(slots=True)
@@ -37,7 +37,7 @@ class Bases:
 
     folder: Path
     cache: Path
-    made: dict[str, Snapshot] = field(default_factory=dict)
+    snapshots: dict[str, Snapshot] = field(default_factory=dict)
     lock: int = -1
 
     def __post_init__(self) -> None:
@@ -47,25 +47,25 @@ class Bases:
 
     def get(self, name: str) -> Snapshot:
         """Return the snapshot of an intact base. Raise Unavailable."""
-        if name not in self.made:
+        if name not in self.snapshots:
             root = self.folder / f"env-{name}"
             store = self.folder / f"kept-{name}"
             if store.exists():  # left by an earlier run
                 shutil.rmtree(store)
             if not (root / "pyvenv.cfg").exists():
                 make_base(BASES[name], root)
-            self.made[name] = Snapshot(root, store)
-        return self.made[name]
+            self.snapshots[name] = Snapshot(root, store)
+        return self.snapshots[name]
 
     def drop(self, name: str) -> None:
         """Delete a base."""
-        base = self.made.pop(name, None)
+        base = self.snapshots.pop(name, None)
         if base is not None:
             base.drop()
             shutil.rmtree(base.root)
 
     @contextmanager
-    def make_broken_image(self, broken: Broken) -> Iterator[Env]:
+    def break_environment(self, broken: Broken) -> Iterator[Env]:
         """Break a base while the block runs, and restore it afterwards."""
         base = self.get(broken.base)
         work = Path(tempfile.mkdtemp(prefix="work-", dir=self.folder)).resolve()
@@ -121,7 +121,7 @@ def tfdoctor(env: Env, command: str, *arguments: str) -> Run:
     return Run(done.returncode, done.stdout, done.stderr, round(time.monotonic() - started, 1))
 
 
-def truth(env: Env, *, quick: bool) -> Truth:
+def observe_truth(env: Env, *, quick: bool) -> Truth:
     """Return what TensorFlow does in a new shell of the user."""
     return observe(env.python, env.environment(), cwd=env.work, prefix=env.prefix(), quick=quick)
 
@@ -145,7 +145,7 @@ class Trial:
         return bool(right)
 
 
-def check_names_it(trial: Trial, env: Env, *, quick: bool) -> None:
+def check_diagnosis(trial: Trial, env: Env, *, quick: bool) -> None:
     """Check that `check` predicts what TensorFlow does and reports what is broken."""
     broken, run = trial.broken, tfdoctor(env, "check", "--json")
     answer = run.json()
@@ -164,8 +164,8 @@ def check_names_it(trial: Trial, env: Env, *, quick: bool) -> None:
     trial.expect(set(broken.codes) <= set(codes), f"check says {codes}, not {list(broken.codes)}")
     if broken.cause is not None:
         trial.expect(verdict["cause"] == broken.cause, f"check: cause {verdict['cause']}, not {broken.cause}")
-    truth_seen = truth(env, quick=quick)
-    trial.notes.append(f"TensorFlow: {show_answer(truth_seen)}")
+    truth_seen = observe_truth(env, quick=quick)
+    trial.notes.append(f"TensorFlow: {format_truth(truth_seen)}")
     trial.expect(
         bool(truth_seen.gpu_registered) is broken.works_before,
         f"the breakage itself is wrong: TensorFlow registers {truth_seen.gpu_count}",
@@ -179,7 +179,7 @@ def check_names_it(trial: Trial, env: Env, *, quick: bool) -> None:
         trial.problems.append("the breakage itself is wrong: the import fails")
 
 
-def show_answer(truth_seen: Truth) -> str:
+def format_truth(truth_seen: Truth) -> str:
     """Return a one-line summary of what TensorFlow did."""
     error = (truth_seen.error or "").strip().splitlines()
     last = error[-1] if error else ""
@@ -189,11 +189,11 @@ def show_answer(truth_seen: Truth) -> str:
     )
 
 
-def fix_mends_it(trial: Trial, env: Env, store: Path, *, quick: bool) -> None:
+def check_fix(trial: Trial, env: Env, store: Path, *, quick: bool) -> None:
     """Check that `fix` repairs what it can, once, and that `--undo` restores the broken environment."""
     broken, before = trial.broken, Snapshot(env.root, store)
     dry_run = tfdoctor(env, "fix", "--dry-run")
-    trial.expect(not before.differences(), f"--dry-run changes {before.differences()[:MOST_SHOWN]}")
+    trial.expect(not before.differences(), f"--dry-run changes {before.differences()[:MAX_SHOWN]}")
     trial.expect("Traceback" not in dry_run.error, f"--dry-run: {dry_run}")
     run = tfdoctor(env, "fix", "--yes", "--no-deep")
     trial.notes.append(f"fix ({run.seconds} s): {run}")
@@ -201,7 +201,7 @@ def fix_mends_it(trial: Trial, env: Env, store: Path, *, quick: bool) -> None:
         _check_repair(trial, env, before, run, quick=quick)
     else:
         trial.expect(run.status == 1, f"fix: status {run.status} where nothing can be mended")
-        trial.expect(not before.differences(), f"changed: {before.differences()[:MOST_SHOWN]}")
+        trial.expect(not before.differences(), f"changed: {before.differences()[:MAX_SHOWN]}")
         printed = any(command in run.output for command in trial.commands)
         trial.expect(printed or not trial.commands, "no command is printed")
     tree_after_fix = _list_without_inodes(env)
@@ -213,13 +213,13 @@ def fix_mends_it(trial: Trial, env: Env, store: Path, *, quick: bool) -> None:
         for path in tree_after_fix.keys() | tree_after_second.keys()
         if tree_after_fix.get(path) != tree_after_second.get(path)
     )
-    trial.expect(not changed, f"the second fix changes {changed[:MOST_SHOWN]}")
+    trial.expect(not changed, f"the second fix changes {changed[:MAX_SHOWN]}")
     trial.expect(second.status == run.status, f"second fix: status {second.status}")
     undone = tfdoctor(env, "fix", "--undo", "--yes")
     trial.notes.append(f"undo ({undone.seconds} s): {undone}")
     trial.expect(undone.status == 0, f"undo: status {undone.status}")
     remaining = before.differences()
-    trial.expect(not remaining, f"after undo: {len(remaining)} differences: {remaining[:MOST_SHOWN]}")
+    trial.expect(not remaining, f"after undo: {len(remaining)} differences: {remaining[:MAX_SHOWN]}")
     before.drop()
 
 
@@ -239,9 +239,9 @@ def _check_repair(trial: Trial, env: Env, before: Snapshot, run: Run, *, quick: 
     remaining = [code for code, severity in codes.items() if severity == "error" or code in broken.codes]
     trial.expect(set(remaining) <= may_remain, f"check still says {remaining}")
     env.driver = True
-    truth_seen = truth(env, quick=quick)
+    truth_seen = observe_truth(env, quick=quick)
     env.driver = driver
-    trial.notes.append(f"TensorFlow then: {show_answer(truth_seen)}")
+    trial.notes.append(f"TensorFlow then: {format_truth(truth_seen)}")
     trial.expect(truth_seen.import_ok, "mended, and the import fails")
     trial.expect(truth_seen.gpu_count == GPUS, f"mended, and TensorFlow registers {truth_seen.gpu_count}")
 
@@ -260,21 +260,21 @@ def attempt(broken: Broken, bases: Bases, *, quick: bool, only_check: bool = Fal
     """Run all checks on one breakage. Raise Unavailable if its base is not available."""
     trial = Trial(broken)
     quick = quick and not broken.whole
-    with bases.make_broken_image(broken) as env:
-        check_names_it(trial, env, quick=quick)
+    with bases.break_environment(broken) as env:
+        check_diagnosis(trial, env, quick=quick)
         if not only_check:
-            fix_mends_it(trial, env, env.work / "kept", quick=quick)
+            check_fix(trial, env, env.work / "kept", quick=quick)
     return trial
 
 
-def stop_in_the_middle(broken: Broken, bases: Bases, number: int) -> Trial:
+def interrupt_fix(broken: Broken, bases: Bases, number: int) -> Trial:
     """Send `fix` a signal while its installer writes, and check that everything is restored.
 
     After Ctrl-C, `fix` itself reverts the changes. After SIGKILL the next run does so, once the orphaned installer
     has ended.
     """
     trial = Trial(broken)
-    with bases.make_broken_image(broken) as env:
+    with bases.break_environment(broken) as env:
         before = Snapshot(env.root, env.work / "kept")
         count_before = len(list(env.site.glob("nvidia_*")))
         child = subprocess.Popen(
@@ -309,15 +309,15 @@ def stop_in_the_middle(broken: Broken, bases: Bases, number: int) -> Trial:
         else:
             trial.expect(child.returncode == 130, f"interrupted: status {child.returncode}")
         remaining = before.differences()
-        trial.expect(not remaining, f"{len(remaining)} differences: {remaining[:MOST_SHOWN]}")
+        trial.expect(not remaining, f"{len(remaining)} differences: {remaining[:MAX_SHOWN]}")
         before.drop()
     return trial
 
 
-def without_network(broken: Broken, bases: Bases) -> Trial:
+def fix_without_network(broken: Broken, bases: Bases) -> Trial:
     """Check that `fix` reports an unreachable package index and changes nothing."""
     trial = Trial(broken)
-    with bases.make_broken_image(broken) as env:
+    with bases.break_environment(broken) as env:
         nowhere = "http://127.0.0.1:9/simple"
         env.variables |= {"UV_INDEX_URL": nowhere, "UV_DEFAULT_INDEX": nowhere, "PIP_INDEX_URL": nowhere}
         env.variables |= {"UV_HTTP_RETRIES": "0", "PIP_RETRIES": "0", "UV_CACHE_DIR": str(env.work / "cache")}
@@ -327,7 +327,7 @@ def without_network(broken: Broken, bases: Bases) -> Trial:
         trial.expect(run.status == 1, f"fix: status {run.status}")
         trial.expect("Traceback" not in run.error, "a traceback")
         remaining = before.differences()
-        trial.expect(not remaining, f"{len(remaining)} differences: {remaining[:MOST_SHOWN]}")
+        trial.expect(not remaining, f"{len(remaining)} differences: {remaining[:MAX_SHOWN]}")
         before.drop()
     return trial
 

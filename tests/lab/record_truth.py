@@ -21,7 +21,7 @@ from lab.situations import Bench, Situation, Target, inspect_target, situations
 from lab.truth import observe
 
 
-def run(
+def record_situation(
     target: Target, situation: Situation, cache: Path, work: Path | None = None, *, quick: bool = False
 ) -> dict[str, Any]:
     """Set up one situation, run TensorFlow, clean up, and return the truth as plain data."""
@@ -97,7 +97,7 @@ def main() -> int:
         situation for situation in selected if situation.name not in results or situation.name in options.only
     ]
 
-    def read_pids() -> str:
+    def render_results() -> str:
         ordered = {name: results[name] for name in order if name in results}
         header = {
             "tensorflow": ".".join(map(str, target.version)),
@@ -109,7 +109,8 @@ def main() -> int:
 
     with ThreadPoolExecutor(options.jobs) as pool:
         for result in pool.map(
-            lambda situation: run(target, situation, options.cache, quick=options.quick), selected
+            lambda situation: record_situation(target, situation, options.cache, quick=options.quick),
+            selected,
         ):
             results[result["name"]] = result
             sys.stderr.write(
@@ -118,9 +119,9 @@ def main() -> int:
                 f" crashed={result['crashed']} {result['seconds']} s\n"
             )
             if options.output:
-                options.output.write_text(read_pids(), encoding="utf-8")
+                options.output.write_text(render_results(), encoding="utf-8")
     if not options.output:
-        sys.stdout.write(read_pids())
+        sys.stdout.write(render_results())
     return 0
 
 

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pathlib import Path
 
-SHORT = 1 << 16
+MAX_COPIED_BYTES = 1 << 16
 """Files below this many bytes in the folders of REWRITTEN are copied instead of linked.
 
 Programs may write into them in place.
 """
-REWRITTEN = ("bin", "etc", "conda-meta")
+COPIED_FOLDERS = ("bin", "etc", "conda-meta")
 CERTIFICATES = "cacert.pem"
 """Files to which a machine's own certificate authority may be added in place."""
 
@@ -140,8 +140,8 @@ class Snapshot:
 
 
 def _needs_copy(path: str, size: int) -> bool:
-    rewritten = path.startswith((*(f"{name}/" for name in REWRITTEN), "pyvenv.cfg"))
-    return (rewritten and size < SHORT) or path.endswith(f"/{CERTIFICATES}")
+    rewritten = path.startswith((*(f"{name}/" for name in COPIED_FOLDERS), "pyvenv.cfg"))
+    return (rewritten and size < MAX_COPIED_BYTES) or path.endswith(f"/{CERTIFICATES}")
 
 
 def _remove(path: Path) -> None:

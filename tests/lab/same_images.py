@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
     from pathlib import Path
 
-    from lab.images import Built, Ground
+    from lab.images import BuiltImage, ImageEngine
 
 ENGINES = {
     "etc/hostname",
@@ -47,7 +47,7 @@ Row = tuple[object, ...]
 """Data of a file: kind, mode, owner, group, time, content."""
 
 
-def rows_of(archive: tarfile.TarFile) -> dict[str, Row]:
+def list_members(archive: tarfile.TarFile) -> dict[str, Row]:
     """Return the data of each file in an archive by path."""
     rows: dict[str, Row] = {}
     for member in archive:
@@ -63,24 +63,24 @@ def list_differing(first: dict[str, Row], second: dict[str, Row]) -> dict[str, t
     return {name: (left, right) for name, (left, right) in both.items() if left != right}
 
 
-def files_of(url: str, image: str) -> dict[str, Row]:
+def list_files(url: str, image: str) -> dict[str, Row]:
     """Return all files of a container of the image, except for those of the engine."""
     engine = connect(url)
     container = engine.client.api.create_container(image, "true")["Id"]
     try:
         with tarfile.open(fileobj=Pieces(engine.client.api.export(container)), mode="r|") as archive:
-            rows = rows_of(archive)
+            rows = list_members(archive)
     finally:
         engine.client.api.remove_container(container)
         engine.client.close()
     return {name: data for name, data in rows.items() if name not in ENGINES}
 
 
-def layers_of(ground: Ground, image: str) -> list[str]:
+def list_layers(ground: ImageEngine, image: str) -> list[str]:
     return json.loads(ground.client("image", "inspect", "--format", "{{json .RootFS.Layers}}", image).stdout)
 
 
-def members_of(ground: Ground, image: str, folder: Path) -> list[dict[str, Row]]:
+def list_layer_files(ground: ImageEngine, image: str, folder: Path) -> list[dict[str, Row]]:
     """Return the files of each layer of an image."""
     saved = folder / "saved.tar"
     ground.client("image", "save", "--output", str(saved), image)
@@ -90,12 +90,12 @@ def members_of(ground: Ground, image: str, folder: Path) -> list[dict[str, Row]]
         assert manifest is not None
         for name in json.load(manifest)[0]["Layers"]:
             with tarfile.open(fileobj=archive.extractfile(name)) as layer:
-                layers.append(rows_of(layer))
+                layers.append(list_members(layer))
     saved.unlink()
     return layers
 
 
-def instructions(dockerfile: str) -> list[str]:
+def list_layer_instructions(dockerfile: str) -> list[str]:
     """Return the instructions of a Dockerfile that create a layer."""
     return [
         instruction
@@ -115,19 +115,21 @@ def emit_plan(url: str, folder: Path, arguments: tuple[str, ...], tag: str) -> P
     return folder
 
 
-def same_again(ground: Ground, first_build: Built, arguments: tuple[str, ...], folder: Path) -> None:
+def assert_same_build(
+    ground: ImageEngine, first_build: BuiltImage, arguments: tuple[str, ...], folder: Path
+) -> None:
     """Build a plan again without the cache and assert that the image is the same.
 
     Only the times of the folders of COPY may differ; Podman's --timestamp and BuildKit's rewrite-timestamp
     fix them.
     """
-    second_build = make(ground.url, ground.list_named("again:1"), "--no-cache", *arguments)
+    second_build = make(ground.url, ground.make_image_name("again:1"), "--no-cache", *arguments)
     tags = (first_build.tag, second_build.tag)
-    first, second = (files_of(ground.url, tag) for tag in tags)
+    first, second = (list_files(ground.url, tag) for tag in tags)
     context = emit_plan(ground.url, folder / "context", arguments, first_build.tag)
-    steps = instructions((context / "Dockerfile").read_text(encoding="utf-8"))
-    layers = [layers_of(ground, tag)[-len(steps) :] for tag in tags]
-    members = [members_of(ground, tag, folder)[-len(steps) :] for tag in tags]
+    steps = list_layer_instructions((context / "Dockerfile").read_text(encoding="utf-8"))
+    layers = [list_layers(ground, tag)[-len(steps) :] for tag in tags]
+    members = [list_layer_files(ground, tag, folder)[-len(steps) :] for tag in tags]
     ground.remove(second_build.tag)
     assert len(first) > 10_000
     assert list_differing(first, second) == {}

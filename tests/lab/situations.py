@@ -74,7 +74,7 @@ class Target:
                 return soname
         raise KeyError(name)
 
-    def asks(self, name: str) -> bool:
+    def opens(self, name: str) -> bool:
         """Return whether this TensorFlow opens the library with that stem."""
         return any(stem(soname) == name for soname in self.required)
 
@@ -109,11 +109,11 @@ def inspect_target(python: Path, cache: Path) -> Target:
         raise FileNotFoundError(message)
     version = tuple(int(number) for number in versions[0].strip(".").split("."))
     objects, needed = _find_hard_linked(site / "tensorflow") if version < (1, 14) else ((), set())
-    symbols = standins.wanted_symbols(objects)
+    symbols = standins.find_imported_symbols(objects)
     if not any(stem(name) == "cublas" for name in needed):
-        drivers = standins.driver(cache / "driver", cache)
+        drivers = standins.write_driver(cache / "driver", cache)
         for name in needed:
-            standins.library(
+            standins.write_library(
                 cache / "asked" / python.parent.parent.name / name,
                 cache,
                 symbols=symbols.get("lib" + stem(name), ()),
@@ -149,7 +149,7 @@ def _find_hard_linked(package: Path) -> tuple[tuple[Path, ...], set[str]]:
         if not path.exists():
             continue
         dynamic = subprocess.run(
-            [standins.tool("readelf"), "-dW", str(path)],
+            [standins.find_tool("readelf"), "-dW", str(path)],
             capture_output=True,
             text=True,
             check=True,
@@ -213,34 +213,34 @@ class Bench:
         """The interpreter to run."""
         return self.python or self.target.python
 
-    def driver(self, *, cuda: bool = True, nvml: bool = True) -> Path:
+    def add_driver(self, *, cuda: bool = True, nvml: bool = True) -> Path:
         """Put the stand-in driver on LD_LIBRARY_PATH and return its folder."""
-        folder = standins.driver(self.root / "driver", self.cache, cuda=cuda, nvml=nvml)
+        folder = standins.write_driver(self.root / "driver", self.cache, cuda=cuda, nvml=nvml)
         self.path.append(str(folder))
         return folder
 
-    def one(self, folder: Path, name: str, /, **options: Any) -> Path:
+    def add_library(self, folder: Path, name: str, /, **options: Any) -> Path:
         """Create a stand-in of one library with the symbols that this TensorFlow imports."""
         symbols = set(self.target.symbols.get("lib" + stem(name), frozenset()))
-        return standins.library(folder / name, self.cache, symbols=symbols, **options)
+        return standins.write_library(folder / name, self.cache, symbols=symbols, **options)
 
-    def libraries(self, folder: Path | None = None, *, without: Iterable[str] = ()) -> Path:
+    def add_libraries(self, folder: Path | None = None, *, without: Iterable[str] = ()) -> Path:
         """Create stand-ins of all libraries except those stems, in a folder that is *not* put on a path."""
         folder = folder or self.root / "cuda"
         folder.mkdir(parents=True, exist_ok=True)
         left_out = set(without)
         for soname in self.target.required:
             if stem(soname) not in left_out:
-                self.one(folder, soname)
+                self.add_library(folder, soname)
         return folder
 
-    def everything(self, *, without: Iterable[str] = ()) -> Path:
+    def add_everything(self, *, without: Iterable[str] = ()) -> Path:
         """Put the driver and all libraries except those stems on LD_LIBRARY_PATH.
 
         Return the libraries' folder.
         """
-        self.driver()
-        folder = self.libraries(without=without)
+        self.add_driver()
+        folder = self.add_libraries(without=without)
         self.path.append(str(folder))
         return folder
 
@@ -268,13 +268,13 @@ class Bench:
         self.python = copy / "bin" / target.python.name
         return site
 
-    def wheels(self, site: Path, *, without: Iterable[str] = ()) -> None:
+    def add_wheels(self, site: Path, *, without: Iterable[str] = ()) -> None:
         """Create stand-ins of all libraries except those stems, laid out like NVIDIA's wheels."""
         left_out = set(without)
         for soname in self.target.required:
             name = stem(soname)
             if name not in left_out:
-                self.one(site / "nvidia" / WHEEL_FOLDERS.get(name, name) / "lib", soname)
+                self.add_library(site / "nvidia" / WHEEL_FOLDERS.get(name, name) / "lib", soname)
 
     def program(self, *, rpath: str | None = None, runpath: str | None = None) -> Path:
         """Copy the environment with a python that has this DT_RPATH or DT_RUNPATH, and return the copy's folder.
@@ -295,7 +295,7 @@ class Bench:
         flags.append("-Wl,--disable-new-dtags" if rpath else "-Wl,--enable-new-dtags")
         (self.root / "program.c").write_text(_PROGRAM, encoding="utf-8")
         python.unlink()
-        command = [standins.tool("cc"), "-o", str(python), str(self.root / "program.c"), *flags]
+        command = [standins.find_tool("cc"), "-o", str(python), str(self.root / "program.c"), *flags]
         subprocess.run(command, check=True, timeout=60)
         self.python = python
         return site.parents[2]
@@ -362,9 +362,15 @@ def situations(target: Target) -> list[Situation]:
 def _list_presence(target: Target) -> list[Situation]:
     listed = [
         Situation(
-            "all-present", "presence", "everything on LD_LIBRARY_PATH", lambda b: void(b.everything()), True
+            "all-present",
+            "presence",
+            "everything on LD_LIBRARY_PATH",
+            lambda b: discard(b.add_everything()),
+            True,
         ),
-        Situation("all-missing", "presence", "a driver and no library", lambda b: void(b.driver()), True),
+        Situation(
+            "all-missing", "presence", "a driver and no library", lambda b: discard(b.add_driver()), True
+        ),
         Situation("off-path", "presence", "the libraries exist where nobody looks", _put_off_path, True),
         Situation("wheels", "presence", "everything in site-packages/nvidia/*/lib", _add_wheels(()), True),
         Situation(
@@ -382,23 +388,23 @@ def _list_presence(target: Target) -> list[Situation]:
     return listed
 
 
-def void(_value: object) -> None:
+def discard(_value: object) -> None:
     """Discard a value, because `prepare` returns nothing."""
 
 
 def _put_off_path(b: Bench) -> None:
-    b.driver()
-    b.libraries()
+    b.add_driver()
+    b.add_libraries()
 
 
 def _leave_out(name: str) -> Callable[[Bench], None]:
-    return lambda b: void(b.everything(without=[name]))
+    return lambda b: discard(b.add_everything(without=[name]))
 
 
 def _add_wheels(without: tuple[str, ...]) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.driver()
-        b.wheels(b.copy_environment(), without=without)
+        b.add_driver()
+        b.add_wheels(b.copy_environment(), without=without)
         for soname in b.target.required:
             if stem(soname) in without:
                 for real in b.root.glob(f"env/lib/python*/site-packages/nvidia/*/lib/{soname}"):
@@ -408,34 +414,34 @@ def _add_wheels(without: tuple[str, ...]) -> Callable[[Bench], None]:
 
 
 def _put_wheels_on_path(b: Bench) -> None:
-    b.driver()
+    b.add_driver()
     site = b.copy_environment()
-    b.wheels(site)
+    b.add_wheels(site)
     b.path += sorted(str(folder) for folder in site.glob("nvidia/*/lib"))
 
 
 def _link_cusolver(b: Bench) -> None:
-    b.driver()
+    b.add_driver()
     site = b.copy_environment()
-    b.wheels(site)
-    if b.target.asks("cusolver") and b.target.asks("cusparse"):
+    b.add_wheels(site)
+    if b.target.opens("cusolver") and b.target.opens("cusparse"):
         soname = b.target.soname("cusolver")
         (site / "nvidia/cusparse/lib" / soname).symlink_to(f"../../cusolver/lib/{soname}")
 
 
 def _remove_versions(b: Bench) -> None:
-    b.driver()
-    folder = b.libraries()
+    b.add_driver()
+    folder = b.add_libraries()
     for path in list(folder.iterdir()):
         path.rename(folder / (path.name.partition(".so")[0] + ".so"))
     b.path.append(str(folder))
 
 
 def _use_older_major(b: Bench) -> None:
-    b.driver()
+    b.add_driver()
     folder = b.root / "cuda"
     for soname in b.target.required:
-        standins.library(folder / (soname.partition(".so")[0] + ".so.5.5"), b.cache)
+        standins.write_library(folder / (soname.partition(".so")[0] + ".so.5.5"), b.cache)
     b.path.append(str(folder))
 
 
@@ -511,7 +517,7 @@ def _list_transitive(target: Target) -> list[Situation]:
         Situation("cudnn-needs-newer-glibc", "transitive", "libcudnn wants GLIBC_2.99", _require_newer_glibc),
         Situation("cudnn-needs-slash", "transitive", "DT_NEEDED holds a path", _require_path),
     ]
-    if target.asks("cublas"):
+    if target.opens("cublas"):
         listed += [
             Situation(
                 "cublas-needs-lt",
@@ -533,7 +539,7 @@ def _list_transitive(target: Target) -> list[Situation]:
                 _make_cublas_need_lt("present"),
             ),
         ]
-    if target.asks("cusolver") and target.asks("cublas"):
+    if target.opens("cusolver") and target.opens("cublas"):
         listed.append(
             Situation(
                 "cusolver-needs-absent-cublas",
@@ -547,61 +553,65 @@ def _list_transitive(target: Target) -> list[Situation]:
 
 def _make_cudnn_need(foo: str | None) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        folder = b.everything(without=["cudnn"])
-        b.one(folder, b.target.soname("cudnn"), needs=["libfoo.so.1"])
+        folder = b.add_everything(without=["cudnn"])
+        b.add_library(folder, b.target.soname("cudnn"), needs=["libfoo.so.1"])
         if foo == "empty":
-            standins.empty(folder / "libfoo.so.1")
+            standins.write_empty(folder / "libfoo.so.1")
 
     return prepare
 
 
 def _put_foo_beside(tag: str | None, value: str | None) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        folder = b.everything(without=["cudnn"])
+        folder = b.add_everything(without=["cudnn"])
         options: dict[str, Any] = {"needs": ["libfoo.so.1"]}
         if tag:
             options[tag] = value
-        b.one(folder, b.target.soname("cudnn"), **options)
-        standins.library(folder / "more" / "libfoo.so.1", b.cache)
+        b.add_library(folder, b.target.soname("cudnn"), **options)
+        standins.write_library(folder / "more" / "libfoo.so.1", b.cache)
 
     return prepare
 
 
 def _make_two_steps(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        folder = b.everything(without=["cudnn"])
+        folder = b.add_everything(without=["cudnn"])
         more = folder / "more"
         options: dict[str, Any] = {"needs": ["libfoo.so.1"]}
         if how in {"rpath", "runpath"}:
             options[how] = "$ORIGIN/more"
         if how == "loaded":
             options = {"needs": ["libbar.so.1", "libfoo.so.1"], "runpath": "$ORIGIN/more"}
-        b.one(folder, b.target.soname("cudnn"), **options)
-        standins.library((folder if how == "none" else more) / "libfoo.so.1", b.cache, needs=["libbar.so.1"])
+        b.add_library(folder, b.target.soname("cudnn"), **options)
+        standins.write_library(
+            (folder if how == "none" else more) / "libfoo.so.1", b.cache, needs=["libbar.so.1"]
+        )
         if how != "none":
-            standins.library(more / "libbar.so.1", b.cache)
+            standins.write_library(more / "libbar.so.1", b.cache)
 
     return prepare
 
 
 def _make_undefined_symbol(b: Bench) -> None:
-    folder = b.everything(without=["cudnn"])
-    b.one(folder, b.target.soname("cudnn"), imports=["nobody_has_this"])
+    folder = b.add_everything(without=["cudnn"])
+    b.add_library(folder, b.target.soname("cudnn"), imports=["nobody_has_this"])
 
 
 def _require_newer_glibc(b: Bench) -> None:
-    folder = b.everything(without=["cudnn"])
-    b.one(folder, b.target.soname("cudnn"), needs=["libc.so.6"], imports=["from_the_future@GLIBC_2.99"])
+    folder = b.add_everything(without=["cudnn"])
+    b.add_library(
+        folder, b.target.soname("cudnn"), needs=["libc.so.6"], imports=["from_the_future@GLIBC_2.99"]
+    )
 
 
 def _require_path(b: Bench) -> None:
-    folder = b.everything(without=["cudnn"])
-    real = standins.library(folder / "more" / "libfoo.so.1", b.cache)
-    b.one(folder, b.target.soname("cudnn"), needs=[str(real)])
+    folder = b.add_everything(without=["cudnn"])
+    real = standins.write_library(folder / "more" / "libfoo.so.1", b.cache)
+    b.add_library(folder, b.target.soname("cudnn"), needs=[str(real)])
 
 
 def _lt_soname(target: Target) -> str:
-    if target.asks("cublasLt"):
+    if target.opens("cublasLt"):
         return target.soname("cublasLt")
     return target.soname("cublas").replace("libcublas", "libcublasLt")
 
@@ -609,18 +619,18 @@ def _lt_soname(target: Target) -> str:
 def _make_cublas_need_lt(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         lt = _lt_soname(b.target)
-        folder = b.everything(without=["cublas", "cublasLt"])
+        folder = b.add_everything(without=["cublas", "cublasLt"])
         options: dict[str, Any] = {"runpath": "$ORIGIN/lt"} if how == "runpath" else {}
-        b.one(folder, b.target.soname("cublas"), needs=[lt], **options)
+        b.add_library(folder, b.target.soname("cublas"), needs=[lt], **options)
         if how != "gone":
-            b.one(folder / "lt" if how == "runpath" else folder, lt)
+            b.add_library(folder / "lt" if how == "runpath" else folder, lt)
 
     return prepare
 
 
 def _make_cusolver_need_cublas(b: Bench) -> None:
-    folder = b.everything(without=["cublas", "cusolver"])
-    b.one(folder, b.target.soname("cusolver"), needs=[b.target.soname("cublas")])
+    folder = b.add_everything(without=["cublas", "cusolver"])
+    b.add_library(folder, b.target.soname("cusolver"), needs=[b.target.soname("cublas")])
 
 
 # -- Damaged files --------------------------------------------------------------------------------
@@ -629,21 +639,21 @@ def _make_cusolver_need_cublas(b: Bench) -> None:
 def _write_damaged(kind: str, path: Path, good: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if kind == "empty":
-        standins.empty(path)
+        standins.write_empty(path)
     elif kind == "wrong-class":
-        standins.wrong_class(path)
+        standins.write_wrong_class(path)
     elif kind == "wrong-machine":
-        standins.wrong_machine(path)
+        standins.write_wrong_machine(path)
     elif kind == "text":
-        standins.linker_script(path)
+        standins.write_linker_script(path)
     elif kind == "short":
-        standins.truncated(path, good, 40)
+        standins.write_truncated(path, good, 40)
     elif kind == "header-only":
-        standins.truncated(path, good, 64)
+        standins.write_truncated(path, good, 64)
     elif kind == "first-kilobyte":
-        standins.truncated(path, good, 1024)
+        standins.write_truncated(path, good, 1024)
     elif kind == "half":
-        standins.truncated(path, good, good.stat().st_size // 2)
+        standins.write_truncated(path, good, good.stat().st_size // 2)
     elif kind == "directory":
         path.mkdir()
     elif kind == "dangling":
@@ -681,7 +691,7 @@ DAMAGES = (
 
 
 def _list_broken(target: Target) -> list[Situation]:
-    victim = "cudnn" if target.asks("cudnn") else stem(target.required[0])
+    victim = "cudnn" if target.opens("cudnn") else stem(target.required[0])
     core = {"empty", "wrong-class", "text"}
     listed = []
     for kind in DAMAGES:
@@ -733,18 +743,18 @@ def _list_broken(target: Target) -> list[Situation]:
 def _put_damaged_first(name: str, kind: str, *, alone: bool) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         soname = b.target.soname(name)
-        good = b.one(b.root / "aside", soname)
+        good = b.add_library(b.root / "aside", soname)
         _write_damaged(kind, b.root / "bad" / soname, good)
         b.path.append(str(b.root / "bad"))
-        b.everything(without=[name] if alone else [])
+        b.add_everything(without=[name] if alone else [])
 
     return prepare
 
 
 def _put_damaged_last(name: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.everything()
-        standins.empty(b.root / "bad" / b.target.soname(name))
+        b.add_everything()
+        standins.write_empty(b.root / "bad" / b.target.soname(name))
         b.path.append(str(b.root / "bad"))
 
     return prepare
@@ -752,21 +762,21 @@ def _put_damaged_last(name: str) -> Callable[[Bench], None]:
 
 def _use_odd_soname(name: str, soname: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        folder = b.everything(without=[name])
-        b.one(folder, b.target.soname(name), soname=soname)
+        folder = b.add_everything(without=[name])
+        b.add_library(folder, b.target.soname(name), soname=soname)
 
     return prepare
 
 
 def _use_symlink(name: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        folder = b.everything(without=[name])
+        folder = b.add_everything(without=[name])
         soname = b.target.soname(name)
-        built = b.one(b.root / "store", soname, needs=["libfoo.so.1"], runpath="$ORIGIN")
+        built = b.add_library(b.root / "store", soname, needs=["libfoo.so.1"], runpath="$ORIGIN")
         built.rename(built.with_name(soname + ".1.2"))
         (folder / soname).symlink_to(f"../store/{soname}.1.2")
-        standins.library(folder / "more" / "libfoo.so.1", b.cache)
-        standins.library(b.root / "store" / "libfoo.so.1", b.cache)
+        standins.write_library(folder / "more" / "libfoo.so.1", b.cache)
+        standins.write_library(b.root / "store" / "libfoo.so.1", b.cache)
 
     return prepare
 
@@ -781,7 +791,7 @@ def _list_driver() -> list[Situation]:
         Situation(
             "no-driver", "driver", "neither libcuda nor NVML; all the libraries", _leave_out_driver, True
         ),
-        Situation("no-driver-no-libraries", "driver", "nothing at all", void, True),
+        Situation("no-driver-no-libraries", "driver", "nothing at all", discard, True),
         Situation("no-libcuda", "driver", "NVML without libcuda", _choose_drivers(cuda=False, nvml=True)),
         Situation("no-nvml", "driver", "libcuda without NVML", _choose_drivers(cuda=True, nvml=False), True),
         Situation("libcuda-empty", "driver", "an empty libcuda.so.1", _use_bad_driver("empty"), True),
@@ -871,59 +881,59 @@ def _list_driver() -> list[Situation]:
 
 def _set_variables(env: Mapping[str, str]) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.everything()
+        b.add_everything()
         b.env.update(env)
 
     return prepare
 
 
 def _leave_out_driver(b: Bench) -> None:
-    b.path.append(str(b.libraries()))
+    b.path.append(str(b.add_libraries()))
 
 
 def _choose_drivers(*, cuda: bool, nvml: bool) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.driver(cuda=cuda, nvml=nvml)
-        b.path.append(str(b.libraries()))
+        b.add_driver(cuda=cuda, nvml=nvml)
+        b.path.append(str(b.add_libraries()))
 
     return prepare
 
 
 def _use_bad_driver(kind: str, *, good: bool = False) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        intact = standins.driver(b.root / "aside", b.cache) / standins.CUDA
+        intact = standins.write_driver(b.root / "aside", b.cache) / standins.CUDA
         _write_damaged(kind, b.root / "bad" / standins.CUDA, intact)
         b.path.append(str(b.root / "bad"))
-        b.driver(cuda=good)
-        b.path.append(str(b.libraries()))
+        b.add_driver(cuda=good)
+        b.path.append(str(b.add_libraries()))
 
     return prepare
 
 
 def _use_bad_nvml(b: Bench) -> None:
-    standins.empty(b.root / "bad" / standins.NVML)
+    standins.write_empty(b.root / "bad" / standins.NVML)
     b.path.append(str(b.root / "bad"))
-    b.everything()
+    b.add_everything()
 
 
 def _use_unversioned_libcuda(b: Bench) -> None:
-    folder = b.driver()
+    folder = b.add_driver()
     (folder / standins.CUDA).rename(folder / "libcuda.so")
-    b.path.append(str(b.libraries()))
+    b.path.append(str(b.add_libraries()))
 
 
 def _use_stub(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         stubs = b.root / "lib64" / "stubs"
-        standins.stub_driver(stubs / "libcuda.so", b.cache)
+        standins.write_stub_driver(stubs / "libcuda.so", b.cache)
         if how != "unversioned":
             (stubs / standins.CUDA).symlink_to("libcuda.so")
         if how != "last":
             b.path.append(str(stubs))
-        b.driver(cuda=how in {"first", "last"})
+        b.add_driver(cuda=how in {"first", "last"})
         if how == "last":
             b.path.append(str(stubs))
-        b.path.append(str(b.libraries()))
+        b.path.append(str(b.add_libraries()))
 
     return prepare
 
@@ -1096,7 +1106,7 @@ def _list_search_path(target: Target) -> list[Situation]:
 
 def _set_search_path(form: str, *, at_root: bool = False) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        folder = b.everything()
+        folder = b.add_everything()
         b.cwd = b.root if at_root else folder
         (b.root / "with space").symlink_to(folder)
         (b.root / "link").symlink_to(folder)
@@ -1114,9 +1124,9 @@ def _set_search_path(form: str, *, at_root: bool = False) -> Callable[[Bench], N
 
 def _use_program(tag: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.driver()
+        b.add_driver()
         environment = b.program(**{tag: "$ORIGIN/../lib"})
-        b.libraries(environment / "lib")
+        b.add_libraries(environment / "lib")
 
     return prepare
 
@@ -1124,11 +1134,11 @@ def _use_program(tag: str) -> Callable[[Bench], None]:
 def _use_hwcaps(sub: str, how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         soname = b.target.soname("cudnn")
-        folder = b.everything(without=["cudnn"] if how == "only" else [])
+        folder = b.add_everything(without=["cudnn"] if how == "only" else [])
         if how == "only":
-            b.one(folder / sub, soname)
+            b.add_library(folder / sub, soname)
         else:
-            standins.empty(folder / sub / soname)
+            standins.write_empty(folder / sub / soname)
 
     return prepare
 
@@ -1174,22 +1184,22 @@ def _list_preloaded(target: Target) -> list[Situation]:
 
 def _use_preload(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
-        b.driver()
+        b.add_driver()
         if how == "missing":
-            b.path.append(str(b.libraries()))
+            b.path.append(str(b.add_libraries()))
             b.env["LD_PRELOAD"] = str(b.root / "nowhere.so")
             return
         if how == "all":
-            folder = b.libraries()
+            folder = b.add_libraries()
             b.env["LD_PRELOAD"] = ":".join(str(folder / name) for name in b.target.required)
             return
         soname = b.target.soname("cudnn")
-        b.path.append(str(b.libraries(without=["cudnn"])))
+        b.path.append(str(b.add_libraries(without=["cudnn"])))
         if how == "guards":
-            standins.empty(b.root / "bad" / soname)
+            standins.write_empty(b.root / "bad" / soname)
             b.path.insert(0, str(b.root / "bad"))
         aside = b.root / "aside"
-        built = b.one(aside, soname, soname="" if how == "no-soname" else soname)
+        built = b.add_library(aside, soname, soname="" if how == "no-soname" else soname)
         if how == "renamed":
             built = built.rename(aside / "anything.so")
         b.env["LD_PRELOAD"] = str(built)
@@ -1198,8 +1208,8 @@ def _use_preload(how: str) -> Callable[[Bench], None]:
 
 
 def _use_sitecustomize(b: Bench) -> None:
-    b.driver()
-    folder = b.libraries()
+    b.add_driver()
+    folder = b.add_libraries()
     code = "import ctypes\n" + "".join(f"ctypes.CDLL({str(folder / name)!r})\n" for name in b.target.required)
     (b.root / "custom").mkdir()
     (b.root / "custom" / "sitecustomize.py").write_text(code, encoding="utf-8")
@@ -1295,11 +1305,11 @@ def _list_system_wide(target: Target) -> list[Situation]:
 def _use_cache(how: str) -> Callable[[Bench], None]:
     def prepare(b: Bench) -> None:
         soname = b.target.soname("cudnn")
-        folder = b.libraries()
+        folder = b.add_libraries()
         if how == "all":
-            standins.driver(folder, b.cache)
+            standins.write_driver(folder, b.cache)
         else:
-            b.driver()
+            b.add_driver()
         conf, cache = b.root / "ld.so.conf", b.root / "ld.so.cache"
         listed = "" if how in {"not-run", "no-cache"} else f"{folder}\n"
         conf.write_text(f"{listed}include /etc/ld.so.conf.d/*.conf\n", encoding="utf-8")
@@ -1315,12 +1325,12 @@ def _use_cache(how: str) -> Callable[[Bench], None]:
         if how == "stale":
             shutil.rmtree(folder)
         if how == "became-empty":
-            standins.empty(folder / soname)
+            standins.write_empty(folder / soname)
         if how == "empty-on-path":
-            standins.empty(b.root / "bad" / soname)
+            standins.write_empty(b.root / "bad" / soname)
             b.path.insert(0, str(b.root / "bad"))
         if how == "class-on-path":
-            standins.wrong_class(b.root / "bad" / soname)
+            standins.write_wrong_class(b.root / "bad" / soname)
             b.path.insert(0, str(b.root / "bad"))
         b.private_mounts(*lines)
 
@@ -1328,8 +1338,8 @@ def _use_cache(how: str) -> Callable[[Bench], None]:
 
 
 def _use_default_folder(b: Bench) -> None:
-    b.driver()
-    folder = b.libraries()
+    b.add_driver()
+    folder = b.add_libraries()
     b.private_mounts(
         f"mkdir -p {b.root}/over {b.root}/layers",
         f"mount -t tmpfs none {b.root}/layers && mkdir {b.root}/layers/up {b.root}/layers/work",

@@ -20,7 +20,7 @@ import defusedxml
 import packaging
 
 import tfdoctor
-from lab.standins import tool
+from lab.standins import find_tool
 
 if TYPE_CHECKING:
     from collections.abc import Iterable
@@ -35,7 +35,7 @@ SITE = "/opt/site"
 _ROOT = Path(__file__).resolve().parents[2]
 
 
-def small_root(*, with_tfdoctor: bool = False) -> bytes:
+def make_small_root(*, with_tfdoctor: bool = False) -> bytes:
     """Return the root of a file system as a tar.
 
     with_tfdoctor: include tfdoctor and what it imports in SITE.
@@ -94,7 +94,7 @@ def _make_links(python: Path) -> dict[str, str]:
 def _list_shared_objects(paths: Iterable[Path]) -> set[str]:
     """Return the shared objects that these programs and libraries load, with the loader."""
     programs = [str(path) for path in paths if path.suffix in ("", ".so") or path.parent.name == "bin"]
-    output = subprocess.run([tool("ldd"), *programs], capture_output=True, text=True, check=False).stdout
+    output = subprocess.run([find_tool("ldd"), *programs], capture_output=True, text=True, check=False).stdout
     names = set(re.findall(r"(?:=> |^\s+)(/\S+) \(0x", output, re.MULTILINE))
     # If /lib is a link to usr/lib, the image has only the real path.
     return {str(Path(name).parent.resolve() / Path(name).name) for name in names}

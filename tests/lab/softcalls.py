@@ -29,23 +29,23 @@ class Gpu:
             )
         )
 
-    def made(self, library: str, name: str, *arguments: Any) -> c_void_p:
+    def create_handle(self, library: str, name: str, *arguments: Any) -> c_void_p:
         """Call a function that returns a handle through its first argument, and return the handle."""
         handle = c_void_p()
         assert getattr(getattr(self, library), name)(byref(handle), *arguments) == 0
         return handle
 
 
-def ints(*values: int) -> ctypes.Array[c_int]:
+def make_int_array(*values: int) -> ctypes.Array[c_int]:
     """Return a C array of int."""
     return (c_int * len(values))(*values)
 
 
-def floats(values: Sequence[float]) -> ctypes.Array[c_float]:
+def make_float_array(values: Sequence[float]) -> ctypes.Array[c_float]:
     """Return a C array of float."""
     return (c_float * len(values))(*values)
 
 
-def noise(count: int) -> list[float]:
+def make_noise(count: int) -> list[float]:
     """Return random numbers that half precision can represent exactly."""
     return [NOISE.randint(-64, 64) / 16 for _ in range(count)]

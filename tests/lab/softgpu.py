@@ -25,12 +25,12 @@ _HEAD = ".version 8.5\n.target sm_90\n.address_size 64\n"
 _SIZES = {"pred": 1, "8": 1, "16": 2, "32": 4, "64": 8, "6x2": 4, "3x2": 2, "2x2": 2}
 
 
-def size_of(kind: str) -> int:
+def get_type_size(kind: str) -> int:
     """Return the number of bytes of a value of a PTX type ("f32")."""
     return next(size for suffix, size in _SIZES.items() if kind.endswith(suffix))
 
 
-def build(cache: Path, flags: Sequence[str] = ()) -> Path:
+def build_interpreter(cache: Path, flags: Sequence[str] = ()) -> Path:
     """Compile `ptx-run` once for its sources and flags, and return its path."""
     compiler = os.environ.get("CXX") or "c++"
     sources = sorted(PTX.glob("*.cc"))
@@ -43,13 +43,13 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
     work = cache / f"{program.name}.{os.getpid()}"
     work.mkdir(parents=True)
 
-    def compiled(source: Path) -> Path:
+    def compile_source(source: Path) -> Path:
         out = work / f"{source.stem}.o"
         _check_command([compiler, *FLAGS, *flags, "-c", str(source), "-o", str(out)])
         return out
 
     with ThreadPoolExecutor(2) as pool:
-        objects = list(pool.map(compiled, sources))
+        objects = list(pool.map(compile_source, sources))
     _check_command([compiler, *flags, "-o", f"{work}/ptx-run", *map(str, objects)])
     (work / "ptx-run").replace(program)
     for path in objects:
@@ -58,7 +58,7 @@ def build(cache: Path, flags: Sequence[str] = ()) -> Path:
     return program
 
 
-def libraries(
+def build_libraries(
     folder: Path, tensorflow: str, flags: Sequence[str] = ("-O2",), *, cudnn: str | None = None
 ) -> Path:
     """Build the software GPU's libraries under the names that a release of TensorFlow opens, and return the folder.
@@ -84,7 +84,7 @@ def libraries(
     return folder
 
 
-def warnings_of(cuda: str, cudnn: str) -> str:
+def list_warnings(cuda: str, cudnn: str) -> str:
     """Return the C compiler's warnings about the libraries for such versions ("12.2", "8.9").
 
     Empty if there are none.
@@ -93,13 +93,13 @@ def warnings_of(cuda: str, cudnn: str) -> str:
     defines = make_defines(LibrarySet((), cuda, cudnn))
     options = [*flags, "-O1", "-DCOMPUTES", *defines, "-fPIC", "-c", "-o", os.devnull]
 
-    def said(source: Path) -> str:
+    def compile_file(source: Path) -> str:
         command = [os.environ.get("CC") or "cc", *options, str(source)]
         done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=600)
         return done.stderr or ("" if done.returncode == 0 else f"{source}: exit status {done.returncode}")
 
     with ThreadPoolExecutor(2) as pool:
-        return "".join(pool.map(said, (*COMPUTE.glob("*.c"), SOURCES / "libcuda.c")))
+        return "".join(pool.map(compile_file, (*COMPUTE.glob("*.c"), SOURCES / "libcuda.c")))
 
 
 def _run_command(command: Sequence[str]) -> str | None:
@@ -125,7 +125,7 @@ class Interpreter:
         self._program = program
         self._folder = folder
 
-    def kernel(
+    def run_kernel(
         self,
         text: str,
         *arguments: int | bytes,
@@ -148,7 +148,7 @@ class Interpreter:
             raise RefusedError(done.stderr.strip())
         return [bytes.fromhex(line) for line in done.stdout.split("\n")[:-1]]
 
-    def lanes(
+    def run_lanes(
         self,
         body: str,
         result: str,
@@ -164,10 +164,10 @@ class Interpreter:
         """
         rows = len(next(iter(columns.values()))[1]) if columns else block or 32
         params, loads = [".param .u64 p_out"], []
-        data: list[int | bytes] = [bytes(rows * max(size_of(result), 1))]
+        data: list[int | bytes] = [bytes(rows * max(get_type_size(result), 1))]
         for name, (kind, values) in columns.items():
             assert len(values) == rows
-            size = size_of(kind)
+            size = get_type_size(kind)
             stored = kind if size != 1 else "u8"
             register = "b16" if size == 1 else f"b{8 * size}"
             params.append(f".param .u64 p_{name}")
@@ -177,7 +177,7 @@ class Interpreter:
                 f" ld.global.{'u8' if stored == 'u8' else f'b{8 * size}'} %{name}, [%base];"
             )
             data.append(b"".join((value % (1 << 8 * size)).to_bytes(size, "little") for value in values))
-        size = size_of(result)
+        size = get_type_size(result)
         register = "pred" if result == "pred" else f"b{max(16, 8 * size)}"
         store_code = ".reg .b16 %d8; selp.u16 %d8, 1, 0, %d; st.global.u8 [%base], %d8;"
         if result != "pred":
@@ -190,7 +190,7 @@ class Interpreter:
             f"ld.param.u64 %base, [p_out]; mad.wide.u32 %base, %t, {size}, %base; {store_code}\nret;\n}}\n"
         ).replace(".reg .u64 %base;", ".reg .u64 %base; .reg .pred %out;", 1)
         threads = min(block or 256, 1024)
-        out = self.kernel(
+        out = self.run_kernel(
             text, *data, grid=((rows + threads - 1) // threads, 1, 1), block=(min(threads, rows), 1, 1)
         )[0]
         return [int.from_bytes(out[start : start + size], "little") for start in range(0, len(out), size)]

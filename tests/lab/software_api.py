@@ -3,7 +3,7 @@
 import importlib
 
 
-def tensorflow():
+def import_tensorflow():
     """Return the module with the functions of TensorFlow 2."""
     tf = importlib.import_module("tensorflow")
     if not tf.__version__.startswith("1."):
@@ -15,14 +15,14 @@ def tensorflow():
     return module
 
 
-class NotThereError(Exception):
+class MissingFunctionError(Exception):
     """This release has no function of that name."""
 
 
-def known(module, name):
+def find_function(module, name):
     """Return a function of a module, or one that raises NotThereError if the release has none."""
 
     def missing(*_, **__):
-        raise NotThereError(name)
+        raise MissingFunctionError(name)
 
     return getattr(module, name, missing)

@@ -25,7 +25,7 @@ IMAGES = NOISE.randn(2, 6, 5, 3).astype("float32")
 KERNEL = NOISE.randn(3, 3, 3, 4).astype("float32")
 
 
-def convolved(images, kernel):
+def convolve(images, kernel):
     """Return a valid convolution with strides of one, NHWC by HWIO."""
     rows, columns = (images.shape[i] - kernel.shape[i - 1] + 1 for i in (1, 2))
     out = np.zeros((images.shape[0], rows, columns, kernel.shape[3]))
@@ -36,22 +36,24 @@ def convolved(images, kernel):
     return out
 
 
-def computed(name, gpus):
+def compute(name, gpus):
     """Return what `name` gives on each GPU, and the right result."""
     if name == "product":
-        return [on(gpu, lambda: tf.matmul(tf.constant(A), tf.constant(B))) for gpu in gpus], A @ B
+        return [compute_on(gpu, lambda: tf.matmul(tf.constant(A), tf.constant(B))) for gpu in gpus], A @ B
     if name == "convolution":
-        expected = convolved(IMAGES, KERNEL)
-        return [on(gpu, lambda: tf.nn.conv2d(IMAGES, KERNEL, [1] * 4, "VALID")) for gpu in gpus], expected
+        expected = convolve(IMAGES, KERNEL)
+        return [
+            compute_on(gpu, lambda: tf.nn.conv2d(IMAGES, KERNEL, [1] * 4, "VALID")) for gpu in gpus
+        ], expected
     kinds = {"nccl": "NcclAllReduce", "copy": "HierarchicalCopyAllReduce"}
     expected = A * sum(range(1, len(gpus) + 1))
     if not hasattr(tf.distribute, kinds[name]):
-        return reduced_by_contrib({"nccl": "nccl", "copy": "hierarchical_copy"}[name], gpus), expected
+        return reduce_with_contrib({"nccl": "nccl", "copy": "hierarchical_copy"}[name], gpus), expected
     strategy = tf.distribute.MirroredStrategy(gpus, cross_device_ops=getattr(tf.distribute, kinds[name])())
 
     def step():
         context = tf.distribute.get_replica_context()
-        return context.all_reduce(tf.distribute.ReduceOp.SUM, of_replica(context))
+        return context.all_reduce(tf.distribute.ReduceOp.SUM, make_replica_value(context))
 
     if OLD:  # TensorFlow 1 cannot reduce in a function within the strategy
         with tf.Graph().as_default(), strategy.scope():
@@ -61,13 +63,13 @@ def computed(name, gpus):
     return [value.numpy() for value in out], expected
 
 
-def of_replica(context):
+def make_replica_value(context):
     """Return what the current replica contributes to the sum."""
     number = getattr(context, "replica_id_in_sync_group", None)
     return tf.constant(A) * (tf.cast(number, tf.float32) + 1)
 
 
-def reduced_by_contrib(algorithm, gpus):
+def reduce_with_contrib(algorithm, gpus):
     """Return the sum on each GPU, with the strategies of 1.13."""
     contrib = tf.contrib.distribute
     strategy = contrib.MirroredStrategy(
@@ -76,9 +78,9 @@ def reduced_by_contrib(algorithm, gpus):
 
     def step():
         context = tf.distribute.get_replica_context()
-        return context.merge_call(summed, args=(of_replica(context),))
+        return context.merge_call(sum_value, args=(make_replica_value(context),))
 
-    def summed(strategy, value):
+    def sum_value(strategy, value):
         return strategy.extended.reduce_to(tf.distribute.ReduceOp.SUM, value, destinations=value)
 
     with tf.Graph().as_default(), strategy.scope():
@@ -86,7 +88,7 @@ def reduced_by_contrib(algorithm, gpus):
         return tf.Session().run(list(out))
 
 
-def on(gpu, function):
+def compute_on(gpu, function):
     """Return the value of a function on a GPU. Raise RuntimeError if it was computed elsewhere."""
     with tf.device(gpu):
         value = function()
@@ -107,7 +109,7 @@ def main():
     failures = 0 if len(gpus) > 1 else 1
     for name in sys.argv[1:] or ["product", "convolution", "copy"]:
         try:
-            results, expected = computed(name, gpus)
+            results, expected = compute(name, gpus)
             is_right = len(results) == len(gpus) and all(
                 item.shape == expected.shape and np.allclose(item, expected, rtol=1e-5, atol=1e-5)
                 for item in results

@@ -3,7 +3,7 @@
 import numpy as np
 
 
-def pairs(first, second):
+def zip_equal(first, second):
     """Return pairs of two lists. Raise ValueError if their lengths differ."""
     if len(first) != len(second):
         message = f"{len(first)} beside {len(second)}"
@@ -11,7 +11,7 @@ def pairs(first, second):
     return zip(first, second)  # noqa: B905 strict= is newer than the Python of TensorFlow 1
 
 
-def trained_beside_the_cpu(tf, steps, tolerance):
+def compare_with_cpu(tf, steps, tolerance):
     """Run `steps()`, which returns a list of arrays for each step, on the CPU and on each GPU.
 
     Prints a line for each device and step. Returns 0 if all are right and there is at least one GPU.
@@ -26,8 +26,10 @@ def trained_beside_the_cpu(tf, steps, tolerance):
     for gpu in gpus:
         with tf.device(gpu.name):
             results = steps()
-        for number, (result, reference) in enumerate(pairs(results, expected), 1):
-            max_error = np.max([np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in pairs(result, reference)])
+        for number, (result, reference) in enumerate(zip_equal(results, expected), 1):
+            max_error = np.max(
+                [np.max(np.abs(a - b) / (1 + np.abs(b))) for a, b in zip_equal(result, reference)]
+            )
             is_right = max_error <= tolerance  # false for NaN
             failures += not is_right
             print(

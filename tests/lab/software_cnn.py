@@ -29,7 +29,7 @@ START = [
 TOLERANCE = 1e-4
 
 
-def steps(count=3):
+def run_steps(count=3):
     """Return the loss, the statistics of a batch and the gradients for each step."""
     images, labels = tf.constant(IMAGES), tf.constant(LABELS)
     weights = [tf.Variable(value) for value in START]
@@ -52,4 +52,4 @@ def steps(count=3):
 
 
 if __name__ == "__main__":
-    sys.exit(trained_beside_the_cpu(tf, steps, TOLERANCE))
+    sys.exit(trained_beside_the_cpu(tf, run_steps, TOLERANCE))

@@ -21,7 +21,7 @@ ADDED = ("_Send", "_Recv", "_HostSend", "_HostRecv", "_Arg", "_Retval", "_Device
 """Operations that the session itself adds."""
 
 
-def made(tf):
+def make_graph(tf):
     """Return the input and the outputs of a graph.
 
     It has operations for each GPU, for no GPU, and of types for which GPUs have no kernel.
@@ -43,7 +43,7 @@ def made(tf):
     return inputs, [text_tensor, single, whole, total, best.values, tf.where(hidden > 0)]
 
 
-def session(tf):
+def place_in_session(tf):
     """Return the operations in the graphs of the devices, without optimisation."""
     v1 = tf.compat.v1
     config = v1.ConfigProto(log_device_placement=True, allow_soft_placement=True)
@@ -51,7 +51,7 @@ def session(tf):
     config.graph_options.rewrite_options.disable_meta_optimizer = True
     placed = {}  # both runs have nodes of the same name
     with tf.Graph().as_default():
-        inputs, outputs = made(tf)
+        inputs, outputs = make_graph(tf)
         start = v1.global_variables_initializer()
         with v1.Session(config=config) as active_session:
             for fetches, feeds in ((start, {}), (outputs, {inputs: IDENTITY})):
@@ -64,28 +64,28 @@ def session(tf):
     return list(placed.values())
 
 
-def eager(tf):
+def place_eagerly(tf):
     """Run operations one by one and return where their results are."""
     tf.debugging.set_log_device_placement(True)
     out = []
 
-    def kept(kind, value):
+    def record_device(kind, value):
         out.append([kind, value.device])
         return value
 
     start = tf.constant(IDENTITY)
-    product = kept("MatMul", tf.matmul(start, start))
+    product = record_device("MatMul", tf.matmul(start, start))
     with tf.device("/GPU:1"):
-        second_product = kept("MatMul", tf.matmul(product, product))
-        positive = kept("Relu", tf.nn.relu(second_product))
+        second_product = record_device("MatMul", tf.matmul(product, product))
+        positive = record_device("Relu", tf.nn.relu(second_product))
     with tf.device("/CPU:0"):
-        kept("Floor", tf.floor(positive))
-    kept("AsString", tf.strings.as_string(positive))
-    kept("Softmax", tf.nn.softmax(positive))
+        record_device("Floor", tf.floor(positive))
+    record_device("AsString", tf.strings.as_string(positive))
+    record_device("Softmax", tf.nn.softmax(positive))
     return out
 
 
-def refused(tf):
+def place_refused(tf):
     """Request a GPU for an operation without a GPU kernel; nothing is placed."""
     v1 = tf.compat.v1
     with tf.Graph().as_default():
@@ -101,5 +101,5 @@ def refused(tf):
 
 if __name__ == "__main__":
     tf = tensorflow()
-    placed = {"session": session, "eager": eager, "refused": refused}[sys.argv[1]](tf)
+    placed = {"session": place_in_session, "eager": place_eagerly, "refused": place_refused}[sys.argv[1]](tf)
     pathlib.Path(sys.argv[2]).write_text(json.dumps(placed))

@@ -40,7 +40,7 @@ START = {name: (NOISE.randn(*shape) * 0.4).astype("float32") for name, shape in 
 TOLERANCE = 1e-4
 
 
-def normal(x, scale, offset):
+def normalize(x, scale, offset):
     """Return the layer norm."""
     mean, variance = tf.nn.moments(x, [-1], keepdims=True)
     return (x - mean) * tf.math.rsqrt(variance + 1e-5) * scale + offset
@@ -62,12 +62,12 @@ def attention(x, w):
     return tf.tensordot(tf.reshape(tf.transpose(mixed, (0, 2, 1, 3)), (BATCH, LENGTH, WIDTH)), w["out"], 1)
 
 
-def loss_of(w, text):
+def compute_loss(w, text):
     """Return the loss of the prediction of the next word, and the logits."""
     x = tf.nn.embedding_lookup(w["words"], text[:, :-1]) + w["places"]
-    x += attention(normal(x, w["scale 1"], w["offset 1"]), w)
+    x += attention(normalize(x, w["scale 1"], w["offset 1"]), w)
     inner = getattr(tf.nn, "gelu", gelu_by_erf)(
-        tf.nn.bias_add(tf.tensordot(normal(x, w["scale 2"], w["offset 2"]), w["up"], 1), w["up bias"])
+        tf.nn.bias_add(tf.tensordot(normalize(x, w["scale 2"], w["offset 2"]), w["up"], 1), w["up bias"])
     )
     x += tf.nn.bias_add(tf.tensordot(inner, w["down"], 1), w["down bias"])
     logits = tf.tensordot(x, tf.transpose(w["words"]), 1)
@@ -75,16 +75,16 @@ def loss_of(w, text):
     return tf.reduce_mean(losses), logits
 
 
-def steps(count=4):
+def run_steps(count=4):
     """Return the loss, the logits, the gradients and the state of Adam for each step."""
     text = tf.constant(TEXT)
     weights = {name: tf.Variable(value) for name, value in START.items()}
     moments = {name: [tf.Variable(tf.zeros(shape)) for _ in "mv"] for name, shape in SHAPES.items()}
-    run = tf.function(loss_of)
+    run = tf.function(compute_loss)
     out = []
     for step in range(1, count + 1):
         with tf.GradientTape() as tape:
-            loss, logits = (run if step % 2 else loss_of)(weights, text)
+            loss, logits = (run if step % 2 else compute_loss)(weights, text)
         names = list(weights)
         gradients = [
             tf.convert_to_tensor(gradient)
@@ -118,4 +118,4 @@ def steps(count=4):
 
 
 if __name__ == "__main__":
-    sys.exit(trained_beside_the_cpu(tf, steps, TOLERANCE))
+    sys.exit(trained_beside_the_cpu(tf, run_steps, TOLERANCE))

@@ -84,7 +84,7 @@ RUNTIME: Mapping[str, frozenset[str]] = {
 """The functions of each library that TensorFlow from 1.14 on calls to create a device and name it."""
 
 
-def tool(name: str) -> str:
+def find_tool(name: str) -> str:
     """Return the path of a program of binutils. Raise FileNotFoundError if it is not installed."""
     path = shutil.which(name)
     if path is None:
@@ -159,7 +159,7 @@ def _copy_library(built: Path, path: Path) -> Path:
     return path
 
 
-def driver(
+def write_driver(
     folder: Path, cache: Path, *, cuda: bool = True, nvml: bool = True, gpus: int = 1, init: int = 0
 ) -> Path:
     """Write the stand-in driver (libcuda.so.1, libnvidia-ml.so.1) into a folder, and return the folder.
@@ -185,10 +185,10 @@ def driver(
     return folder
 
 
-def stub_driver(path: Path, cache: Path) -> Path:
+def write_stub_driver(path: Path, cache: Path) -> Path:
     """Write the toolkit's stub: soname libcuda.so.1, with all functions, none of which works."""
     with tempfile.TemporaryDirectory() as folder:
-        names = defined_symbols(driver(Path(folder), cache, nvml=False) / CUDA)
+        names = find_defined_symbols(write_driver(Path(folder), cache, nvml=False) / CUDA)
     source = "".join(
         f"int {name}(void) {{ return 34; }}\n"
         for name in sorted(names)
@@ -202,7 +202,7 @@ def stub_driver(path: Path, cache: Path) -> Path:
     return _copy_library(_compile(cache, source, ["-std=c99", "-nostdlib", f"-Wl,-soname,{CUDA}"]), path)
 
 
-def library(
+def write_library(
     path: Path,
     cache: Path,
     *,
@@ -243,7 +243,7 @@ def library(
     return _copy_library(_compile(cache, source, options, needs=needs, script=script, imports=imports), path)
 
 
-def wanted_symbols(objects: Iterable[Path]) -> dict[str, set[str]]:
+def find_imported_symbols(objects: Iterable[Path]) -> dict[str, set[str]]:
     """Return the CUDA functions that these ELF objects leave undefined, by the stem of their library.
 
     {"libcublas": {"cublasSgemm_v2@libcublas.so.10.0", ...}, "libcuda": {"cuInit", ...}, ...}
@@ -251,7 +251,7 @@ def wanted_symbols(objects: Iterable[Path]) -> dict[str, set[str]]:
     symbols: dict[str, set[str]] = {}
     for path in objects:
         done = subprocess.run(
-            [tool("nm"), "-D", "--undefined-only", str(path)],
+            [find_tool("nm"), "-D", "--undefined-only", str(path)],
             capture_output=True,
             text=True,
             check=True,
@@ -267,10 +267,10 @@ def wanted_symbols(objects: Iterable[Path]) -> dict[str, set[str]]:
     return symbols
 
 
-def defined_symbols(path: Path) -> set[str]:
+def find_defined_symbols(path: Path) -> set[str]:
     """Return the dynamic symbols that an ELF object defines, without versions."""
     done = subprocess.run(
-        [tool("nm"), "-D", "--defined-only", str(path)],
+        [find_tool("nm"), "-D", "--defined-only", str(path)],
         capture_output=True,
         text=True,
         check=True,
@@ -279,24 +279,24 @@ def defined_symbols(path: Path) -> set[str]:
     return {line.split()[-1].partition("@")[0] for line in done.stdout.splitlines()}
 
 
-def lacking_in_driver(objects: Iterable[Path], cache: Path) -> set[str]:
+def find_missing_driver_symbols(objects: Iterable[Path], cache: Path) -> set[str]:
     """Return the driver functions that these objects import and the stand-in lacks; should be empty."""
     with tempfile.TemporaryDirectory() as folder:
-        defined = defined_symbols(driver(Path(folder), cache, nvml=False) / CUDA)
-    return wanted_symbols(objects).get("libcuda", set()) - defined
+        defined = find_defined_symbols(write_driver(Path(folder), cache, nvml=False) / CUDA)
+    return find_imported_symbols(objects).get("libcuda", set()) - defined
 
 
 # -- Damaged files ---------------------------------------------------------------------------------
 
 
-def wrong_class(path: Path) -> Path:
+def write_wrong_class(path: Path) -> Path:
     """Write the header of a 32-bit x86 shared object."""
     header = b"\x7fELF" + bytes([1, 1, 1]) + bytes(9)
     header += struct.pack("<HHIIIIIHHHHHH", 3, 3, 1, 0, 52, 0, 0, 52, 32, 0, 40, 0, 0)
     return _write_file(path, header.ljust(4096, b"\0"))
 
 
-def wrong_machine(path: Path) -> Path:
+def write_wrong_machine(path: Path) -> Path:
     """Write the header of a 64-bit shared object for another processor (AArch64 on x86-64 and vice versa)."""
     machine = 62 if os.uname().machine == "aarch64" else 183
     header = b"\x7fELF" + bytes([2, 1, 1]) + bytes(9)
@@ -304,17 +304,17 @@ def wrong_machine(path: Path) -> Path:
     return _write_file(path, header.ljust(4096, b"\0"))
 
 
-def empty(path: Path) -> Path:
+def write_empty(path: Path) -> Path:
     """Write an empty file, as a full disk or an interrupted copy leaves it."""
     return _write_file(path, b"")
 
 
-def truncated(path: Path, whole: Path, keep: int) -> Path:
+def write_truncated(path: Path, whole: Path, keep: int) -> Path:
     """Write the first `keep` bytes of a good library."""
     return _write_file(path, whole.read_bytes()[:keep])
 
 
-def linker_script(path: Path) -> Path:
+def write_linker_script(path: Path) -> Path:
     """Write a text file instead of a library, as -dev packages have them."""
     return _write_file(
         path,

@@ -18,7 +18,7 @@ import pytest
 from lab import environments
 from lab.broken import BROKEN, Broken
 from lab.broken_env import BASES, Unavailable
-from lab.mending import Bases, Trial, attempt, stop_in_the_middle, without_network
+from lab.mending import Bases, Trial, attempt, fix_without_network, interrupt_fix
 from lab.restoring import Snapshot, list_tree
 from tfdoctor.findings import Cause
 from tfdoctor.rules import ALL_RULES
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
 CHOSEN = sorted(
-    (one for one in BROKEN if one.cheap or environments.list_everything()),
+    (one for one in BROKEN if one.cheap or environments.is_full_run()),
     key=lambda one: list(BASES).index(one.base),
 )
 """The breakages to test, sorted by base, because each base is gigabytes."""
@@ -40,33 +40,33 @@ def bases(tmp_path_factory: pytest.TempPathFactory, standin_cache: Path) -> Iter
     folder = Path(kept_folder) if kept_folder else tmp_path_factory.mktemp("my envs")
     prepared = Bases(folder.resolve(), standin_cache)
     yield prepared
-    for name in list(prepared.made):
+    for name in list(prepared.snapshots):
         if kept_folder:
-            prepared.made[name].drop()
+            prepared.snapshots[name].drop()
         else:
             prepared.drop(name)
 
 
-def real(test: Callable[..., None]) -> Callable[..., None]:
+def needs_real_environments(test: Callable[..., None]) -> Callable[..., None]:
     """Mark a test that needs real environments."""
     reason = "set TFDOCTOR_LAB=1 to break and mend real environments (gigabytes)"
     for mark in (
         pytest.mark.tensorflow,
         pytest.mark.timeout(1500),
-        pytest.mark.skipif(not environments.parse_wanted(), reason=reason),
+        pytest.mark.skipif(not environments.is_lab_enabled(), reason=reason),
     ):
         test = mark(test)
     return test
 
 
-@real
+@needs_real_environments
 @pytest.mark.parametrize("one", CHOSEN, ids=lambda one: one.name)
 def test_fix_repairs_and_undo_restores(one: Broken, bases: Bases) -> None:
     if not os.environ.get("TFDOCTOR_LAB_BASES"):
-        for name in set(bases.made) - {one.base}:
+        for name in set(bases.snapshots) - {one.base}:
             bases.drop(name)
     try:
-        trial = attempt(one, bases, quick=not environments.list_everything())
+        trial = attempt(one, bases, quick=not environments.is_full_run())
     except Unavailable as reason:
         pytest.skip(str(reason))
     _assert_no_problems(trial)
@@ -80,21 +80,19 @@ def _assert_no_problems(trial: Trial) -> None:
     assert not trial.problems, "\n".join([*trial.problems, "", *trial.notes])
 
 
-@real
-@pytest.mark.parametrize(
-    "number", [signal.SIGKILL, *([signal.SIGINT] if environments.list_everything() else [])]
-)
+@needs_real_environments
+@pytest.mark.parametrize("number", [signal.SIGKILL, *([signal.SIGINT] if environments.is_full_run() else [])])
 def test_stopped_fix_is_reverted(number: signal.Signals, bases: Bases) -> None:
     try:
-        _assert_no_problems(stop_in_the_middle(_find_breakage("no-cuda"), bases, number))
+        _assert_no_problems(interrupt_fix(_find_breakage("no-cuda"), bases, number))
     except Unavailable as reason:
         pytest.skip(str(reason))
 
 
-@real
+@needs_real_environments
 def test_fix_without_network_changes_nothing(bases: Bases) -> None:
     try:
-        _assert_no_problems(without_network(_find_breakage("cufft-wheel-gone"), bases))
+        _assert_no_problems(fix_without_network(_find_breakage("cufft-wheel-gone"), bases))
     except Unavailable as reason:
         pytest.skip(str(reason))
 

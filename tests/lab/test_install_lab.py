@@ -26,13 +26,13 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.skipif(not environments.parse_wanted(), reason="set TFDOCTOR_LAB=1 to install real wheels"),
+    pytest.mark.skipif(not environments.is_lab_enabled(), reason="set TFDOCTOR_LAB=1 to install real wheels"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler"),
     pytest.mark.timeout(1200),
 ]
 OLD = {"2.5": "3.8", "2.6": "3.9", "2.7": "3.9", "2.8": "3.10", "2.9": "3.10", "2.10": "3.10", "2.11": "3.10"}
 MINORS = {**OLD, **{f"2.{minor}": "3.11" for minor in range(12, 22)}}
-TRIED = tuple(MINORS) if environments.list_everything() else ("2.21",)
+TRIED = tuple(MINORS) if environments.is_full_run() else ("2.21",)
 DRIVERS = {"libcuda.so.1", "libnvidia-ml.so.1"}
 """Driver libraries, which this machine may lack."""
 COUNT = "import tensorflow as tf; print('GPUS', len(tf.config.list_physical_devices('GPU')))"
@@ -134,7 +134,7 @@ def test_installed_tensorflow_lists_the_gpus(
         seconds = time.monotonic() - began
         assert answer["check"]["prediction"]["import_ok"] is not False
         assert not {*answer["check"]["prediction"]["missing_libraries"]} - DRIVERS
-        driver = standins.driver(tmp_path / "driver", standin_cache, gpus=2)
+        driver = standins.write_driver(tmp_path / "driver", standin_cache, gpus=2)
         completed = subprocess.run(
             [folder / "bin" / "python", "-c", COUNT],
             env={**clean_environment(tmp_path), "LD_LIBRARY_PATH": str(driver)},

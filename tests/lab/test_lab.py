@@ -17,9 +17,9 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from lab import standins
-from lab.compiled_cudnn import before, compiled_with
+from lab.compiled_cudnn import compiled_with, previous_major
 from lab.situations import UUIDS, VISIBLE
-from lab.truth import Failure, failures_in, judge, stem
+from lab.truth import Failure, find_failures, make_truth, stem
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -84,10 +84,10 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def drivers(cache: Path) -> Path:
-    return standins.driver(cache / "driver", cache)
+    return standins.write_driver(cache / "driver", cache)
 
 
-def ask(drivers: Path, **env: str) -> dict[str, Any]:
+def query_driver(drivers: Path, **env: str) -> dict[str, Any]:
     """Return the answers of the stand-in driver and of NVML."""
     child = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": str(drivers), **env}
     done = subprocess.run(
@@ -96,7 +96,7 @@ def ask(drivers: Path, **env: str) -> dict[str, Any]:
     return dict(json.loads(done.stdout))
 
 
-def opens(library: str, *folders: Path, **env: str) -> str:
+def open_library(library: str, *folders: Path, **env: str) -> str:
     """Return the text of dlerror, or "" if the library can be opened."""
     code = f"import ctypes\ntry: ctypes.CDLL({library!r})\nexcept OSError as error: print(error)"
     child = {"PATH": os.environ["PATH"], "LD_LIBRARY_PATH": ":".join(map(str, folders)), **env}
@@ -107,7 +107,7 @@ def opens(library: str, *folders: Path, **env: str) -> str:
 
 
 def test_driver_reads_lists_of_properties(drivers: Path) -> None:
-    answer = ask(
+    answer = query_driver(
         drivers,
         STANDIN_GPUS="3",
         STANDIN_NAME="A;B b",
@@ -157,7 +157,7 @@ VISIBLE_TO = {
 
 @pytest.mark.parametrize("value", VISIBLE_TO)
 def test_cuda_visible_devices(drivers: Path, value: str) -> None:
-    answer = ask(drivers, STANDIN_GPUS="2", STANDIN_NAME="zero;one", CUDA_VISIBLE_DEVICES=value)
+    answer = query_driver(drivers, STANDIN_GPUS="2", STANDIN_NAME="zero;one", CUDA_VISIBLE_DEVICES=value)
     expected = VISIBLE_TO[value]
     assert [device["name"] for device in answer["devices"]] == [("zero", "one")[index] for index in expected]
     assert [device["pci"] for device in answer["devices"]] == [
@@ -183,27 +183,27 @@ def test_visible_values_are_unique() -> None:
     ],
 )
 def test_init_errors_have_names(drivers: Path, code: int, name: str) -> None:
-    answer = ask(drivers, STANDIN_INIT=str(code))
+    answer = query_driver(drivers, STANDIN_INIT=str(code))
     assert (answer["init"], answer["known"], answer["error"], answer["count"]) == (code, 0, name, -1)
 
 
 def test_nvml_init_error(drivers: Path) -> None:
-    assert ask(drivers, STANDIN_NVML_INIT="18")["nvml"] == 18
+    assert query_driver(drivers, STANDIN_NVML_INIT="18")["nvml"] == 18
 
 
 def test_stub_driver_returns_34(cache: Path, drivers: Path, tmp_path: Path) -> None:
-    standins.stub_driver(tmp_path / standins.CUDA, cache)
+    standins.write_stub_driver(tmp_path / standins.CUDA, cache)
     child = {"LD_LIBRARY_PATH": f"{tmp_path}:{drivers}"}
     code = "import ctypes; print(ctypes.CDLL('libcuda.so.1').cuInit(0))"
     done = subprocess.run(
         [sys.executable, "-c", code], env=child, capture_output=True, text=True, check=True, timeout=60
     )
     assert done.stdout.strip() == "34"
-    assert standins.defined_symbols(tmp_path / standins.CUDA) >= {"cuDeviceGet", "cuLaunchKernel"}
+    assert standins.find_defined_symbols(tmp_path / standins.CUDA) >= {"cuDeviceGet", "cuLaunchKernel"}
 
 
 def test_library_has_the_requested_contents(cache: Path, tmp_path: Path) -> None:
-    path = standins.library(
+    path = standins.write_library(
         tmp_path / "libcublas.so.10.0",
         cache,
         needs=["libfoo.so.1", "libbar.so.2"],
@@ -220,11 +220,11 @@ def test_library_has_the_requested_contents(cache: Path, tmp_path: Path) -> None
         assert [tag.soname for name, tag in tags if name == "DT_SONAME"] == ["libcublas.so.10.0"]
         assert [tag.runpath for name, tag in tags if name == "DT_RUNPATH"] == ["$ORIGIN/x"]
         assert not [name for name, _ in tags if name == "DT_RPATH"]
-    assert standins.defined_symbols(path) >= {"plain", "old", "new"}
+    assert standins.find_defined_symbols(path) >= {"plain", "old", "new"}
 
 
 def test_library_with_rpath_without_soname(cache: Path, tmp_path: Path) -> None:
-    path = standins.library(tmp_path / "libx.so", cache, soname="", rpath="/nowhere")
+    path = standins.write_library(tmp_path / "libx.so", cache, soname="", rpath="/nowhere")
     with path.open("rb") as stream:
         dynamic = ELFFile(stream).get_section_by_name(".dynamic")
         assert isinstance(dynamic, DynamicSection)
@@ -234,45 +234,45 @@ def test_library_with_rpath_without_soname(cache: Path, tmp_path: Path) -> None:
 
 
 def test_wanted_symbols_keep_versions(cache: Path, tmp_path: Path) -> None:
-    path = standins.library(
+    path = standins.write_library(
         tmp_path / "liblike_tf.so",
         cache,
         needs=["libcublas.so.10.0"],
         imports=["cublasSgemm_v2@libcublas.so.10.0", "cudnnCreate", "cuInit", "__cudaRegisterFatBinary"],
     )
-    imported = standins.wanted_symbols([path])
+    imported = standins.find_imported_symbols([path])
     assert imported == {
         "libcublas": {"cublasSgemm_v2@libcublas.so.10.0"},
         "libcudnn": {"cudnnCreate"},
         "libcuda": {"cuInit"},
         "libcudart": {"__cudaRegisterFatBinary"},
     }
-    assert standins.lacking_in_driver([path], cache) == set()
+    assert standins.find_missing_driver_symbols([path], cache) == set()
     folder = tmp_path / "cuda"
     for name, symbols in imported.items():
         soname = {"libcublas": "libcublas.so.10.0"}.get(name, f"{name}.so")
-        standins.library(folder / soname, cache, symbols=symbols)
+        standins.write_library(folder / soname, cache, symbols=symbols)
     preload = ":".join(str(folder / f"{name}.so") for name in ("libcudnn", "libcuda", "libcudart"))
-    assert opens(path.name, tmp_path, folder, LD_PRELOAD=preload) == ""
-    assert "cudnnCreate" in opens(path.name, tmp_path, folder) or "undefined symbol" in opens(
+    assert open_library(path.name, tmp_path, folder, LD_PRELOAD=preload) == ""
+    assert "cudnnCreate" in open_library(path.name, tmp_path, folder) or "undefined symbol" in open_library(
         path.name, tmp_path, folder
     )
 
 
 def test_damaged_library_does_not_open(cache: Path, tmp_path: Path) -> None:
-    good = standins.library(tmp_path / "good" / "libx.so.1", cache)
+    good = standins.write_library(tmp_path / "good" / "libx.so.1", cache)
     damaged = {
-        "file too short": standins.empty(tmp_path / "empty" / "libx.so.1"),
-        "invalid ELF header": standins.linker_script(tmp_path / "text" / "libx.so.1"),
-        "wrong ELF class: ELFCLASS32": standins.wrong_class(tmp_path / "class" / "libx.so.1"),
-        "cannot open shared object file": standins.wrong_machine(tmp_path / "machine" / "libx.so.1"),
-        "cannot read file data": standins.truncated(tmp_path / "cut" / "libx.so.1", good, 64),
+        "file too short": standins.write_empty(tmp_path / "empty" / "libx.so.1"),
+        "invalid ELF header": standins.write_linker_script(tmp_path / "text" / "libx.so.1"),
+        "wrong ELF class: ELFCLASS32": standins.write_wrong_class(tmp_path / "class" / "libx.so.1"),
+        "cannot open shared object file": standins.write_wrong_machine(tmp_path / "machine" / "libx.so.1"),
+        "cannot read file data": standins.write_truncated(tmp_path / "cut" / "libx.so.1", good, 64),
     }
     for message, path in damaged.items():
-        assert message in opens("libx.so.1", path.parent)
+        assert message in open_library("libx.so.1", path.parent)
         # The loader skips a file of another architecture; a broken file ends the search.
         is_skipped = path.parent.name in {"class", "machine"}
-        assert (opens("libx.so.1", path.parent, good.parent) == "") is is_skipped
+        assert (open_library("libx.so.1", path.parent, good.parent) == "") is is_skipped
 
 
 NO_FILE = "cannot open shared object file: No such file or directory"
@@ -310,26 +310,26 @@ LOGS = {
 @pytest.mark.parametrize("log", LOGS)
 def test_failures_are_read_from_logs(log: str) -> None:
     text, failure = LOGS[log]
-    assert failures_in(f"before\n{text}\n{text}\nafter\n") == [failure]
+    assert find_failures(f"before\n{text}\n{text}\nafter\n") == [failure]
 
 
 def test_truth_of_an_import_error() -> None:
     error = (
         "Traceback:\nImportError: libcublas.so.10.0: cannot open shared object file: No such file\n\nFailed\n"
     )
-    truth = judge({"stage": "import", "error": error, "tensorflow": None}, "", 0, 1.0)
+    truth = make_truth({"stage": "import", "error": error, "tensorflow": None}, "", 0, 1.0)
     assert (truth.import_ok, truth.gpu_registered, truth.gpu_count) == (False, False, 0)
     assert truth.missing_libraries == truth.really_missing == ["libcublas.so.10.0"]
 
 
 def test_truth_of_a_crash() -> None:
-    truth = judge({"stage": "list", "tensorflow": "2.4.4", "count": None}, "", -7, 1.0)
+    truth = make_truth({"stage": "list", "tensorflow": "2.4.4", "count": None}, "", -7, 1.0)
     assert (truth.import_ok, truth.gpu_registered, truth.crashed) == (True, False, "SIGBUS")
 
 
 def test_truth_ignores_tensorrt() -> None:
     log = "Could not load dynamic library 'libnvinfer.so.7'; dlerror: libnvinfer.so.7: cannot open\n"
-    truth = judge({"stage": "done", "tensorflow": "2.10.1", "count": 1}, log, 0, 1.0)
+    truth = make_truth({"stage": "done", "tensorflow": "2.10.1", "count": 1}, log, 0, 1.0)
     assert truth.missing_libraries == []
     assert [failure.opened for failure in truth.failures] == ["libnvinfer.so.7"]
 
@@ -345,4 +345,4 @@ def test_cudnn_version_is_read_from_the_message() -> None:
     assert compiled_with(newer) == "8.0.4"
     assert compiled_with(older) == "7.0.4"
     assert compiled_with("Loaded cuDNN version 90300\ncomputed 8.0") is None
-    assert [before(version) for version in ("9.3", "8.1", "7")] == ["8.0", "7.0", "6.0"]
+    assert [previous_major(version) for version in ("9.3", "8.1", "7")] == ["8.0", "7.0", "6.0"]

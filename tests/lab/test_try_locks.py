@@ -38,9 +38,9 @@ CHOSEN = ("tensorflow-gpu-1.4.1-cp27.txt", "tensorflow-gpu-1.13.2-cp36.txt")
 
 test_install_lab.py installs the releases from 2.12 on.
 """
-if environments.list_everything():
+if environments.is_full_run():
     CHOSEN += ("tensorflow-gpu-1.15.5-cp37.txt", "tensorflow-2.10.1-cp310.txt")
-TARGETS = {target.name: target for target in script.targets()}
+TARGETS = {target.name: target for target in script.list_targets()}
 
 
 @pytest.mark.parametrize("name", os.environ.get("TFDOCTOR_LAB_LOCKS", "").split() or CHOSEN)

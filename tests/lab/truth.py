@@ -221,7 +221,7 @@ def stem(soname: str) -> str:
     return Path(soname).name.removeprefix("lib").partition(".so")[0]
 
 
-def failures_in(log: str) -> list[Failure]:
+def find_failures(log: str) -> list[Failure]:
     """Return every dlopen failure in a TensorFlow log, each once."""
     failures: dict[Failure, None] = {}
     for match in _FAILED.finditer(log):
@@ -309,16 +309,16 @@ def observe(
         answer: dict[str, Any] = {}
         if answer_path.exists():
             answer = json.loads(answer_path.read_text(encoding="utf-8") or "{}")
-    return judge(answer, log, code, seconds)
+    return make_truth(answer, log, code, seconds)
 
 
-def judge(answer: Mapping[str, Any], log: str, code: int | None, seconds: float) -> Truth:
+def make_truth(answer: Mapping[str, Any], log: str, code: int | None, seconds: float) -> Truth:
     """Return the Truth from the child's answer, its log and its exit status (None: killed at the timeout)."""
     crashed = "timeout" if code is None else None
     if code is not None and code < 0:
         crashed = signal.Signals(-code).name
     error = answer.get("error")
-    failures = failures_in(log)
+    failures = find_failures(log)
     if answer.get("stage", "import") == "import" and error:
         for match in _IMPORT_ERROR.finditer(error):
             missing_file = _find_missing_file(match["error"], match["error"].partition(":")[0])

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from lab.broken import BROKEN, Broken
 from lab.broken_env import GPUS, Env, Unavailable
 from lab.broken_people import PEOPLE
-from lab.mending import Bases, Trial, show_answer, tfdoctor
+from lab.mending import Bases, Trial, format_truth, tfdoctor
 from lab.truth import observe
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ A failed command does not stop the script, as in a terminal.
 """
 
 
-def first_remedy(answer: dict[str, object]) -> Sequence[str]:
+def list_first_commands(answer: dict[str, object]) -> Sequence[str]:
     """Return the commands of the first remedy of the first finding; empty if it has none."""
     findings = answer.get("findings") or ()
     for finding in findings if isinstance(findings, list) else ():
@@ -53,7 +53,7 @@ def first_remedy(answer: dict[str, object]) -> Sequence[str]:
     return []
 
 
-def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
+def run_first_remedy(trial: Trial, env: Env, *, quick: bool) -> bool | None:
     """Run the commands of the first remedy and return whether TensorFlow then registers the GPUs.
 
     None if they were not run.
@@ -64,7 +64,7 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
         return False
     for finding in answer.get("findings", ()):
         trial.notes.append(f"{finding['code']} {finding['severity']} {finding['title']}")
-    commands = first_remedy(answer)
+    commands = list_first_commands(answer)
     trial.notes += [f"    $ {command}" for command in commands]
     if any(FOR_ROOT.search(command) for command in commands) and not env.administrator:
         trial.notes.append("not typed: it is for the machine's administrator")
@@ -102,7 +102,7 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
     trial.notes += [
         f"    > {line}" for line in log.read_text(encoding="utf-8", errors="replace").splitlines()[-25:]
     ]
-    trial.notes.append(f"TensorFlow then: {show_answer(truth)}")
+    trial.notes.append(f"TensorFlow then: {format_truth(truth)}")
     trial.expect(truth.import_ok, "typed, and the import fails")
     trial.expect(truth.gpu_count == GPUS, f"typed, and TensorFlow registers {truth.gpu_count}")
     return not trial.problems
@@ -111,8 +111,8 @@ def type_it(trial: Trial, env: Env, *, quick: bool) -> bool | None:
 def attempt(broken: Broken, bases: Bases, *, quick: bool) -> tuple[Trial, bool | None]:
     """Break an environment, run the printed commands and check TensorFlow. Raise Unavailable."""
     trial = Trial(broken)
-    with bases.make_broken_image(broken) as env:
-        return trial, type_it(trial, env, quick=quick and not broken.whole)
+    with bases.break_environment(broken) as env:
+        return trial, run_first_remedy(trial, env, quick=quick and not broken.whole)
 
 
 def main() -> int:

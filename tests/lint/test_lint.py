@@ -16,7 +16,7 @@ from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import LintProblem, LintTarget, kind_of_file, lint_text
 from tfdoctor.lint.codes import KINDS
 from tfdoctor.lint.fixes import plan_edits
-from tfdoctor.lint.known_names import READ, guess_variable
+from tfdoctor.lint.known_names import READ_VARIABLES, guess_variable
 from tfdoctor.parse.edits import Source, apply_edits
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "lint"
@@ -190,7 +190,7 @@ def test_every_kind_has_a_case_and_an_explanation() -> None:
 
 
 def test_known_variable_is_no_misspelling() -> None:
-    assert [name for name in READ if guess_variable(name) is not None] == []
+    assert [name for name in READ_VARIABLES if guess_variable(name) is not None] == []
 
 
 @pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus is not here")

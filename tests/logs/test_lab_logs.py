@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from lab.keep_logs import keep_outcome
-from lab.logs import disagreements
+from lab.keep_logs import load_logs
+from lab.logs import find_disagreements
 
 FOLDER = Path(__file__).parent / "lab"
-OUTCOMES = keep_outcome(FOLDER)
+OUTCOMES = load_logs(FOLDER)
 
 
 @pytest.mark.parametrize("name", OUTCOMES)
 def test_diagnose_matches_the_lab(name: str) -> None:
-    assert disagreements(OUTCOMES[name]) == []
+    assert find_disagreements(OUTCOMES[name]) == []
 
 
 def test_every_era_has_the_main_situations() -> None:

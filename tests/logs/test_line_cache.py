@@ -60,7 +60,7 @@ def lower_limits(rng: random.Random) -> Iterator[None]:
             (processes, "MAX_PROCESSES", (2, 5)),
             (processes, "_EVENTS", (5, 40)),
             (processes, "_EVENTS_OF_ONE", (3, 12)),
-            (blocks, "_BLOCK", (300, 2000)),
+            (blocks, "_BLOCK_BYTES", (300, 2000)),
             (reader, "_FULL_READ_BYTES", (300, 300, 1 << 18)),
             (line_cache, "_ENDS", (1, 64)),
             (line_cache, "_RESTS", (2, 4096)),
@@ -109,11 +109,13 @@ def test_timestamped_lines_are_grouped_by_their_message(
     lines = [f"2024-03-01 10:00:{n % 60:02d}.{n:06d}: {rng.choice(messages)}" for n in range(6000)]
     data = "".join(f"{line}\n".replace("\n", " ").rstrip() + "\n" for line in lines).encode()
     results = []
-    original = line_cache.Kinds._alike
+    original = line_cache.LineCache._match_timestamped
     monkeypatch.setattr(
-        line_cache.Kinds, "_alike", lambda self, rows: results.append(original(self, rows)) or results[-1]
+        line_cache.LineCache,
+        "_match_timestamped",
+        lambda self, rows: results.append(original(self, rows)) or results[-1],
     )
-    monkeypatch.setattr(blocks, "_BLOCK", 1 << 14)
+    monkeypatch.setattr(blocks, "_BLOCK_BYTES", 1 << 14)
     assert collect_results(data, each=False) == collect_results(data, each=True)
     assert results.count(True) > 5
 
@@ -175,7 +177,7 @@ def test_every_literal_contains_an_anchor() -> None:
 
 
 def test_digits_of_the_abseil_stamp_do_not_matter() -> None:
-    assert CATALOGUE.map_ids["format-absl"].blind
+    assert CATALOGUE.signatures_by_id["format-absl"].digit_blind
     assert [m.signature.id for m in CATALOGUE.matches("I0000 00:00:2795275006.158031 7590 a.h:1] b")] == [
         "format-absl"
     ]
@@ -189,7 +191,7 @@ def test_log_without_source_lines_does_not_load_their_table() -> None:
 
 def test_first_and_last_event_are_kept_in_any_order() -> None:
     def make_event(number: int, value: str) -> Event:
-        return Event(CATALOGUE.map_ids["cuinit"], number, number, "", {"code": value})
+        return Event(CATALOGUE.signatures_by_id["cuinit"], number, number, "", {"code": value})
 
     log = Log()
     for event in (

@@ -101,7 +101,7 @@ def test_reading_by_shapes_matches_line_by_line(
     dull_lines = "step 0\n" * 450
     text = dull_lines + "".join(mark + message + line_end for message, line_end in pieces)
     data = text.encode("utf-8", "replace") + (b"\xff\xfe broken \xe9" if broken else b"") + b" end"
-    with mock.patch.object(reader, "_FULL_READ_BYTES", 1), mock.patch.object(blocks, "_BLOCK", 700):
+    with mock.patch.object(reader, "_FULL_READ_BYTES", 1), mock.patch.object(blocks, "_BLOCK_BYTES", 700):
         fast, slow = read_events(data, fast=True), read_events(data, fast=False)
     assert fast == slow
 
@@ -228,7 +228,7 @@ def test_message_inside_a_long_log_is_found() -> None:
     erased = "\b" * 60 + "\r" + "9/9 [====]"
     dull = f"{bar}\nINFO:tensorflow:loss = 0.1, step = 3\n{erased}\n" * 30
     for signature in ("cuinit", "oom", "device-created", "tf-version-alone", "answer-line"):
-        line = CATALOGUE.map_ids[signature].match[0]
+        line = CATALOGUE.signatures_by_id[signature].match[0]
         events, (lines, size) = read_events(f"{dull}{line}\n{dull}".encode(), fast=True)
         assert [event[:2] for event in events if event[0] == signature] == [(signature, 91)]
         assert (lines, size) == (181, len(f"{dull}{line}\n{dull}".encode()))
@@ -241,7 +241,7 @@ def test_progress_bar_is_neither_binary_nor_wrapped() -> None:
         f"{n:4d}/1534 [{'=' * (n // 50):30s}] - ETA: 35s - loss: 0.{n:04d} - accuracy: 0.5123"
         for n in range(900)
     ]
-    assert reader._terminal_width(lines) == 0
+    assert reader._detect_width(lines) == 0
     assert len(list(read_lines(["\n".join(lines).encode()]))) == 900
 
 

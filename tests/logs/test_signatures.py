@@ -12,7 +12,7 @@ import pytest
 
 from tfdoctor.compat.decode import DataError
 from tfdoctor.logs.reader import DIGITS, MAX_LINE_CHARS
-from tfdoctor.logs.signatures import _REMEMBERED, Catalogue, Signature, digitless, load_signatures
+from tfdoctor.logs.signatures import _MAX_SHAPES, Catalogue, Signature, load_signatures, zero_digits
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -80,7 +80,7 @@ def test_every_matching_line_has_a_literal(signature: Signature) -> None:
     for line in (*signature.match, *_make_lines(sre.parse(signature.pattern.pattern))):
         if signature.pattern.search(line) and len(line) <= (signature.longest or MAX_LINE_CHARS):
             tried += 1
-            shape = line.translate(DIGITS) if signature.blind else line
+            shape = line.translate(DIGITS) if signature.digit_blind else line
             assert any(literal in shape for literal in signature.literals), line
     assert tried
 
@@ -133,7 +133,7 @@ def test_shape_of_a_matching_line_matches(signature: Signature) -> None:
             signature.pattern.search(line) and signature.longest is None
         ):
             shape = re.sub("[1-9]", "0", line)
-            assert re.search(digitless(signature.pattern.pattern), shape), line
+            assert re.search(zero_digits(signature.pattern.pattern), shape), line
 
 
 def test_shape_filter_keeps_messages_alone() -> None:
@@ -193,7 +193,7 @@ def test_line_is_matched_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Catalogue, "_match_shape", lambda _, shape: matched.append(shape) or ())
     catalogue = Catalogue(CATALOGUE.signatures)
     letters = str.maketrans("0123456789", "abcdefghij")
-    lines = [f"line {number}".translate(letters) for number in range(_REMEMBERED + 100)]
+    lines = [f"line {number}".translate(letters) for number in range(_MAX_SHAPES + 100)]
     for line in lines:
         for _ in range(3):
             catalogue.candidates(line)

@@ -482,7 +482,7 @@ def test_undecided_causes_are_reported() -> None:
 def test_codes_of_causes_are_those_of_the_rules() -> None:
     causes = {rule.code: rule.causes for rule in ALL_RULES}
     for cause in Cause:
-        code = cause.row.code
+        code = cause.data.code
         assert code.startswith("TFD8") or cause in causes[code], (cause, code)
     assert not any(code.startswith("TFD8") for code in causes)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.keep_logs import keep_outcome
+from lab.keep_logs import load_logs
 from tfdoctor.compat import Compat
 from tfdoctor.logs.report import diagnose_log
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
 
 COMPAT = Compat.load()
-OUTCOMES = keep_outcome(Path(__file__).parent / "lab")
+OUTCOMES = load_logs(Path(__file__).parent / "lab")
 LOGS = (
     "1.13.2-cudnn-empty.log",
     "1.13.2-without-cudnn.log",

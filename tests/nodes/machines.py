@@ -33,17 +33,17 @@ def node(folder: Path, name: str, kind: str) -> Path:
         facts = shlex.quote(str(HOSTS / kind))
         command = f'file=$1; shift; if [ "$1" = check ]; then set -- "$@" --facts {facts}; fi; '
         command += f'exec {shlex.quote(sys.executable)} "$file" "$@"'
-    program(node_folder / "python3", export_mark + command)
+    write_script(node_folder / "python3", export_mark + command)
     return node_folder
 
 
-def program(path: Path, text: str) -> None:
+def write_script(path: Path, text: str) -> None:
     """Write an executable shell script."""
     path.write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
     path.chmod(0o755)
 
 
-def make_reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
+def make_fake_launchers(folder: Path, nodes: Mapping[str, str]) -> Path:
     """Return a folder for PATH with `ssh`, `srun`, `sinfo` and `scontrol`.
 
     `nodes` maps a node's name to its kind; a node of the kind "gone" cannot be reached.
@@ -56,14 +56,14 @@ def make_reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
     inside = f'PATH="{folder}/nodes/$host:$PATH" TMPDIR="{folder}/tmp/$host"; export PATH TMPDIR'
     for name in nodes:
         (folder / "tmp" / name).mkdir(parents=True)
-    program(
+    write_script(
         programs / "ssh",
         'while [ "$1" != -- ]; do shift; done; host=$2\n'
         f'if [ ! -d "{folder}/nodes/$host" ]; then\n'
         '  echo "ssh: connect to host $host port 22: refused" >&2; exit 255\nfi\n'
         f'{inside}\nexec sh -c "$3"',
     )
-    program(
+    write_script(
         programs / "srun",
         "while :; do case $1 in --nodelist=*) host=${1#*=};; */sh) break;; esac; shift; done\n"
         f'if [ ! -d "{folder}/nodes/$host" ]; then\n'
@@ -71,8 +71,8 @@ def make_reaching(folder: Path, nodes: Mapping[str, str]) -> Path:
         f'{inside}\nexec "$@"',
     )
     names = "\n".join(nodes)
-    program(programs / "sinfo", f"cat <<'E'\n{names}\n{names}\nE")
-    program(programs / "scontrol", f"cat <<'E'\n{names}\nE")
+    write_script(programs / "sinfo", f"cat <<'E'\n{names}\n{names}\nE")
+    write_script(programs / "scontrol", f"cat <<'E'\n{names}\nE")
     return programs
 
 

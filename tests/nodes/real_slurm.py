@@ -42,7 +42,7 @@ PartitionName=gpu Nodes=ALL Default=YES MaxTime=INFINITE State=UP
 """
 
 
-def make_missing() -> str:
+def list_missing_programs() -> str:
     """Return the missing programs that Slurm needs, such as "munged, slurmd", or an empty string."""
     return ", ".join(name for name in PROGRAMS if shutil.which(name, path=SEARCH_PATH) is None)
 
@@ -66,7 +66,7 @@ class Slurm:
                 start_new_session=True,
             )
 
-    def make_output(self, *command: str) -> str:
+    def run_command(self, *command: str) -> str:
         return subprocess.run(
             command, env=self.env, capture_output=True, text=True, check=True, timeout=30
         ).stdout
@@ -112,7 +112,7 @@ def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> 
     ]
     text = CONFIGURATION.format(user=getpass.getuser(), folder=folder, port=ports[0])
     (folder / "slurm.conf").write_text("".join([*lines, text]))
-    version = re.search(r"(\d+)\.(\d+)", cluster.make_output("slurmctld", "-V"))
+    version = re.search(r"(\d+)\.(\d+)", cluster.run_command("slurmctld", "-V"))
     if version is not None and tuple(map(int, version.groups())) >= (23, 11):
         (folder / "cgroup.conf").write_text("CgroupPlugin=disabled\n")
     files = {
@@ -133,7 +133,7 @@ def slurm(folder: Path, nodes: Sequence[str], *, absent: Sequence[str] = ()) -> 
         yield cluster
     finally:
         with contextlib.suppress(subprocess.SubprocessError, OSError):
-            cluster.make_output("scancel", "--user", str(os.getuid()))
+            cluster.run_command("scancel", "--user", str(os.getuid()))
         for signal_number in (signal.SIGTERM, signal.SIGKILL):
             running = [process for process in cluster.daemons.values() if process.poll() is None]
             for process in running:
@@ -154,7 +154,7 @@ def _find_free_ports(count: int) -> list[int]:
 
 def _list_idle_nodes(cluster: Slurm) -> set[str]:
     try:
-        lines = cluster.make_output("sinfo", "-N", "-h", "-o", "%N %T").splitlines()
+        lines = cluster.run_command("sinfo", "-N", "-h", "-o", "%N %T").splitlines()
     except subprocess.SubprocessError:
         return set()
     return {line.split()[0] for line in lines if line.endswith(" idle")}

@@ -44,7 +44,7 @@ Host {name}
 """
 
 
-def make_missing() -> str:
+def list_missing_programs() -> str:
     """Return the missing programs, such as "sshd, ssh", or an empty string."""
     return ", ".join(
         name for name in ("sshd", "ssh", "ssh-keygen") if shutil.which(name, path=SEARCH_PATH) is None

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodes.machines import node
-from processes import processes_stay
+from processes import wait_for_processes
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -150,7 +150,7 @@ def test_bad_workers_do_not_affect_the_others(
     for host in PRELOADED:
         assert reasons[host] == "what it sent is no answer of tfdoctor"
     assert not (tmp_path / "marker").exists()
-    assert processes_stay(tmp_path, beside=[entry.pid for entry in workers.values()]) == set()
+    assert wait_for_processes(tmp_path, beside=[entry.pid for entry in workers.values()]) == set()
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGKILL])
@@ -173,7 +173,9 @@ def test_remote_processes_end_with_the_run(
     process.send_signal(number)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == (130 if number == signal.SIGINT else -number), stderr
-    assert processes_stay(tmp_path, beside=[worker.pid for worker in workers.values()], seconds=20) == set()
+    assert (
+        wait_for_processes(tmp_path, beside=[worker.pid for worker in workers.values()], seconds=20) == set()
+    )
 
 
 def test_missing_scheduler_is_reported(tmp_path: Path) -> None:

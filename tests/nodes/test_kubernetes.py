@@ -16,7 +16,7 @@ import yaml
 
 from nodes.kubernetes_api import Cluster, serve
 from nodes.machines import node
-from tfdoctor.fleet.nodes.zipapp import zipapp
+from tfdoctor.fleet.nodes.zipapp import build_zipapp
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -131,7 +131,7 @@ def test_manifest_requests_no_extra_privileges() -> None:
     assert result.returncode == 0, result.stderr
     *maps, daemon = yaml.safe_load_all(result.stdout)
     parts = [base64.b64decode(content) for item in maps for _, content in sorted(item["binaryData"].items())]
-    assert b"".join(parts) == zipapp()
+    assert b"".join(parts) == build_zipapp()
     assert all(len(part) < 1 << 20 for part in parts)
     pod = daemon["spec"]["template"]["spec"]
     (container,) = pod["containers"]
@@ -157,13 +157,13 @@ def test_manifest_matches_the_schemas(tmp_path: Path, version: str) -> None:
     """The schemas of an old and of the newest Kubernetes refuse unknown fields."""
     validator = pytest.importorskip("kubernetes_validate")
     from tfdoctor.fleet.nodes import Job
-    from tfdoctor.fleet.nodes.manifests import file_maps, node_job
+    from tfdoctor.fleet.nodes.manifests import make_file_maps, make_node_job
 
     job = Job(tmp_path, ("check", "--json"))
     manifests = [
         *yaml.safe_load_all(emit_plan("--image", IMAGE).stdout),
-        node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3),
-        *file_maps("run", b"content"),
+        make_node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3),
+        *make_file_maps("run", b"content"),
     ]
     for manifest in manifests:
         validator.validate(manifest, version or validator.latest_version(), strict=True)
@@ -178,13 +178,13 @@ def test_manifest_matches_the_client_models(tmp_path: Path) -> None:
     """The client's models accept all fields and lose none."""
     client = pytest.importorskip("kubernetes.client")
     from tfdoctor.fleet.nodes import Job
-    from tfdoctor.fleet.nodes.manifests import daemon_set, node_job
+    from tfdoctor.fleet.nodes.manifests import make_daemon_set, make_node_job
 
     job = Job(tmp_path, ("check", "--json"))
     api = client.ApiClient()
     for body, kind in (
-        (node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3), "V1Job"),
-        (daemon_set("run", IMAGE, job, gpus=0, parts=3), "V1DaemonSet"),
+        (make_node_job("run", 1, "node", IMAGE, job, gpus=1, parts=3), "V1Job"),
+        (make_daemon_set("run", IMAGE, job, gpus=0, parts=3), "V1DaemonSet"),
     ):
         reply = type("Reply", (), {"data": json.dumps(body)})
         try:

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import make_reaching
-from processes import processes_stay
+from nodes.machines import make_fake_launchers
+from processes import wait_for_processes
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.slurm import SlurmEngine
-from tfdoctor.fleet.nodes.ssh import host_names
+from tfdoctor.fleet.nodes.ssh import parse_host_names
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -61,7 +61,7 @@ def run_fleet(
 @pytest.mark.few(1)
 @pytest.mark.parametrize("engine", ["ssh", "slurm", "slurm job"])
 def test_bad_nodes_do_not_affect_the_others(tmp_path: Path, engine: str) -> None:
-    programs = make_reaching(tmp_path, KINDS)
+    programs = make_fake_launchers(tmp_path, KINDS)
     arguments = {
         "ssh": ["--ssh", ",".join(KINDS)],
         "slurm": ["--slurm", "gpu"],
@@ -86,12 +86,12 @@ def test_bad_nodes_do_not_affect_the_others(tmp_path: Path, engine: str) -> None
     assert "4 MiB" in reasons["node6"]
     assert "it is broken" in reasons["node8"]
     assert time.monotonic() - start < 60
-    assert processes_stay(tmp_path) == set()
+    assert wait_for_processes(tmp_path) == set()
     assert list((tmp_path / "tmp").glob("*/*")) == []  # even though the flooding node was killed at once
 
 
 def test_resume_asks_only_hosts_without_a_result(tmp_path: Path) -> None:
-    programs = make_reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "failing"})
+    programs = make_fake_launchers(tmp_path, {"node1": "healthy-two-gpus", "node2": "failing"})
     out = tmp_path / "out"
     assert run_fleet(out, programs, "--ssh", "node1,node2").returncode == 1
     before = (out / "node1.json").stat().st_mtime_ns
@@ -108,7 +108,7 @@ def test_resume_asks_only_hosts_without_a_result(tmp_path: Path) -> None:
 
 
 def test_ctrl_c_keeps_the_results_and_leaves_no_process(tmp_path: Path) -> None:
-    programs = make_reaching(tmp_path, {"node1": "healthy-two-gpus", "node2": "hanging"})
+    programs = make_fake_launchers(tmp_path, {"node1": "healthy-two-gpus", "node2": "hanging"})
     process = subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", "fleet", "run", str(tmp_path / "out"), "--ssh", "node1,node2"],
         env={**os.environ, "PATH": f"{programs}{os.pathsep}{os.environ['PATH']}"},
@@ -125,11 +125,11 @@ def test_ctrl_c_keeps_the_results_and_leaves_no_process(tmp_path: Path) -> None:
     assert process.returncode == 130
     assert "1 of 2 hosts had answered; --resume asks the others" in stderr
     assert (tmp_path / "out" / "node1.json").exists()
-    assert processes_stay(tmp_path) == set()
+    assert wait_for_processes(tmp_path) == set()
 
 
 def test_dry_run_asks_no_host(tmp_path: Path) -> None:
-    programs = make_reaching(tmp_path, {"node1": "failing"})
+    programs = make_fake_launchers(tmp_path, {"node1": "failing"})
     result = run_fleet(
         tmp_path / "out", programs, "--ssh", "node1", "--dry-run", "--python", "/opt/tf/bin/python"
     )
@@ -151,7 +151,7 @@ def test_dry_run_asks_no_host(tmp_path: Path) -> None:
     ],
 )
 def test_invalid_arguments_ask_no_host(tmp_path: Path, words: list[str]) -> None:
-    programs = make_reaching(tmp_path, {"a": "failing"})
+    programs = make_fake_launchers(tmp_path, {"a": "failing"})
     result = run_fleet(tmp_path / "out", programs, *words)
     assert result.returncode == 2, result.stderr
     assert not (tmp_path / "out").exists()
@@ -165,17 +165,17 @@ def test_report_asks_no_host(tmp_path: Path) -> None:
 
 def test_host_names_are_parsed() -> None:
     text = "b, a  # the first\nuser@c.example.org\nssh://u@d:2222\na\n[::1]"
-    assert host_names(text) == ("[::1]", "a", "b", "ssh://u@d:2222", "user@c.example.org")
+    assert parse_host_names(text) == ("[::1]", "a", "b", "ssh://u@d:2222", "user@c.example.org")
     for invalid in ("-x", "a\x1bb", "a$(x)", "a`b`", "a'b", "u@-x"):
         with pytest.raises(UsageError):
-            host_names(invalid)
+            parse_host_names(invalid)
 
 
 def test_missing_or_failing_slurm_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(Error, match="no srun"):
         SlurmEngine("gpu")
-    programs = make_reaching(tmp_path, {})
+    programs = make_fake_launchers(tmp_path, {})
     (programs / "sinfo").write_text("#!/bin/sh\necho 'slurm_load_partitions: no contact' >&2; exit 1\n")
     monkeypatch.setenv("PATH", f"{programs}:/usr/bin:/bin")
     with pytest.raises(Error, match="no contact"):
@@ -189,7 +189,7 @@ PEERS = '{"worker": ["127.0.0.1:9", "nobody.invalid:9"]}'
 
 
 def test_unreachable_peers_are_reported(tmp_path: Path) -> None:
-    programs = make_reaching(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
+    programs = make_fake_launchers(tmp_path, dict.fromkeys(("a", "b"), "healthy-two-gpus") | {"c": "gone"})
     result = run_fleet(tmp_path / "out", programs, "--ssh", "a,b,c", "--connect", PEERS, "--json")
     assert "Asking 3 hosts" in result.stderr
     assert "Asking 2 hosts" in result.stderr
@@ -206,14 +206,14 @@ def test_unreachable_peers_are_reported(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("value", ["0", "65536", "{", "[]", '{"worker": 5}', "/no/such/file"])
 def test_invalid_peers_ask_no_host(tmp_path: Path, value: str) -> None:
-    programs = make_reaching(tmp_path, {"a": "failing"})
+    programs = make_fake_launchers(tmp_path, {"a": "failing"})
     result = run_fleet(tmp_path / "out", programs, "--ssh", "a", "--connect", value)
     assert result.returncode == 2, result.stderr
     assert not (tmp_path / "out").exists()
 
 
 def test_file_of_hosts_may_have_a_byte_order_mark(tmp_path: Path) -> None:
-    programs = make_reaching(tmp_path, {})
+    programs = make_fake_launchers(tmp_path, {})
     (tmp_path / "hosts").write_bytes(b"\xef\xbb\xbfh1\r\nh2\r\n")
     result = run_fleet(tmp_path / "out", programs, "--dry-run", "--ssh", str(tmp_path / "hosts"))
     assert "on 2 hosts: h1, h2" in result.stdout

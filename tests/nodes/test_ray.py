@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nodes.machines import node
-from processes import processes_of
+from processes import find_processes_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -86,7 +86,7 @@ def test_bad_nodes_do_not_affect_the_others(cluster: tuple[str, dict[str, Any]],
 def list_own_commands(folder: Path) -> list[bytes]:
     """Return the command lines of tfdoctor's processes on the nodes; Ray's own also have the folder in PATH."""
     commands = []
-    for number in processes_of(folder):
+    for number in find_processes_of(folder):
         with contextlib.suppress(OSError):
             command = Path(f"/proc/{number}/cmdline").read_bytes()
             if b"tfdoctor.pyz" in command or command == b"sleep\x00600\x00":

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import node, program, start_process
-from nodes.real_slurm import make_missing, slurm
-from processes import processes_of
+from nodes.machines import node, start_process, write_script
+from nodes.real_slurm import list_missing_programs, slurm
+from processes import find_processes_of
 from recorded import HOSTS
 
 if TYPE_CHECKING:
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.few(0),
-    pytest.mark.skipif(bool(make_missing()), reason=f"there is no {make_missing()}"),
+    pytest.mark.skipif(bool(list_missing_programs()), reason=f"there is no {list_missing_programs()}"),
     pytest.mark.timeout(240),
 ]
 
@@ -69,7 +69,7 @@ def runner(tmp_path: Path) -> Path:
         node(tmp_path, name, kind)
     path = tmp_path / "python"
     nodes = shlex.quote(str(tmp_path / "nodes"))
-    program(path, f'exec {nodes}/"$SLURMD_NODENAME"/python3 "$@"')
+    write_script(path, f'exec {nodes}/"$SLURMD_NODENAME"/python3 "$@"')
     return path
 
 
@@ -90,8 +90,8 @@ def assert_nothing_left(cluster: Slurm, tmp_path: Path, *, folders: int = 0) -> 
     """
     deadline = time.monotonic() + 15
     while time.monotonic() < deadline:
-        jobs = cluster.make_output("squeue", "-h", "-o", "%A %T %N").strip()
-        processes = processes_of(tmp_path)
+        jobs = cluster.run_command("squeue", "-h", "-o", "%A %T %N").strip()
+        processes = find_processes_of(tmp_path)
         remaining = list((tmp_path / "tmp").iterdir())
         if not (jobs or processes or len(remaining) > folders):
             return
@@ -103,7 +103,7 @@ def wait_for_task(name: str, tmp_path: Path) -> int:
     """Return the process id of the shell that Slurm started on this node."""
     deadline = time.monotonic() + 40
     while time.monotonic() < deadline:
-        for number in processes_of(tmp_path):
+        for number in find_processes_of(tmp_path):
             with contextlib.suppress(OSError):
                 process_folder = Path(f"/proc/{number}")
                 is_on_node = f"SLURMD_NODENAME={name}\0".encode() in (process_folder / "environ").read_bytes()
@@ -114,7 +114,7 @@ def wait_for_task(name: str, tmp_path: Path) -> int:
 
 
 def test_bad_nodes_do_not_affect_the_others(cluster: Slurm, tmp_path: Path, runner: Path) -> None:
-    cluster.make_output("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
+    cluster.run_command("scontrol", "update", "nodename=drained", "state=drain", "reason=a fan is broken")
     process = start_process(
         environment(cluster, tmp_path), tmp_path, runner, "--slurm", "gpu", "--deadline", "40"
     )

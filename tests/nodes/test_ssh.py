@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from nodes.machines import node, program, start_process
-from nodes.real_sshd import make_missing, sshd
-from processes import processes_of
+from nodes.machines import node, start_process, write_script
+from nodes.real_sshd import list_missing_programs, sshd
+from processes import find_processes_of
 from tfdoctor.fleet.nodes import Job
-from tfdoctor.fleet.nodes.ssh import command_of
+from tfdoctor.fleet.nodes.ssh import make_command
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 pytestmark = [
     pytest.mark.few(0),
-    pytest.mark.skipif(bool(make_missing()), reason=f"there is no {make_missing()}"),
+    pytest.mark.skipif(bool(list_missing_programs()), reason=f"there is no {list_missing_programs()}"),
     pytest.mark.timeout(150),
 ]
 
@@ -79,15 +79,15 @@ def runner(hosts: Hosts, tmp_path: Path) -> Path:
     path = tmp_path / "a python"
     folder = shlex.quote(str(tmp_path))
     command = f"export TFDOCTOR_TEST={folder}; exec {folder}/nodes/$name/python3"
-    program(path, f'case ${{SSH_CONNECTION##* }} in {names} esac; {command} "$@"')
+    write_script(path, f'case ${{SSH_CONNECTION##* }} in {names} esac; {command} "$@"')
     return path
 
 
 def assert_nothing_left(hosts: Hosts, tmp_path: Path) -> None:
     deadline = time.monotonic() + 15
-    while (processes_of(tmp_path) or list_remaining(hosts)) and time.monotonic() < deadline:
+    while (find_processes_of(tmp_path) or list_remaining(hosts)) and time.monotonic() < deadline:
         time.sleep(0.2)
-    assert (processes_of(tmp_path), list_remaining(hosts)) == ([], [])
+    assert (find_processes_of(tmp_path), list_remaining(hosts)) == ([], [])
 
 
 def list_remaining(hosts: Hosts) -> list[Path]:
@@ -106,7 +106,7 @@ def wait_for_start(name: str, tmp_path: Path) -> None:
     deadline = time.monotonic() + 60
     python_path = f"{tmp_path}/nodes/{name}/python3".encode()
     while time.monotonic() < deadline:
-        for number in processes_of(tmp_path):
+        for number in find_processes_of(tmp_path):
             with contextlib.suppress(OSError):
                 if python_path in Path(f"/proc/{number}/cmdline").read_bytes():
                     return
@@ -160,7 +160,7 @@ def test_command_works_in_any_login_shell(tmp_path: Path, shell: str) -> None:
     (tmp_path / "tmp").mkdir()
     job = Job(file, ("check", "a b", "it's", '{"x": ["$y", "`z`"]}'), python=sys.executable)
     process = subprocess.Popen(
-        [shell_path, "-c", command_of(job)],
+        [shell_path, "-c", make_command(job)],
         env={**os.environ, "TMPDIR": str(tmp_path / "tmp")},
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

@@ -11,7 +11,7 @@ import pytest
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes import NodeAnswer
-from tfdoctor.fleet.nodes.store import JOURNAL, Store, file_of
+from tfdoctor.fleet.nodes.store import JOURNAL, Store, make_file_name
 from tfdoctor.system.writing import SCRATCH, scratch_folder
 
 if TYPE_CHECKING:
@@ -42,7 +42,9 @@ def test_no_host_name_escapes_the_folder(tmp_path: Path, host: str) -> None:
     store.make()
     store.keep(NodeAnswer(host, "answered", b"{}"), asked=None, came=1.0)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["out"]
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted([file_of(host), JOURNAL])
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == sorted(
+        [make_file_name(host), JOURNAL]
+    )
 
 
 def test_last_ending_is_used(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from recorded import HOSTS
-from tfdoctor.cli.fast_parser import CONNECTING
-from tfdoctor.fleet.nodes.zipapp import zipapp
+from tfdoctor.cli.fast_parser import CONNECT_COMMAND
+from tfdoctor.fleet.nodes.zipapp import build_zipapp
 
 PYENV = Path.home() / ".pyenv" / "versions"
 HEALTHY = str(HOSTS / "healthy-two-gpus")
@@ -34,7 +34,7 @@ def list_pythons() -> list[Path]:
 
 @cache
 def build_content() -> bytes:
-    return zipapp()
+    return build_zipapp()
 
 
 @pytest.fixture
@@ -90,7 +90,7 @@ def test_facts_are_those_of_the_machine(file: Path, tmp_path: Path) -> None:
 
 def test_connecting_to_peers_needs_no_typer(file: Path, tmp_path: Path) -> None:
     spec = '{"cluster":{"worker":["127.0.0.1:9","localhost:9"]}}'
-    arguments = [*CONNECTING, "--timeout", "2", "--tf-config", spec]
+    arguments = [*CONNECT_COMMAND, "--timeout", "2", "--tf-config", spec]
     results = [
         subprocess.run(
             [sys.executable, *tool, *arguments], env=make_env(tmp_path), capture_output=True, check=False
@@ -102,7 +102,7 @@ def test_connecting_to_peers_needs_no_typer(file: Path, tmp_path: Path) -> None:
 
 
 def test_file_is_reproducible() -> None:
-    assert zipapp() == build_content()
+    assert build_zipapp() == build_content()
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGHUP])

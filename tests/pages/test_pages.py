@@ -31,7 +31,7 @@ PAGES = ["README.md", *sorted(path.relative_to(ROOT).as_posix() for path in (ROO
 FENCE = re.compile(r"^```(?P<kind>\w*)\n(?P<text>.*?)^```", re.MULTILINE | re.DOTALL)
 
 
-def run_typed(command: str, folder: Path) -> str:
+def run_page_command(command: str, folder: Path) -> str:
     """Return what a command of a page prints on both streams at 80 columns."""
     program, *arguments = command.split(" ", 1)
     assert program in {"tfdoctor", "./scripts/tfdoctor"}, command
@@ -51,7 +51,7 @@ def run_typed(command: str, folder: Path) -> str:
     return "\n".join(line.rstrip() for line in result.stdout.splitlines()) + "\n"
 
 
-def as_shown(page: str, folder: Path) -> Iterator[tuple[str, str]]:
+def refresh_blocks(page: str, folder: Path) -> Iterator[tuple[str, str]]:
     """Yield each `console` block of a page and the same block with the current output."""
     log_text = next((match["text"] for match in FENCE.finditer(page) if match["kind"] == "text"), "")
     (folder / "train.log").write_text(log_text, encoding="utf-8")
@@ -61,14 +61,17 @@ def as_shown(page: str, folder: Path) -> Iterator[tuple[str, str]]:
             commands = re.findall(r"^\$ (.*)$", match["text"], re.MULTILINE)
             assert commands, match["text"]
             assert match["text"].startswith("$ ")
-            yield match["text"], "".join(f"$ {command}\n{run_typed(command, folder)}" for command in commands)
+            yield (
+                match["text"],
+                "".join(f"$ {command}\n{run_page_command(command, folder)}" for command in commands),
+            )
 
 
 @pytest.mark.few(8)
 @pytest.mark.parametrize("name", PAGES)
 def test_console_blocks_are_current(name: str, tmp_path: Path, refresh: bool) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
-    for block, current in as_shown(page, tmp_path):
+    for block, current in refresh_blocks(page, tmp_path):
         if refresh:
             page = page.replace(block, current)
             (ROOT / name).write_text(page, encoding="utf-8")

@@ -54,7 +54,7 @@ def install(site: Path, name: str, version: str, files: dict[str, bytes], *, mod
 def probe_facts(version: str, site: Path) -> PythonFacts:
     system = LiveSystem(env={**os.environ, "PYTHONPATH": str(site)})
     facts = value_of(
-        python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), asked=True, timeout=60)[0]
+        python.probe(system, Choice(PYTHONS[version], PYTHONS[version]), is_requested=True, timeout=60)[0]
     )
     assert facts is not None
     return facts
@@ -175,7 +175,7 @@ def test_shadowing_tensorflow_py_is_reported(version: str, tmp_path: Path) -> No
         python_path = ":".join(str(tmp_path / name) for name in folders.split(":"))
         system = LiveSystem(env={**os.environ, "PYTHONPATH": python_path})
         choice = Choice(PYTHONS[version], PYTHONS[version])
-        tensorflow = value_of(python.probe(system, choice, asked=True, timeout=60)[1])
+        tensorflow = value_of(python.probe(system, choice, is_requested=True, timeout=60)[1])
         assert tensorflow is not None
         assert tensorflow.shadowed_by == (str(tmp_path / "code" / "tensorflow.py") if hides else None)
 
@@ -215,7 +215,7 @@ def test_module_in_an_archive_shadows_a_later_one(version: str, tmp_path: Path) 
     path = f"{text}:{archive}:{tmp_path / 'site'}"
     system = LiveSystem(env={**os.environ, "PYTHONPATH": path})
     choice = Choice(PYTHONS[version], PYTHONS[version])
-    facts = value_of(python.probe(system, choice, asked=True, timeout=60)[0])
+    facts = value_of(python.probe(system, choice, is_requested=True, timeout=60)[0])
     assert facts is not None
     assert {shadow.taken for shadow in facts.shadows if shadow.name == "six"} == {f"{archive}/six.py"}
 
@@ -274,7 +274,9 @@ def test_file_shadows_a_namespace_package(version: str, tmp_path: Path) -> None:
     path = f"{tmp_path / 'code'}:{tmp_path / 'site'}"
     choice = Choice(PYTHONS[version], PYTHONS[version])
     facts = value_of(
-        python.probe(LiveSystem(env={**os.environ, "PYTHONPATH": path}), choice, asked=True, timeout=60)[0]
+        python.probe(
+            LiveSystem(env={**os.environ, "PYTHONPATH": path}), choice, is_requested=True, timeout=60
+        )[0]
     )
     assert facts is not None
     assert {shadow.taken for shadow in facts.shadows if shadow.name == "google"} == {

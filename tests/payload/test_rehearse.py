@@ -26,7 +26,7 @@ def rehearse(folder: Path, *modules, sources=(), keras=(), version="", timeout=6
     env = {"PATH": "/usr/bin:/bin", "HOME": str(folder), "PYTHONPATH": str(folder), **(variables or {})}
     system = LiveSystem(env=env, cwd=str(folder))
     interpreter = PYTHONS[version] if version else sys.executable
-    facts, _ = python.probe(system, Choice(str(interpreter), str(interpreter)), asked=True, timeout=60)
+    facts, _ = python.probe(system, Choice(str(interpreter), str(interpreter)), is_requested=True, timeout=60)
     return rehearsal.probe(
         system, facts.value, modules, sources, ODD, keras, version="2.99.1", timeout=timeout
     )
@@ -161,7 +161,9 @@ def test_generated_source_is_executed(tmp_path: Path) -> None:
 
 def test_missing_interpreter_gives_no_rehearsal(tmp_path: Path) -> None:
     system = LiveSystem()
-    facts, _ = python.probe(system, Choice(str(sys.executable), str(sys.executable)), asked=True, timeout=60)
+    facts, _ = python.probe(
+        system, Choice(str(sys.executable), str(sys.executable)), is_requested=True, timeout=60
+    )
     moved = replace(facts.value, executable=str(tmp_path / "python"))
     assert isinstance(rehearsal.probe(system, moved, (("a", ()),), (), ODD, timeout=9), Absent)
 

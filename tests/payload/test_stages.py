@@ -336,7 +336,9 @@ def test_tf32_is_distinguished_from_float32(stages: StagesRunner) -> None:
         ("float32", True, 0.0),
     ]
     assert "float32 as TF32" in run.detail("compute")
-    without = stages(deviation=0.02, version="2.3.4", gpus=1, options={"stages": ["compute"]}, capability=[5, 0])
+    without = stages(
+        deviation=0.02, version="2.3.4", gpus=1, options={"stages": ["compute"]}, capability=[5, 0]
+    )
     assert [line["dtype"] for line in without.select_lines("compute", "ok")] == ["tf32"]
     wrong = stages(deviation=0.02, without_tf32=0.02, gpus=1)
     assert wrong.statuses()["compute"] == "failed"

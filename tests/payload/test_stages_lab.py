@@ -26,7 +26,7 @@ pytestmark = [
     pytest.mark.tensorflow,
     pytest.mark.timeout(1500),
     pytest.mark.skipif(
-        not environments.parse_wanted(),
+        not environments.is_lab_enabled(),
         reason="set TFDOCTOR_LAB=1 to run real TensorFlow wheels (gigabytes, minutes)",
     ),
 ]
@@ -56,7 +56,7 @@ def test_cpu_computes_correctly(tensorflow_python: Path, tmp_path: Path, standin
     env = {}
     if target.hard_linked:  # then the import fails without the libraries
         bench = Bench(target, tmp_path / "bench", standin_cache)
-        bench.everything()
+        bench.add_everything()
         env = {"LD_LIBRARY_PATH": os.pathsep.join(bench.path)}
     home = tmp_path / "home"
     home.mkdir()
@@ -82,7 +82,7 @@ def test_driver_that_computes_nothing_is_detected(
         pytest.skip("its libraries are linked: a stand-in of them ends the import")
     # Stand-in libraries that answer until the devices are created.
     bench = Bench(replace(target, symbols=standins.RUNTIME), tmp_path / "bench", standin_cache)
-    bench.everything()
+    bench.add_everything()
     home = tmp_path / "home"
     home.mkdir()
     env = {

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tfdoctor.placement import Placement, evaluate_placement, read_placement
-from tfdoctor.placement.models import OTHER
-from tfdoctor.placement.reader import KINDS, MAX_SEEN_LINES, Reader
+from tfdoctor.placement.models import OTHER_OPERATIONS
+from tfdoctor.placement.reader import MAX_OPERATION_PAIRS, MAX_SEEN_LINES, Reader
 from tfdoctor.placement.rejections import shorten_device
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
 
@@ -384,7 +384,7 @@ def test_memory_for_operation_names_is_bounded() -> None:
     line = "Executing op Own%d in device /job:localhost/replica:0/task:0/device:GPU:0\n"
     for start in range(0, 60_000, 1000):
         reader.take("".join(line % number for number in range(start, start + 1000)).encode())
-    assert len(reader.executed) == KINDS + 1
+    assert len(reader.executed) == MAX_OPERATION_PAIRS + 1
     log_placement = reader.end()
     assert log_placement.lines == 60_000
     assert (log_placement.count_others, log_placement.left_out) == (40_000, ())
@@ -392,14 +392,14 @@ def test_memory_for_operation_names_is_bounded() -> None:
 
 def test_operations_beyond_the_limit_are_reported() -> None:
     line = "Executing op Op{0} in device /job:localhost/replica:0/task:0/device:GPU:{1}\n"
-    few = "".join(line.format(n, n % 2) for n in range(KINDS + 5))
+    few = "".join(line.format(n, n % 2) for n in range(MAX_OPERATION_PAIRS + 5))
     placement = evaluate_placement(read_placement([few.encode()]))
-    assert placement.summary == f"All {KINDS + 5:,} operations ran on GPU:0 and GPU:1."
+    assert placement.summary == f"All {MAX_OPERATION_PAIRS + 5:,} operations ran on GPU:0 and GPU:1."
     assert placement_json(placement)["left_out"] == {}
-    assert {"op": OTHER, "device": "GPU:0", "count": 3} in placement_json(placement)["ops"]
+    assert {"op": OTHER_OPERATIONS, "device": "GPU:0", "count": 3} in placement_json(placement)["ops"]
     for text in (render_placement(placement, width=300), placement_svg(placement)):
-        assert f"5 operations of further kinds are counted as {OTHER}." in text
-    many = few + "".join(line.format(n, n) for n in range(KINDS, 2 * KINDS + 8))
+        assert f"5 operations of further kinds are counted as {OTHER_OPERATIONS}." in text
+    many = few + "".join(line.format(n, n) for n in range(MAX_OPERATION_PAIRS, 2 * MAX_OPERATION_PAIRS + 8))
     placement = evaluate_placement(read_placement([many.encode()]))
     left_out = placement_json(placement)["left_out"]
     assert left_out["operations"] > 0
@@ -440,13 +440,13 @@ def test_bulk_counting_matches_line_by_line(pieces: list[list[str]]) -> None:
 def test_known_operations_are_counted_in_bulk(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counting line by line takes twice the time."""
     counted: list[bytes] = []
-    count_one = Reader._ran
+    count_one = Reader._count_execution
 
     def count_calls(reader: Reader, op: bytes, device: bytes) -> None:
         counted.append(op)
         count_one(reader, op, device)
 
-    monkeypatch.setattr(Reader, "_ran", count_calls)
+    monkeypatch.setattr(Reader, "_count_execution", count_calls)
     text = "".join(EAGER_FORM.format("AB"[n % 2], f"GPU:{n % 4}") for n in range(20_000))
     assert sum(item.count for item in read_placement([text.encode()]).ops) == 20_000
     assert len(counted) < 2_000

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from lab import environments
-from lab.softgpu import libraries
+from lab.softgpu import build_libraries
 from placement.test_placement import read
 from simulate.test_compute_lab import run
 
@@ -26,11 +26,11 @@ NEVER_RUN = {"Placeholder", "VarIsInitializedOp", "ReadVariableOp"}
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "capability"), [("2.20.0", "90"), ("2.15.1", "80"), ("1.15.5", "70")])
 def test_placement_matches_tensorflow(tmp_path: Path, release: str, capability: str) -> None:
-    folder, file = libraries(tmp_path / "gpu", release), tmp_path / "placed.json"
-    with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
+    folder, file = build_libraries(tmp_path / "gpu", release), tmp_path / "placed.json"
+    with environments.provide_environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
         for mode in ("session", "eager", "refused"):

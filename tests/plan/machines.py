@@ -54,7 +54,7 @@ def list_machines(system: str = "linux") -> list[brute.Machine]:
     kinds = [
         cards
         for cards in (*((card,) for card in CARDS), *CARD_PAIRS)
-        if not any(COMPAT.arm64.kind_of("", card) for card in cards)
+        if not any(COMPAT.arm64.find_kind("", card) for card in cards)
     ]
     return [
         brute.Machine(cards, driver, windows=system == "windows")
@@ -77,7 +77,7 @@ def cached_planner() -> Iterator[None]:
     left out.
     """
     module = sys.modules[recommend.__module__]
-    patched = ("tries", "list_candidates", "from_conda", "_nearest")
+    patched = ("try_recipe", "list_candidates", "find_conda_packages", "_nearest")
     originals = {name: getattr(module, name) for name in patched}
     results: dict[tuple[object, ...], Option | Rejected] = {}
     conda: dict[int, object] = {}
@@ -89,12 +89,12 @@ def cached_planner() -> Iterator[None]:
         if key not in results:
             if len(results) > MAX_CACHED:
                 results.clear()
-            results[key] = originals["tries"](compat, release, request, host, recipe)
+            results[key] = originals["try_recipe"](compat, release, request, host, recipe)
         return results[key]
 
     def from_conda(compat: Compat, release: Release) -> object:
         if id(release) not in conda:
-            conda[id(release)] = originals["from_conda"](compat, release)
+            conda[id(release)] = originals["find_conda_packages"](compat, release)
         return conda[id(release)]
 
     candidates = cache(lambda compat, spec: tuple(originals["list_candidates"](compat, spec)))

@@ -12,8 +12,8 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.fit import Host
 from tfdoctor.plan import Request, recommend
-from tfdoctor.plan.answer_table import ANY_CARD, Verdicts, fill_text
-from tfdoctor.plan.answer_table_builder import verdicts
+from tfdoctor.plan.answer_table import ANY_CARD, AnswerTable, replace_placeholders
+from tfdoctor.plan.answer_table_builder import build_answer_table
 from tfdoctor.plan.arguments import address_commands, find_named_card
 from tfdoctor.render.html.explorer import pack_table
 
@@ -22,12 +22,12 @@ CARD_NAMES = ("GeForce RTX 5090", "GeForce RTX 3060", "Tesla P40", "")
 
 
 @cache
-def load_table() -> Verdicts:
+def load_table() -> AnswerTable:
     """Return the table of a few cards and minors; the whole takes half a minute, and tests/browser compares it."""
-    return verdicts(Compat.load(), minors=MINORS, capabilities=("12.0", "8.6", "6.1"))
+    return build_answer_table(Compat.load(), minors=MINORS, capabilities=("12.0", "8.6", "6.1"))
 
 
-def list_drivers(table: Verdicts) -> list[str]:
+def list_drivers(table: AnswerTable) -> list[str]:
     """Return each driver at which an answer may change, its neighbours, branches, partial versions and ""."""
     exact = {
         step.removesuffix(".*") if step.endswith(".*") else step
@@ -49,7 +49,7 @@ def list_drivers(table: Verdicts) -> list[str]:
 )
 def test_table_answers_match_the_planner(minor: str, python: str, system: str) -> None:
     compat, table = Compat.load(), load_table()
-    host_system = next(item for item in table.systems if item.word == system)
+    host_system = next(item for item in table.systems if item.key == system)
     rng = random.Random(f"{minor} {python} {system}")
     request = [(card, driver) for card in CARD_NAMES for driver in list_drivers(table)]
     for card, driver in rng.sample(request, 250):
@@ -57,15 +57,15 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
         capability = cards[0].capability if cards else ""
         host: Host = dataclasses.replace(host_system.host, cards=cards, driver=driver or None)
         answer = recommend(compat, Request(minor, python or None), host, nearest=False)
-        if host_system.addressed:
+        if host_system.names_machine:
             answer = address_commands(answer, [card] if card else [], driver or None)
-        options, reasons, _ = table.answers[table.answer(system, minor, python, capability, driver)]
+        options, reasons, _ = table.answers[table.find_answer(system, minor, python, capability, driver)]
         table_options = [table.options[number] for number in options]
 
         def text(number: int, request: tuple[str, str, str] = (card, capability, driver)) -> str:
             name, capability, driver = request
             glibc = host_system.host.glibc or ""
-            return fill_text(
+            return replace_placeholders(
                 table.texts[number], name=name, capability=capability, driver=driver, glibc=glibc
             )
 
@@ -84,7 +84,7 @@ def test_table_answers_match_the_planner(minor: str, python: str, system: str) -
 
 def test_best_release_without_a_minor() -> None:
     compat, table = Compat.load(), load_table()
-    options, _, _ = table.answers[table.answer("linux", "", "", "8.6", "550.90.07")]
+    options, _, _ = table.answers[table.find_answer("linux", "", "", "8.6", "550.90.07")]
     card = find_named_card(compat, "GeForce RTX 3060")
     best = recommend(compat, Request("2.21"), Host(cards=(card,), driver="550.90.07"), nearest=False).options[
         0
@@ -93,7 +93,7 @@ def test_best_release_without_a_minor() -> None:
 
 
 def test_ambiguous_card_names_are_left_out() -> None:
-    table = verdicts(Compat.load(), minors=(), capabilities=None)
+    table = build_answer_table(Compat.load(), minors=(), capabilities=None)
     names = {name for card_names in table.cards.values() for name in card_names}
     compat = Compat.load()
     assert len(names) > 500
@@ -102,7 +102,7 @@ def test_ambiguous_card_names_are_left_out() -> None:
 
 def test_card_is_listed_once() -> None:
     """`GeForce RTX 3060` and `NVIDIA GeForce RTX 3060` are the same card."""
-    table = verdicts(Compat.load(), minors=(), capabilities=None)
+    table = build_answer_table(Compat.load(), minors=(), capabilities=None)
     short_names = [name.removeprefix("NVIDIA ").removeprefix("GeForce ") for name in table.cards["8.6"]]
     assert "RTX 3060" in short_names
     assert len(short_names) == len(set(short_names))
@@ -112,7 +112,7 @@ def test_packed_table_has_an_answer_for_each_driver() -> None:
     table = load_table()
     packed = pack_table(table, [])
     assert packed["minors"] == list(MINORS)
-    places = {item.places for item in table.drivers.values()}
+    places = {item.answer_count for item in table.drivers.values()}
     for row in packed["rows"]:
         runs = [run.partition(".") for run in row.split(" ")]
         assert sum(int(times or "1", 36) for _, _, times in runs) in {*places, 1}

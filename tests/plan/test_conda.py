@@ -9,8 +9,8 @@ from tfdoctor import versions
 from tfdoctor.fit import Host
 from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.plan import Recipe, Rejected, Request
-from tfdoctor.plan.recipes import RECIPES, tries
-from tfdoctor.plan.release_sheet import sheet
+from tfdoctor.plan.recipes import RECIPES, try_recipe
+from tfdoctor.plan.release_sheet import make_sheet
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ def test_old_releases_have_a_conda_option(version: str) -> None:
     )
 
 
-@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.own_venv])
+@pytest.mark.parametrize("recipe", [recipe for recipe in RECIPES if recipe.has_own_venv])
 @pytest.mark.parametrize("base", [None, "registry.example/mine:1"])
 def test_python_2_gets_no_virtual_environment(recipe: Recipe, base: str | None) -> None:
     """Its images have neither `python3` nor the module `venv`."""
@@ -44,13 +44,15 @@ def test_python_2_gets_no_virtual_environment(recipe: Recipe, base: str | None) 
 
 @pytest.mark.parametrize("version", ["1.4.1", "1.12.0", "2.5.3", "2.10.1", "2.21.0"])
 def test_conda_is_rejected_if_wheels_have_the_cuda(version: str) -> None:
-    assert isinstance(tries(COMPAT, RELEASES[version], Request(), Host(), Recipe.CONDA_CUDA), Rejected)
+    assert isinstance(try_recipe(COMPAT, RELEASES[version], Request(), Host(), Recipe.CONDA_CUDA), Rejected)
 
 
 @pytest.mark.parametrize("version", [row.version for row in RELEASES.values()][::4])
 def test_release_sheet_agrees_on_conda(version: str) -> None:
     release = RELEASES[version]
-    steps = sheet(COMPAT, select_rows(COMPAT, MatrixQuery(tf=f"=={version}", package=release.package))).steps
+    steps = make_sheet(
+        COMPAT, select_rows(COMPAT, MatrixQuery(tf=f"=={version}", package=release.package))
+    ).steps
     conda_steps = [step for step in steps if any("conda-cuda" in command for command in step.commands)]
     options = recommend_for(f"=={version}", recipe=Recipe.CONDA_CUDA).options
     assert bool(conda_steps) is bool(options)

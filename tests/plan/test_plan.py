@@ -26,7 +26,7 @@ from tfdoctor.plan import (
     make_predicted_facts,
     recommend,
 )
-from tfdoctor.plan.recipes import RECIPES, tries
+from tfdoctor.plan.recipes import RECIPES, try_recipe
 from tfdoctor.report.diagnose import diagnose
 
 if TYPE_CHECKING:
@@ -193,7 +193,7 @@ def find_check_errors(
     release: Release, recipe: Recipe, machine: Host, python: str | None = None
 ) -> list[str] | None:
     """Return the errors that `check` would report for the finished plan; None if there is no plan."""
-    answer = tries(COMPAT, release, Request(python=python), machine, recipe)
+    answer = try_recipe(COMPAT, release, Request(python=python), machine, recipe)
     if isinstance(answer, Rejected):
         assert answer.reasons
         return None
@@ -285,7 +285,7 @@ def test_missing_constraint_is_noticed(
 @pytest.mark.parametrize("recipe", RECIPES, ids=lambda recipe: recipe.value)
 def test_unknown_machine_gives_no_machine_reason(recipe: Recipe) -> None:
     for release in RELEASES.values():
-        answer = tries(COMPAT, release, Request(), Host(), recipe)
+        answer = try_recipe(COMPAT, release, Request(), Host(), recipe)
         if isinstance(answer, Rejected):
             assert not MACHINE_CAUSES & {reason.cause for reason in answer.reasons}, release.version
         else:
@@ -298,22 +298,22 @@ def test_unknown_facts_remove_no_option() -> None:
     for version in FINAL_VERSIONS[::9]:
         for recipe in RECIPES:
             for capability, driver in itertools.product(CAPABILITIES[::3], DRIVERS[1::3]):
-                full = tries(
+                full = try_recipe(
                     COMPAT, RELEASES[version], Request(), make_host(capability, driver=driver), recipe
                 )
                 if isinstance(full, Option):
                     for machine in (make_host(capability), make_host(driver=driver), Host()):
-                        answer = tries(COMPAT, RELEASES[version], Request(), machine, recipe)
+                        answer = try_recipe(COMPAT, RELEASES[version], Request(), machine, recipe)
                         assert isinstance(answer, Option), (version, recipe, capability, driver)
 
 
 def test_unknown_glibc_or_cpu_gives_no_reason() -> None:
     release = RELEASES["2.21.0"]
-    assert isinstance(tries(COMPAT, release, Request(), Host(), Recipe.VENV), Option)
-    old = tries(COMPAT, release, Request(), Host(glibc="2.17"), Recipe.VENV)
+    assert isinstance(try_recipe(COMPAT, release, Request(), Host(), Recipe.VENV), Option)
+    old = try_recipe(COMPAT, release, Request(), Host(glibc="2.17"), Recipe.VENV)
     assert isinstance(old, Rejected)
     assert old.reasons[0].cause is Cause.GLIBC_TOO_OLD
-    plain = tries(COMPAT, release, Request(), Host(cpu_flags=frozenset({"sse4_2"})), Recipe.VENV)
+    plain = try_recipe(COMPAT, release, Request(), Host(cpu_flags=frozenset({"sse4_2"})), Recipe.VENV)
     assert isinstance(plain, Rejected)
     assert Cause.ILLEGAL_INSTRUCTION_AVX in {reason.cause for reason in plain.reasons}
 

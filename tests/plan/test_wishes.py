@@ -208,7 +208,7 @@ def test_x86_cards_are_no_arm_boards() -> None:
         ("B300", "10.3"),
         ("RTX 5090", "12.0"),
     ):
-        assert COMPAT.arm64.kind_of(name, capability) is None
+        assert COMPAT.arm64.find_kind(name, capability) is None
 
 
 def test_machine_with_a_gpu_gets_no_cpu_option() -> None:

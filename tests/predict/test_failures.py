@@ -7,7 +7,7 @@ from rules.make_facts import COMPAT, SITE, run, with_python
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import value_of
 from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
-from tfdoctor.predict.failures import failures
+from tfdoctor.predict.failures import list_import_failures
 from tfdoctor.rules import import_fails
 
 
@@ -21,7 +21,7 @@ def test_missing_namespace_means_the_required_package():
         not_found="google",
     )
     facts = with_rehearsal(make_facts({"protobuf": None}), error, oddities=[Oddity("protobuf", "…")])
-    (failure,) = failures(facts, COMPAT)
+    (failure,) = list_import_failures(facts, COMPAT)
     assert (failure.package, failure.missing) == ("protobuf", True)
 
 
@@ -40,7 +40,7 @@ def test_shadowed_package_explains_later_failures():
     facts = with_rehearsal(
         with_python(make_facts(), shadows=(shadow,)), *errors, oddities=[Oddity("numpy", "…")]
     )
-    assert [failure.shadow for failure in failures(facts, COMPAT)] == [shadow.taken]
+    assert [failure.shadow for failure in list_import_failures(facts, COMPAT)] == [shadow.taken]
 
 
 def test_known_conflict_is_reported_beside_the_rehearsal():

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from rules.make_facts import COMPAT, SITE, at, healthy, make_lost, with_loader
-from tfdoctor.facts import CLOSED, Tried
+from rules.make_facts import COMPAT, SITE, healthy, make_found, make_missing, with_loader
+from tfdoctor.facts import FOLDER_CLOSED, Tried
 from tfdoctor.findings import Cause
 from tfdoctor.predict import predict
 
@@ -23,7 +23,9 @@ from tfdoctor.predict import predict
 def test_library_in_an_unreadable_folder_is_not_permitted(soname: str, missing: str, folder: str) -> None:
     """The folder is found whatever the case of the library's name, and also for a dependency of another library."""
     path = f"{SITE}/nvidia/{folder}/lib/{missing}"
-    failed = replace(make_lost(soname), really_missing=(missing,), tried=(Tried(path, CLOSED, "RUNPATH"),))
+    failed = replace(
+        make_missing(soname), really_missing=(missing,), tried=(Tried(path, FOLDER_CLOSED, "RUNPATH"),)
+    )
     facts = with_loader(healthy(), failed)
     assert predict(facts, COMPAT).cause == Cause.NOT_PERMITTED
 
@@ -33,9 +35,9 @@ def test_wrong_elf_class_is_a_damaged_file() -> None:
     path = f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"
     runpath = f"{SITE}/tensorflow/python/../../nvidia/cudnn/lib/libcudnn.so.9"
     failed = replace(
-        make_lost("libcudnn.so.9"), tried=(Tried(runpath, "wrong ELF class: ELFCLASS32", "RUNPATH"),)
+        make_missing("libcudnn.so.9"), tried=(Tried(runpath, "wrong ELF class: ELFCLASS32", "RUNPATH"),)
     )
-    facts = with_loader(healthy(), failed, also_found=(at(path),))
+    facts = with_loader(healthy(), failed, also_found=(make_found(path),))
     assert predict(facts, COMPAT).cause == Cause.DAMAGED_FILE
 
 
@@ -43,12 +45,14 @@ def test_truncated_dependency_is_a_damaged_file() -> None:
     """The loader cache was rebuilt without the file (as in a starting container); the RUNPATH of libcublas has it."""
     path = f"{SITE}/nvidia/cublas/lib/libcublasLt.so.12"
     dependent = replace(
-        make_lost("libcublas.so.12"),
+        make_missing("libcublas.so.12"),
         path=f"{SITE}/nvidia/cublas/lib/libcublas.so.12",
         really_missing=("libcublasLt.so.12",),
         tried=(Tried(path, "truncated", "RUNPATH"),),
         crash=True,
     )
-    facts = with_loader(healthy(), dependent, make_lost("libcublasLt.so.12"), also_found=(at(path),))
+    facts = with_loader(
+        healthy(), dependent, make_missing("libcublasLt.so.12"), also_found=(make_found(path),)
+    )
     answer = predict(facts, COMPAT)
     assert answer.cause == Cause.DAMAGED_FILE

@@ -13,18 +13,18 @@ from rules.make_facts import (
     context,
     finding,
     healthy,
+    make_rejected,
     run,
-    stop_process,
     with_environment,
     with_loader,
     with_python,
 )
 from tfdoctor.causes.steps import Install
-from tfdoctor.facts import NOEXEC, Distribution, Known, Resolution, Unknown
+from tfdoctor.facts import NOEXEC_ERROR, Distribution, Known, Resolution, Unknown
 from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed, Shadow
 from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.predict.failures import failures
-from tfdoctor.predict.rehearsal import plan_rehearsal, unmet
+from tfdoctor.predict.failures import list_import_failures
+from tfdoctor.predict.rehearsal import list_unmet, plan_rehearsal
 from tfdoctor.report.diagnose import diagnose
 from tfdoctor.rules import (
     damaged_installation,
@@ -128,14 +128,15 @@ def test_unmeasured_release_is_rehearsed_without_names():
 
 def test_unmet_requirements_are_found():
     missing = {
-        (item.by, item.package, item.have) for item in unmet(make_facts({"ml-dtypes": "0.4.1"}).python.value)
+        (item.by, item.package, item.have)
+        for item in list_unmet(make_facts({"ml-dtypes": "0.4.1"}).python.value)
     }
     assert ("tensorflow", "ml-dtypes", "0.4.1") in missing
-    assert not any(item.package.startswith("nvidia") for item in unmet(make_facts().python.value))
-    assert not any("gcs" in item.package for item in unmet(make_facts().python.value))
+    assert not any(item.package.startswith("nvidia") for item in list_unmet(make_facts().python.value))
+    assert not any("gcs" in item.package for item in list_unmet(make_facts().python.value))
     assert ("optree", "typing-extensions", "4.0.0") in {
         (item.by, item.package, item.have)
-        for item in unmet(make_facts({"typing-extensions": "4.0.0"}).python.value)
+        for item in list_unmet(make_facts({"typing-extensions": "4.0.0"}).python.value)
     }
 
 
@@ -145,7 +146,7 @@ def test_invalid_requirement_is_ignored():
         replace(dist, requires=("numpy (>=1.8)x", "===", "")) if dist.name == "tensorflow" else dist
         for dist in facts.python.value.distributions
     )
-    assert unmet(with_python(facts, distributions=distributions).python.value) == ()
+    assert list_unmet(with_python(facts, distributions=distributions).python.value) == ()
 
 
 # ---------------------------------------------------------------- findings
@@ -242,7 +243,7 @@ def test_damaged_package_is_reinstalled():
     facts = with_rehearsal(make_facts({"wrapt": "1.17.3"}, wrapt=damage), error)
     problem = finding(import_fails.RULE, facts)
     assert problem.cause is Cause.DAMAGED_FILE
-    assert problem.remedies[0].steps == (Install(("wrapt==1.17.3",), again=True, dependencies=False),)
+    assert problem.remedies[0].steps == (Install(("wrapt==1.17.3",), reinstall=True, dependencies=False),)
     unreadable = {"differs": (FileDifference("wrapt/wrappers.py", "unreadable"),)}
     facts = with_rehearsal(
         make_facts(wrapt=unreadable), replace(error, error_type="PermissionError", not_found="")
@@ -379,7 +380,7 @@ def test_failed_import_comes_before_a_later_library():
         "numpy", "No module named 'numpy'", "ModuleNotFoundError", import_error=True, not_found="numpy"
     )
     facts = with_rehearsal(make_facts({"numpy": None}), error, oddities=[Oddity("numpy", "…")])
-    facts = with_loader(facts, stop_process("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
+    facts = with_loader(facts, make_rejected("libcufft.so.11", "/opt/libcufft.so.11", "invalid ELF header"))
     report = diagnose(facts, COMPAT)
     assert report.root is not None
     assert (report.root.code, report.verdict.cause) == ("TFD312", Cause.PACKAGE_CONFLICT)
@@ -568,10 +569,10 @@ def test_file_that_shadows_a_package_is_the_cause():
 def test_noexec_file_system_blames_no_package():
     error = Rehearsed("numpy", "IMPORTANT: PLEASE READ THIS", "ImportError", import_error=True)
     facts = with_rehearsal(make_facts({"numpy": "1.99"}), error, oddities=[Oddity("numpy", "…")])
-    assert [item.package for item in failures(facts, COMPAT)] == ["numpy"]
+    assert [item.package for item in list_import_failures(facts, COMPAT)] == ["numpy"]
     path = f"{SITE}/tensorflow/libtensorflow_framework.so.2"
-    resolution = Resolution(path, path, "", f"{path}: {NOEXEC}", (), needed_by=path)
-    assert not failures(with_loader(facts, import_needs=(resolution,)), COMPAT)
+    resolution = Resolution(path, path, "", f"{path}: {NOEXEC_ERROR}", (), needed_by=path)
+    assert not list_import_failures(with_loader(facts, import_needs=(resolution,)), COMPAT)
 
 
 def test_imported_package_without_metadata_is_installed():

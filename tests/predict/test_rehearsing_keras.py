@@ -10,7 +10,7 @@ from predict.rehearsals import list_keras_modules, make_facts, with_rehearsal
 from rules.make_facts import COMPAT, SITE, context, finding, with_environment
 from tfdoctor.facts.imports import FileDifference, Oddity, Rehearsed
 from tfdoctor.findings import Cause, Severity
-from tfdoctor.predict.failures import failures
+from tfdoctor.predict.failures import list_import_failures
 from tfdoctor.rules import import_fails, keras_fails
 
 KERAS = ("keras.src.optimizers", "keras._tf_keras.keras")
@@ -89,12 +89,14 @@ def test_limit_of_the_stand_in_is_no_failure():
         facts = with_rehearsal(
             make_facts(keras={"differs": MISSING_FILE}), keras=[answer], oddities=ODD_KERAS
         )
-        assert failures(facts, COMPAT) == ()
+        assert list_import_failures(facts, COMPAT) == ()
     unknown = replace(
         by_frames, frames=(f"{SITE}/keras/x.py",)
     )  # this Keras was never tested, and nothing else is odd
     assert (
-        failures(with_rehearsal(make_facts({"keras": "99"}), keras=[unknown], oddities=ODD_KERAS), COMPAT)
+        list_import_failures(
+            with_rehearsal(make_facts({"keras": "99"}), keras=[unknown], oddities=ODD_KERAS), COMPAT
+        )
         == ()
     )
 
@@ -128,7 +130,7 @@ def test_limit_of_the_stand_in_is_no_failure():
     ],
 )
 def test_keras_that_needs_a_missing_module_is_the_cause(answer: Rehearsed):
-    (failure,) = failures(
+    (failure,) = list_import_failures(
         with_rehearsal(make_facts({"keras": "99"}), keras=[answer], oddities=ODD_KERAS), COMPAT
     )
     assert (failure.package, failure.missing) == ("keras", False)

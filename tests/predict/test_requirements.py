@@ -11,7 +11,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
 from tfdoctor.predict import requirements
-from tfdoctor.predict.requirements import format_asked, met, parse_asked
+from tfdoctor.predict.requirements import format_requirement, is_met, parse_requirement_line
 
 PYTHON = {
     "python_version": "3.11",
@@ -117,14 +117,17 @@ def parse_by_packaging(line: str) -> Requirement | None:
 
 def assert_same_as_packaging(line: str) -> None:
     """Assert that this parser and `packaging` agree on a line."""
-    actual, expected = parse_asked(line, PYTHON), parse_by_packaging(line)
+    actual, expected = parse_requirement_line(line, PYTHON), parse_by_packaging(line)
     assert (actual is None) == (expected is None), line
     if actual is None or expected is None:
         return
     assert actual.package == canonicalize_name(expected.name)
-    assert format_asked(actual) == f"{expected.name}{expected.specifier}"
+    assert format_requirement(actual) == f"{expected.name}{expected.specifier}"
     for version in VERSIONS:
-        assert met(actual, version) == expected.specifier.contains(version, prereleases=True), (line, version)
+        assert is_met(actual, version) == expected.specifier.contains(version, prereleases=True), (
+            line,
+            version,
+        )
 
 
 @pytest.mark.parametrize("line", LINES)

@@ -11,7 +11,7 @@ import pytest
 from cli.planner import Tfdoctor
 from fleet.made import answer, with_value
 from privacy.kinds import KINDS, PLAIN
-from tfdoctor.cli.capture import look
+from tfdoctor.cli.capture import record_system
 from tfdoctor.compat import Compat
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.system import RecordedSystem
@@ -66,7 +66,8 @@ def read_machine_page(tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[s
 def read_capture(_tfdoctor: Tfdoctor, folder: Path, text: str) -> Iterator[str]:
     system = RecordedSystem(make_recording(folder / "bundle", text))
     yield from map(
-        bytes.decode, look(system, Compat.load(), python=None, timeout=60, local=False).files.values()
+        bytes.decode,
+        record_system(system, Compat.load(), python=None, timeout=60, local=False).files.values(),
     )
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def program(path: Path, *flags: str) -> None:
+def compile_program(path: Path, *flags: str) -> None:
     """Compile an executable under the name of a library."""
     path.parent.mkdir(parents=True, exist_ok=True)
     source = path.with_suffix(".c")
@@ -22,7 +22,7 @@ def program(path: Path, *flags: str) -> None:
     subprocess.run([compiler, *flags, "-o", str(path), str(source)], check=True, capture_output=True)
 
 
-def alter_text(path: Path, kind: int, field: int, value: int) -> None:
+def set_header_field(path: Path, kind: int, field: int, value: int) -> None:
     """Write `value` into the 8 bytes at offset `field` of each program header of the type `kind`."""
     content = bytearray(path.read_bytes())
     (phoff,) = struct.unpack_from("<Q", content, 32)
@@ -47,13 +47,15 @@ def remove_header(path: Path, kind: int) -> None:
     path.write_bytes(content)
 
 
-def chain(folder: Path, cache: Path, length: int) -> str:
+def build_chain(folder: Path, cache: Path, length: int) -> str:
     """Create `length` objects, each of which needs the next, and return the name of the first."""
     folder.mkdir(parents=True, exist_ok=True)
-    first = standins.library(
+    first = standins.write_library(
         folder / "libc00000.so.1", cache, needs=["libc00001.so.1"], soname="libc00000.so.1", runpath="$ORIGIN"
     )
-    last = standins.library(folder / "end", cache, soname=f"libc{length - 1:05}.so.1", runpath="$ORIGIN")
+    last = standins.write_library(
+        folder / "end", cache, soname=f"libc{length - 1:05}.so.1", runpath="$ORIGIN"
+    )
     content = first.read_bytes()
     for number in range(1, length - 1):
         renamed = content.replace(b"libc00001", b"libcXXXXX").replace(

@@ -15,7 +15,13 @@ from hypothesis import strategies as st
 from tfdoctor.facts import Absent, Known, value_of
 from tfdoctor.facts.containers import ContainerFacts, DockerEngine, EngineSilence
 from tfdoctor.parse.cdi import CdiError, parse_cdi
-from tfdoctor.parse.engine import daemon_json, info_document, silence_of, toolkit_toml, version_in
+from tfdoctor.parse.engine import (
+    classify_failure,
+    find_version,
+    parse_daemon_json,
+    parse_info,
+    parse_toolkit_toml,
+)
 from tfdoctor.probes import containers
 from tfdoctor.system import RecordedSystem
 
@@ -149,11 +155,11 @@ def test_general_yaml_is_parsed() -> None:
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     with contextlib.suppress(CdiError):
         parse_cdi(text)
-    assert isinstance(daemon_json(text)[1], str)
-    assert isinstance(toolkit_toml(text)[1], str)
-    assert info_document(text) is None or isinstance(info_document(text), dict)
-    assert silence_of(text)
-    version_in(text)
+    assert isinstance(parse_daemon_json(text)[1], str)
+    assert isinstance(parse_toolkit_toml(text)[1], str)
+    assert parse_info(text) is None or isinstance(parse_info(text), dict)
+    assert classify_failure(text)
+    find_version(text)
 
 
 @pytest.mark.parametrize(
@@ -180,7 +186,7 @@ def test_any_text_is_parsed_or_refused(text: str) -> None:
     ],
 )
 def test_client_error_is_classified(text: str, kind: str) -> None:
-    assert silence_of(text) == kind
+    assert classify_failure(text) == kind
 
 
 @pytest.mark.parametrize(
@@ -194,13 +200,13 @@ def test_client_error_is_classified(text: str, kind: str) -> None:
     ],
 )
 def test_version_is_found_in_output(text: str, version: str | None) -> None:
-    assert version_in(text) == version
+    assert find_version(text) == version
 
 
 # ---------------------------------------------------------------- the probe
 
 
-class Asked(RecordedSystem):
+class CommandRecorder(RecordedSystem):
     """A recorded machine that remembers which commands were run."""
 
     def __init__(self, folder: Path) -> None:
@@ -212,11 +218,11 @@ class Asked(RecordedSystem):
         return super().run(argv, **options)
 
 
-def look(folder: Path, **host: Any) -> tuple[ContainerFacts, list[str]]:
+def probe_containers(folder: Path, **host: Any) -> tuple[ContainerFacts, list[str]]:
     """Return the container facts of the recorded machine and the commands that the probe ran."""
     host.setdefault("which", {"docker": "/usr/bin/docker"})
     (folder / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
-    system = Asked(folder)
+    system = CommandRecorder(folder)
     fact = containers.probe(system, timeout=1.0)
     assert isinstance(fact, Known)
     return fact.value, system.ran
@@ -228,7 +234,7 @@ DOCKER_INFO = {
 }
 
 
-def context(name: str, host: str) -> dict[str, str]:
+def make_context_files(name: str, host: str) -> dict[str, str]:
     """Return the files of Docker's client for a selected context."""
     meta = f"/u/.docker/contexts/meta/{hashlib.sha256(name.encode()).hexdigest()}/meta.json"
     return {
@@ -242,7 +248,10 @@ def context(name: str, host: str) -> dict[str, str]:
     [
         ({"env": {"DOCKER_HOST": "tcp://192.0.2.1:2375"}, "directories": SOCKET}, "remote"),
         ({"env": {"DOCKER_HOST": "ssh://me@there"}, "directories": SOCKET}, "remote"),
-        ({"env": {"HOME": "/u"}, "files": context("far", "ssh://there"), "directories": SOCKET}, "remote"),
+        (
+            {"env": {"HOME": "/u"}, "files": make_context_files("far", "ssh://there"), "directories": SOCKET},
+            "remote",
+        ),
         ({"env": {"HOME": "/u", "DOCKER_CONTEXT": "gone"}, "directories": SOCKET}, "context"),
         ({"directories": {"/var/run": []}}, "no-socket"),
         ({"directories": SOCKET | {"/run/systemd/units": ["invocation:docker.socket"]}}, "not-running"),
@@ -250,7 +259,7 @@ def context(name: str, host: str) -> dict[str, str]:
     ],
 )
 def test_absent_engine_is_not_asked(tmp_path: Path, host: dict[str, Any], kind: str) -> None:
-    facts, ran = look(tmp_path, commands=DOCKER_INFO, **host)
+    facts, ran = probe_containers(tmp_path, commands=DOCKER_INFO, **host)
     answer = value_of(facts.docker)
     assert isinstance(answer, EngineSilence)
     assert answer.kind == kind
@@ -267,24 +276,24 @@ def test_absent_engine_is_not_asked(tmp_path: Path, host: dict[str, Any], kind: 
         },
         {
             "env": {"HOME": "/u"},
-            "files": context("own", "unix:///u/d.sock"),
+            "files": make_context_files("own", "unix:///u/d.sock"),
             "directories": {"/u": ["d.sock"]},
         },
         {
             "env": {"HOME": "/u", "DOCKER_HOST": "unix:///u/d.sock"},
-            "files": context("far", "ssh://there"),
+            "files": make_context_files("far", "ssh://there"),
             "directories": {"/u": ["d.sock"]},
         },
     ],
 )
 def test_local_engine_is_asked_once(tmp_path: Path, host: dict[str, Any]) -> None:
-    facts, ran = look(tmp_path, commands=DOCKER_INFO, **host)
+    facts, ran = probe_containers(tmp_path, commands=DOCKER_INFO, **host)
     assert isinstance(value_of(facts.docker), DockerEngine)
     assert ran == ["docker info"]
 
 
 def test_podman_named_docker_is_podman(tmp_path: Path) -> None:
-    facts, ran = look(
+    facts, ran = probe_containers(
         tmp_path,
         which={"docker": "/usr/bin/docker", "podman": "/usr/bin/podman"},
         files={"/usr/bin/docker": '#!/usr/bin/sh\nexec /usr/bin/podman "$@"\n'},
@@ -296,8 +305,8 @@ def test_podman_named_docker_is_podman(tmp_path: Path) -> None:
 
 
 def test_hanging_and_invalid_answers_are_reported(tmp_path: Path) -> None:
-    hung, _ = look(tmp_path, directories=SOCKET, commands={"docker info": {"failure": "timeout"}})
-    garbage, _ = look(
+    hung, _ = probe_containers(tmp_path, directories=SOCKET, commands={"docker info": {"failure": "timeout"}})
+    garbage, _ = probe_containers(
         tmp_path, directories=SOCKET, commands={"docker info": {"stdout": "\x1b[31m{", "returncode": 1}}
     )
     for facts, kind in ((hung, "timeout"), (garbage, "other")):
@@ -330,7 +339,7 @@ def test_path_is_missing_only_in_a_readable_folder(tmp_path: Path) -> None:
 
 
 def test_cdi_of_other_vendors_is_ignored(tmp_path: Path) -> None:
-    facts, _ = look(
+    facts, _ = probe_containers(
         tmp_path,
         files={
             "/etc/cdi/intel.yaml": "kind: intel.com/gpu\n",
@@ -347,7 +356,7 @@ def test_cdi_of_other_vendors_is_ignored(tmp_path: Path) -> None:
 
 
 def test_commented_toolkit_setting_is_ignored(tmp_path: Path) -> None:
-    facts, _ = look(
+    facts, _ = probe_containers(
         tmp_path,
         which={"nvidia-ctk": "/usr/bin/nvidia-ctk"},
         files={

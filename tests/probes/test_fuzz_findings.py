@@ -24,7 +24,7 @@ DYNAMIC, CONTENT = 0x1000, 0x8000
 NEEDED, HASH, STRTAB, SYMTAB, VERNEED, VERNEEDNUM = 1, 4, 5, 6, 0x6FFFFFFE, 0x6FFFFFFF
 
 
-def elf(tags: Sequence[tuple[int, int]], content: bytes = b"", phoff: int = EHDR64.size) -> bytes:
+def build_elf(tags: Sequence[tuple[int, int]], content: bytes = b"", phoff: int = EHDR64.size) -> bytes:
     """Return a shared object with its dynamic entries at DYNAMIC and `content` at CONTENT."""
     ident = b"\x7fELF\x02\x01\x01".ljust(16, b"\0")
     header = EHDR64.pack(ident, 3, 62, 1, 0, phoff, 0, 0, EHDR64.size, PHDR64.size, 2, 0, 0, 0)
@@ -37,14 +37,14 @@ def elf(tags: Sequence[tuple[int, int]], content: bytes = b"", phoff: int = EHDR
 
 def test_built_object_is_readable(tmp_path: Path) -> None:
     path = tmp_path / "lib.so"
-    path.write_bytes(elf([(STRTAB, CONTENT), (NEEDED, 1)], b"\0libx.so.1\0"))
+    path.write_bytes(build_elf([(STRTAB, CONTENT), (NEEDED, 1)], b"\0libx.so.1\0"))
     assert read_elf(str(path), "x86_64").needed == ("libx.so.1",)
 
 
 def test_shared_long_name_does_not_fill_memory(tmp_path: Path) -> None:
     """60 000 needed libraries of 1 MiB each would take 60 GB, from a file of 2 MB."""
     path = tmp_path / "lib.so"
-    path.write_bytes(elf([(STRTAB, 0x200000), *[(NEEDED, 0)] * 60_000], b"a" * 0x200000))
+    path.write_bytes(build_elf([(STRTAB, 0x200000), *[(NEEDED, 0)] * 60_000], b"a" * 0x200000))
     with pytest.raises(ElfError) as caught:
         read_elf(str(path), "x86_64")
     assert caught.value.problem is ElfProblem.MALFORMED
@@ -57,7 +57,7 @@ def test_overlapping_version_tables_take_bounded_time(tmp_path: Path) -> None:
     needs = b"".join(struct.pack("<HHIII", 1, count, 0, (count - i) * 16, 16) for i in range(count))
     versions = struct.pack("<IHHII", 0, 0, 0, 0, 16) * count
     tags = [(STRTAB, CONTENT + 1), (VERNEED, CONTENT), (VERNEEDNUM, count)]
-    path.write_bytes(elf(tags, needs + versions))
+    path.write_bytes(build_elf(tags, needs + versions))
     began = time.process_time()
     with pytest.raises(ElfError):
         read_elf(str(path), "x86_64")
@@ -67,9 +67,9 @@ def test_overlapping_version_tables_take_bounded_time(tmp_path: Path) -> None:
 def test_headers_beyond_the_file_have_no_symbols(tmp_path: Path) -> None:
     """`struct` cannot unpack at an offset of 2⁶³ or more."""
     path = tmp_path / "lib.so"
-    path.write_bytes(elf([], phoff=1 << 63))
+    path.write_bytes(build_elf([], phoff=1 << 63))
     assert find_unresolved(str(path), []) == ()
-    path.write_bytes(elf([(STRTAB, CONTENT)])[:-8])
+    path.write_bytes(build_elf([(STRTAB, CONTENT)])[:-8])
     content = bytearray(path.read_bytes())
     struct.pack_into("<Q", content, EHDR64.size + PHDR64.size + 8, (1 << 64) - 32)
     path.write_bytes(content)
@@ -83,7 +83,7 @@ def test_cyclic_hash_chain_defines_nothing(tmp_path: Path) -> None:
     # One bucket, whose chain links symbol 1 to itself.
     table = struct.pack("<IIIII", 1, 400, 1, 0, 1).ljust(0x100, b"\0")
     tags = [(STRTAB, symbols + len(undefined)), (SYMTAB, symbols), (HASH, CONTENT)]
-    path.write_bytes(elf(tags, table + undefined + b"\0puts\0"))
+    path.write_bytes(build_elf(tags, table + undefined + b"\0puts\0"))
     assert find_unresolved(str(path), []) == ("puts",) * 399
     began = time.process_time()
     assert find_unresolved(str(path), [str(path)]) == ()

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tfdoctor.errors import UsageError
-from tfdoctor.examine import live_machine
+from tfdoctor.examine import make_live_system
 from tfdoctor.probes.interpreter_selection import choose, find_other_pythons, kernel_variables
 from tfdoctor.system import LiveSystem
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def program(path: Path) -> Path:
+def make_program(path: Path) -> Path:
     """Create an executable shell script."""
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text("#!/bin/sh\n")
@@ -26,7 +26,7 @@ def program(path: Path) -> Path:
     return path
 
 
-def environment(folder: Path, base: Path, version: str = "3.9.2") -> Path:
+def make_environment(folder: Path, base: Path, version: str = "3.9.2") -> Path:
     """Create a virtual environment whose Python is a link to `base`."""
     (folder / "bin").mkdir(parents=True)
     (folder / "pyvenv.cfg").write_text(f"home = {base.parent}\nversion = {version}\n")
@@ -38,10 +38,10 @@ def environment(folder: Path, base: Path, version: str = "3.9.2") -> Path:
 @pytest.fixture
 def shell(tmp_path: Path) -> Path:
     """Return a folder on PATH that contains a python3."""
-    return program(tmp_path / "usr/bin/python3").parent
+    return make_program(tmp_path / "usr/bin/python3").parent
 
 
-def here(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
+def make_system(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
     """Return the live system with `shell` on PATH and the working folder `tmp_path/work`."""
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
@@ -50,55 +50,58 @@ def here(tmp_path: Path, shell: Path, **variables: str) -> LiveSystem:
 
 @pytest.mark.parametrize("variable", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_relative_environment_is_not_active(tmp_path: Path, shell: Path, variable: str) -> None:
-    environment(tmp_path / "work/env", shell / "python3")
-    assert choose(here(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
+    make_environment(tmp_path / "work/env", shell / "python3")
+    assert choose(make_system(tmp_path, shell, **{variable: "env"}), None).path == f"{shell}/python3"
 
 
 def test_active_environment_is_chosen(tmp_path: Path, shell: Path) -> None:
-    env = environment(tmp_path / "env", shell / "python3")
-    choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
+    env = make_environment(tmp_path / "env", shell / "python3")
+    choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None)
     assert (choice.path, choice.how, choice.lost) == (f"{env}/bin/python", "$VIRTUAL_ENV", ())
     assert choice.why == "the active virtual environment"
 
 
 def test_other_python_on_path_is_reported(tmp_path: Path, shell: Path) -> None:
     """With a stale VIRTUAL_ENV, the program will run in another Python than the examined one."""
-    env = environment(tmp_path / "env", shell / "python3")
-    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
+    env = make_environment(tmp_path / "env", shell / "python3")
+    assert choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).on_path == f"{shell}/python3"
     linked = tmp_path / "linked"
     linked.symlink_to(env)
     for first in (env, linked):  # a link to the same environment counts as the same
-        choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None)
+        choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=f"{first}/bin:{shell}"), None)
         assert choice.on_path == ""
-    shims = program(
+    shims = make_program(
         tmp_path / "pyenv/shims/python"
     ).parent  # the shims run the environments in pyenv/versions
-    pyenv_env = environment(tmp_path / "pyenv/versions/own", shell / "python3")
+    pyenv_env = make_environment(tmp_path / "pyenv/versions/own", shell / "python3")
     for active, on_path in ((env, f"{shims}/python"), (pyenv_env, "")):
-        system = here(tmp_path, shell, VIRTUAL_ENV=str(active), PATH=f"{shims}:{shell}")
+        system = make_system(tmp_path, shell, VIRTUAL_ENV=str(active), PATH=f"{shims}:{shell}")
         assert choose(system, None).on_path == on_path
-    without_python = program(tmp_path / "bin/ls").parent
-    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(without_python)), None).on_path == ""
+    without_python = make_program(tmp_path / "bin/ls").parent
+    assert (
+        choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env), PATH=str(without_python)), None).on_path
+        == ""
+    )
 
 
 def test_conda_base_environment_is_named(tmp_path: Path, shell: Path) -> None:
-    env = environment(tmp_path / "conda", shell / "python3")
-    system = here(tmp_path, shell, CONDA_PREFIX=str(env), CONDA_DEFAULT_ENV="base")
+    env = make_environment(tmp_path / "conda", shell / "python3")
+    system = make_system(tmp_path, shell, CONDA_PREFIX=str(env), CONDA_DEFAULT_ENV="base")
     assert choose(system, None).why == "conda's base environment, which is active"
 
 
 @pytest.mark.parametrize("first", ["VIRTUAL_ENV", "CONDA_PREFIX"])
 def test_path_decides_between_two_environments(tmp_path: Path, shell: Path, first: str) -> None:
     folders = {
-        name: environment(tmp_path / name, shell / "python3") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")
+        name: make_environment(tmp_path / name, shell / "python3") for name in ("VIRTUAL_ENV", "CONDA_PREFIX")
     }
     variables = {name: str(folder) for name, folder in folders.items()}
     path = f"{folders[first]}/bin:{shell}"
-    assert choose(here(tmp_path, shell, **{**variables, "PATH": path}), None).how == f"${first}"
+    assert choose(make_system(tmp_path, shell, **{**variables, "PATH": path}), None).how == f"${first}"
 
 
 def test_deleted_environment_is_reported(tmp_path: Path, shell: Path) -> None:
-    choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
+    choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "gone")), None)
     assert choice.path == f"{shell}/python3"
     assert [(missing.variable, missing.problem, missing.moved_to) for missing in choice.lost] == [
         ("VIRTUAL_ENV", "gone", ())
@@ -107,21 +110,21 @@ def test_deleted_environment_is_reported(tmp_path: Path, shell: Path) -> None:
 
 @pytest.mark.parametrize("told", ["activate", "command"])
 def test_moved_environment_is_found(tmp_path: Path, shell: Path, told: str) -> None:
-    old, new = environment(tmp_path / "old", shell / "python3"), tmp_path / "new"
+    old, new = make_environment(tmp_path / "old", shell / "python3"), tmp_path / "new"
     old.rename(new)
     if told == "command":  # written by venv since Python 3.11
         (new / "bin/activate").unlink()
         (new / "pyvenv.cfg").write_text(f"home = {shell}\ncommand = {shell}/python3 -m venv {old}\n")
-    environment(tmp_path / "another", shell / "python3")
-    choice = choose(here(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
+    make_environment(tmp_path / "another", shell / "python3")
+    choice = choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(old)), None)
     assert choice.lost[0].moved_to == (str(new),)
 
 
 def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> None:
-    base = program(tmp_path / "opt/bin/python3.9")
-    env = environment(tmp_path / "env", base)
+    base = make_program(tmp_path / "opt/bin/python3.9")
+    env = make_environment(tmp_path / "env", base)
     base.unlink()
-    system = here(tmp_path, shell, VIRTUAL_ENV=str(env))
+    system = make_system(tmp_path, shell, VIRTUAL_ENV=str(env))
     missing = choose(system, None).lost[0]
     assert (missing.problem, missing.target, missing.version, missing.successor) == (
         "base-gone",
@@ -129,7 +132,7 @@ def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> No
         "3.9.2",
         None,
     )
-    program(shell / "python3.9")
+    make_program(shell / "python3.9")
     for requested in (str(env), f"{env}/bin/python"):
         choice = choose(system, requested)
         assert choice.path == f"{env}/bin/python"
@@ -138,52 +141,55 @@ def test_environment_with_deleted_base_python(tmp_path: Path, shell: Path) -> No
 
 
 def test_successor_is_the_python_behind_the_shim(tmp_path: Path) -> None:
-    shims = program(tmp_path / "pyenv/shims/python3.9").parent
-    program(shims / "python3")
-    base = program(tmp_path / "opt/bin/python3.9")
-    env = environment(tmp_path / "env", base)
+    shims = make_program(tmp_path / "pyenv/shims/python3.9").parent
+    make_program(shims / "python3")
+    base = make_program(tmp_path / "opt/bin/python3.9")
+    env = make_environment(tmp_path / "env", base)
     base.unlink()
-    successor = program(tmp_path / "pyenv/versions/3.9.18/bin/python3.9")
-    choice = choose(here(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
+    successor = make_program(tmp_path / "pyenv/versions/3.9.18/bin/python3.9")
+    choice = choose(make_system(tmp_path, shims, VIRTUAL_ENV=str(env)), None)
     assert choice.lost[0].successor == str(successor)
     assert "the shim" in choice.why
 
 
 def test_environment_without_python_is_empty(tmp_path: Path, shell: Path) -> None:
     (tmp_path / "env").mkdir()
-    assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "env")), None).lost[0].problem == "empty"
+    assert (
+        choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(tmp_path / "env")), None).lost[0].problem
+        == "empty"
+    )
 
 
 def test_error_names_the_missing_environment(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"VIRTUAL_ENV names .*gone, which is not there"):
-        choose(here(tmp_path, tmp_path, VIRTUAL_ENV=str(tmp_path / "gone")), None)
+        choose(make_system(tmp_path, tmp_path, VIRTUAL_ENV=str(tmp_path / "gone")), None)
 
 
 def test_uvx_environment_of_tfdoctor_is_skipped(tmp_path: Path, shell: Path) -> None:
-    uvx_bin = program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
-    choice = choose(here(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
+    uvx_bin = make_program(tmp_path / "cache/uv/archive-v0/AVYZ-bSU0MlVqI4s/bin/python3").parent
+    choice = choose(make_system(tmp_path, shell, PATH=f"{uvx_bin}:{shell}:/usr/bin:/bin"), None)
     assert choice.path == f"{shell}/python3"
 
 
 def test_hint_names_the_environment_in_a_project(tmp_path: Path, shell: Path) -> None:
-    environment(tmp_path / "work/.venv", shell / "python3")
+    make_environment(tmp_path / "work/.venv", shell / "python3")
     with pytest.raises(UsageError) as caught:
-        choose(here(tmp_path, shell), ".")
+        choose(make_system(tmp_path, shell), ".")
     assert caught.value.hint == "An environment is in it: --python ./.venv"
 
 
 def test_dangling_link_differs_from_missing_file(tmp_path: Path, shell: Path) -> None:
     (tmp_path / "python").symlink_to(tmp_path / "nowhere")
     with pytest.raises(UsageError, match=r"is a link to .*nowhere, which does not exist"):
-        choose(here(tmp_path, shell), str(tmp_path / "python"))
+        choose(make_system(tmp_path, shell), str(tmp_path / "python"))
     with pytest.raises(UsageError, match="does not exist"):
-        choose(here(tmp_path, shell), str(tmp_path / "nothing"))
+        choose(make_system(tmp_path, shell), str(tmp_path / "nothing"))
 
 
 # ---------------------------------------------------------------- Jupyter
 
 
-def kernel(folder: Path, *argv: str, **env: str) -> Path:
+def write_kernel(folder: Path, *argv: str, **env: str) -> Path:
     """Write a kernel.json and return its path."""
     folder.mkdir(parents=True)
     (folder / "kernel.json").write_text(json.dumps({"argv": list(argv), "env": env, "display_name": "x"}))
@@ -191,21 +197,21 @@ def kernel(folder: Path, *argv: str, **env: str) -> Path:
 
 
 def test_kernel_json_selects_its_python(tmp_path: Path, shell: Path) -> None:
-    python = program(tmp_path / "env/bin/python")
-    path = kernel(tmp_path / "k", str(python), "-m", "ipykernel_launcher", LD_LIBRARY_PATH="/x")
+    python = make_program(tmp_path / "env/bin/python")
+    path = write_kernel(tmp_path / "k", str(python), "-m", "ipykernel_launcher", LD_LIBRARY_PATH="/x")
     for requested in (str(path), str(path.parent)):
-        choice = choose(here(tmp_path, shell), requested)
+        choice = choose(make_system(tmp_path, shell), requested)
         assert choice.path == str(python)
         assert "Jupyter kernel" in choice.why
         assert "LD_LIBRARY_PATH" in choice.why
 
 
 def test_kernel_without_path_uses_its_environment(tmp_path: Path, shell: Path) -> None:
-    python = program(tmp_path / "env/bin/python")
-    path = kernel(tmp_path / "env/share/jupyter/kernels/python3", "python", "-m", "ipykernel_launcher")
-    assert choose(here(tmp_path, shell), str(path)).path == str(python)
-    elsewhere = kernel(tmp_path / "k", "python3", "-m", "ipykernel_launcher")
-    assert choose(here(tmp_path, shell), str(elsewhere)).path == f"{shell}/python3"
+    python = make_program(tmp_path / "env/bin/python")
+    path = write_kernel(tmp_path / "env/share/jupyter/kernels/python3", "python", "-m", "ipykernel_launcher")
+    assert choose(make_system(tmp_path, shell), str(path)).path == str(python)
+    elsewhere = write_kernel(tmp_path / "k", "python3", "-m", "ipykernel_launcher")
+    assert choose(make_system(tmp_path, shell), str(elsewhere)).path == f"{shell}/python3"
 
 
 @pytest.mark.parametrize(
@@ -223,15 +229,15 @@ def test_invalid_kernel_is_refused(tmp_path: Path, shell: Path, text: str, said:
     path = tmp_path / "kernel.json"
     path.write_text(text)
     with pytest.raises(UsageError, match=said):
-        choose(here(tmp_path, shell), str(path))
+        choose(make_system(tmp_path, shell), str(path))
 
 
 # ---------------------------------------------------------------- other Pythons with TensorFlow
 
 
-def with_tensorflow(folder: Path, version: str) -> Path:
+def install_tensorflow(folder: Path, version: str) -> Path:
     """Create an environment that contains TensorFlow and return its Python."""
-    python = program(folder / "bin/python")
+    python = make_program(folder / "bin/python")
     site = folder / "lib/python3.11/site-packages"
     (site / "tensorflow").mkdir(parents=True)
     (site / "tensorflow/__init__.py").touch()
@@ -241,14 +247,14 @@ def with_tensorflow(folder: Path, version: str) -> Path:
 
 def test_other_pythons_with_tensorflow_are_found(tmp_path: Path, shell: Path) -> None:
     home = tmp_path / "home"
-    project_python = with_tensorflow(tmp_path / "work/.venv", "2.20.0")
-    kernel_python = with_tensorflow(tmp_path / "kernel-env", "2.15.1")
-    kernel(home / ".local/share/jupyter/kernels/tf", str(kernel_python), "-m", "ipykernel_launcher")
-    kernel(home / ".local/share/jupyter/kernels/same", str(kernel_python), "-m", "ipykernel_launcher")
-    conda_python = with_tensorflow(tmp_path / "conda", "2.10.0")
+    project_python = install_tensorflow(tmp_path / "work/.venv", "2.20.0")
+    kernel_python = install_tensorflow(tmp_path / "kernel-env", "2.15.1")
+    write_kernel(home / ".local/share/jupyter/kernels/tf", str(kernel_python), "-m", "ipykernel_launcher")
+    write_kernel(home / ".local/share/jupyter/kernels/same", str(kernel_python), "-m", "ipykernel_launcher")
+    conda_python = install_tensorflow(tmp_path / "conda", "2.10.0")
     (home / ".conda").mkdir()
     (home / ".conda/environments.txt").write_text(f"{conda_python.parent.parent}\n{tmp_path}/without\n")
-    system = here(tmp_path, shell, HOME=str(home))
+    system = make_system(tmp_path, shell, HOME=str(home))
     others = find_other_pythons(system, choose(system, None), str(shell.parent))
     assert [(candidate.path, candidate.tensorflow) for candidate in others] == [
         (str(project_python), "2.20.0"),
@@ -263,10 +269,10 @@ def test_other_pythons_with_tensorflow_are_found(tmp_path: Path, shell: Path) ->
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may look everywhere")
 def test_unreadable_environment_is_not_missing(tmp_path: Path, shell: Path) -> None:
-    env = environment(tmp_path / "closed/env", shell / "python3")
+    env = make_environment(tmp_path / "closed/env", shell / "python3")
     env.parent.chmod(0)
     try:
-        assert choose(here(tmp_path, shell, VIRTUAL_ENV=str(env)), None).lost[0].problem == "closed"
+        assert choose(make_system(tmp_path, shell, VIRTUAL_ENV=str(env)), None).lost[0].problem == "closed"
     finally:
         env.parent.chmod(0o755)
 
@@ -278,7 +284,7 @@ def test_variables_of_a_kernel_are_used(tmp_path: Path) -> None:
     spec = {"argv": [sys.executable], "env": {"CUDA_VISIBLE_DEVICES": "-1", "A=B": "x", "N": 3, "Z": "a\0b"}}
     (folder / "kernel.json").write_text(json.dumps(spec), encoding="utf-8")
     for requested in (folder, folder / "kernel.json"):
-        assert live_machine(str(requested)).env["CUDA_VISIBLE_DEVICES"] == "-1"
+        assert make_live_system(str(requested)).env["CUDA_VISIBLE_DEVICES"] == "-1"
         assert kernel_variables(LiveSystem(), str(requested)) == {"CUDA_VISIBLE_DEVICES": "-1"}
     for other in (str(tmp_path), sys.executable, "/nowhere", "x\0y"):
         assert kernel_variables(LiveSystem(), other) == {}

@@ -30,7 +30,7 @@ START_TIMEOUT_S = 40.0
 """Timeout in seconds for a program that only has to start, on a possibly busy machine."""
 
 
-def program(tmp_path: Path, text: str | bytes) -> str:
+def write_program(tmp_path: Path, text: str | bytes) -> str:
     """Write an executable `python` with this content and return its path."""
     path = tmp_path / "python"
     path.write_bytes(text if isinstance(text, bytes) else text.encode())
@@ -38,16 +38,16 @@ def program(tmp_path: Path, text: str | bytes) -> str:
     return str(path)
 
 
-def record_look(path: str, timeout: float) -> Unknown:
+def probe_python(path: str, timeout: float) -> Unknown:
     """Return the result of the probe for a Python that the user did not name."""
-    fact, _ = python.probe(LiveSystem(), Choice(path, "python3 on PATH"), asked=False, timeout=timeout)
+    fact, _ = python.probe(LiveSystem(), Choice(path, "python3 on PATH"), is_requested=False, timeout=timeout)
     assert isinstance(fact, Unknown)
     return fact
 
 
-def kind(path: str, timeout: float = START_TIMEOUT_S) -> str:
+def find_trouble_kind(path: str, timeout: float = START_TIMEOUT_S) -> str:
     """Return the kind of trouble that the probe finds."""
-    fact = record_look(path, timeout)
+    fact = probe_python(path, timeout)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     return fact.trouble.kind
@@ -58,10 +58,10 @@ def test_pythonhome_that_prevents_the_start(tmp_path: Path) -> None:
     variables = {**os.environ, "PYTHONHOME": str(tmp_path)}
     for path, expected in (
         (sys.executable, "home"),
-        (program(tmp_path, "#!/bin/sh\nexit 7\n"), "exited"),
+        (write_program(tmp_path, "#!/bin/sh\nexit 7\n"), "exited"),
     ):
         system = LiveSystem(env=variables)
-        fact, _ = python.probe(system, Choice(path, path), asked=False, timeout=START_TIMEOUT_S)
+        fact, _ = python.probe(system, Choice(path, path), is_requested=False, timeout=START_TIMEOUT_S)
         assert isinstance(fact, Unusable)
         assert fact.trouble is not None
         assert fact.trouble.kind == expected
@@ -77,7 +77,9 @@ def test_pythonhome_that_prevents_the_start(tmp_path: Path) -> None:
 
 
 def test_hanging_python_is_silent(tmp_path: Path) -> None:
-    assert kind(program(tmp_path, "#!/bin/sh\nexec sleep 1000\n"), HANG_TIMEOUT_S) == "silent"
+    assert (
+        find_trouble_kind(write_program(tmp_path, "#!/bin/sh\nexec sleep 1000\n"), HANG_TIMEOUT_S) == "silent"
+    )
 
 
 @pytest.mark.parametrize(
@@ -92,13 +94,13 @@ def test_hanging_python_is_silent(tmp_path: Path) -> None:
     ],
 )
 def test_program_that_is_no_python(tmp_path: Path, text: str, expected: str, detail: str) -> None:
-    path = program(tmp_path, text)
-    fact = record_look(path, START_TIMEOUT_S)
+    path = write_program(tmp_path, text)
+    fact = probe_python(path, START_TIMEOUT_S)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     assert (fact.trouble.kind, fact.trouble.detail) == (expected, detail)
     with pytest.raises(UsageError, match="does not answer as a Python does"):
-        python.probe(LiveSystem(), Choice(path, path), asked=True, timeout=START_TIMEOUT_S)
+        python.probe(LiveSystem(), Choice(path, path), is_requested=True, timeout=START_TIMEOUT_S)
 
 
 def test_missing_dynamic_loader_is_named(tmp_path: Path) -> None:
@@ -106,17 +108,17 @@ def test_missing_dynamic_loader_is_named(tmp_path: Path) -> None:
     loader = b"/lib64/ld-linux-x86-64.so.2\0"
     if loader not in binary[:8192]:
         pytest.skip("another kind of machine")
-    path = program(tmp_path, binary.replace(loader, b"/lib64/ld-linux-x86-64.so.9\0", 1))
-    fact = record_look(path, START_TIMEOUT_S)
+    path = write_program(tmp_path, binary.replace(loader, b"/lib64/ld-linux-x86-64.so.9\0", 1))
+    fact = probe_python(path, START_TIMEOUT_S)
     assert isinstance(fact, Unusable)
     assert fact.trouble is not None
     assert "dynamic loader that it names, /lib64/ld-linux-x86-64.so.9 is not there" in fact.trouble.detail
 
 
 def test_python_without_execute_permission(tmp_path: Path) -> None:
-    path = program(tmp_path, "#!/bin/sh\n")
+    path = write_program(tmp_path, "#!/bin/sh\n")
     Path(path).chmod(0o644)
-    assert kind(path) == "denied"
+    assert find_trouble_kind(path) == "denied"
 
 
 @pytest.fixture
@@ -146,13 +148,11 @@ def test_file_that_blocks_the_start_is_named(
     (site / "aaa.pth").write_text("import sys\n")
     (site / name).write_text(text)
 
-    def looked_at(asked: bool) -> Fact[PythonFacts]:
-        return python.probe(LiveSystem(), Choice(path, path), asked=asked, timeout=timeout)[0]
+    def probe(asked: bool) -> Fact[PythonFacts]:
+        return python.probe(LiveSystem(), Choice(path, path), is_requested=asked, timeout=timeout)[0]
 
     with ThreadPoolExecutor() as executor:  # both spend most of their time waiting
-        facts = list(
-            executor.map(looked_at, (False, True))
-        )  # it is a Python, so naming it is not a usage error
+        facts = list(executor.map(probe, (False, True)))  # it is a Python, so naming it is not a usage error
     for fact in facts:
         assert isinstance(fact, Unusable), fact
         assert fact.trouble is not None
@@ -168,7 +168,7 @@ def test_compiled_sitecustomize_is_named_by_source(environment: tuple[str, Path]
     (site / "sitecustomize.py").write_text("import os\nos._exit(3)\n")
     (site.parent / "site-packages/aaa.pth").write_text(f"{site}\n")
     subprocess.run([path, "-S", "-m", "py_compile", str(site / "sitecustomize.py")], check=True)
-    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=START_TIMEOUT_S)
+    fact, _ = python.probe(LiveSystem(), Choice(path, path), is_requested=False, timeout=START_TIMEOUT_S)
     assert isinstance(fact, Unusable), fact
     assert fact.trouble is not None
     assert fact.trouble.files == (str(site / "sitecustomize.py"),)
@@ -181,26 +181,26 @@ def test_slow_start_is_awaited(environment: tuple[str, Path]) -> None:
         f"import os, time; time.sleep(0 if os.path.exists({str(mark)!r}) else 1000) "
         f"if not os.path.exists({str(mark)!r}) and not open({str(mark)!r}, 'w').close() else None\n"
     )
-    fact, _ = python.probe(LiveSystem(), Choice(path, path), asked=False, timeout=12.0)
+    fact, _ = python.probe(LiveSystem(), Choice(path, path), is_requested=False, timeout=12.0)
     assert isinstance(fact, Known), fact
 
 
-class Elsewhere(LiveSystem):
+class ContainerSystem(LiveSystem):
     """A container, in which tfdoctor has no Python of its own."""
 
     own_python = None
 
 
 def test_driver_is_not_blamed_without_another_python(tmp_path: Path) -> None:
-    path = program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
+    path = write_program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
-    report = diagnose(survey(Elsewhere(), compat, requested_python=path, timeout=6.0), compat)
+    report = diagnose(survey(ContainerSystem(), compat, requested_python=path, timeout=6.0), compat)
     assert isinstance(report.facts.driver.cuda, Unknown)
     assert "TFD105" not in {finding.code for finding in report.findings}
 
 
 def test_hanging_python_is_not_a_hanging_driver(tmp_path: Path) -> None:
-    path = program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
+    path = write_program(tmp_path, "#!/bin/sh\nexec sleep 1000\n")
     compat = Compat.load()
     report = diagnose(survey(LiveSystem(), compat, requested_python=path, timeout=6.0), compat)
     assert isinstance(report.facts.python, Unusable)

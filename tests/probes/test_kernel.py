@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tfdoctor.facts import NOTEBOOK, Absent, Known, MachineFacts, PciGpu, SmiProcess, Unknown
-from tfdoctor.parse.kernel_log import KINDS, parse_kernel_log
+from tfdoctor.facts import NOTEBOOK_COMMAND, Absent, Known, MachineFacts, PciGpu, SmiProcess, Unknown
+from tfdoctor.parse.kernel_log import EVENT_PATTERNS, parse_kernel_log
 from tfdoctor.parse.smi_health import parse_smi_health
 from tfdoctor.probes import kernel
 from tfdoctor.probes.processes import identify
@@ -26,7 +26,7 @@ MACHINE = MachineFacts(
 GPU = PciGpu("0000:01:00.0", "2684", None)
 
 
-def machine(folder: Path, **host: Any) -> RecordedSystem:
+def make_machine(folder: Path, **host: Any) -> RecordedSystem:
     """Return a recorded machine with these facts."""
     (folder / "host.json").write_text(json.dumps({"schema_version": 1, **host}), encoding="utf-8")
     return RecordedSystem(folder)
@@ -100,7 +100,7 @@ def test_log_line_is_recognised(text: str, kind: str, xid: int | None, address: 
 
 
 def test_every_event_kind_has_a_real_line() -> None:
-    assert {kind for _, kind, _, _ in EVENT_LINES} == {"xid", *(kind for kind, _ in KINDS)}
+    assert {kind for _, kind, _, _ in EVENT_LINES} == {"xid", *(kind for kind, _ in EVENT_PATTERNS)}
 
 
 @pytest.mark.parametrize("line", ORDINARY_LINES)
@@ -168,18 +168,18 @@ XID_LINE = "NVRM: Xid (PCI:0000:01:00): 79, GPU has fallen off the bus.\n"
 def test_log_is_read_from_the_first_readable_source(
     tmp_path: Path, host: dict[str, Any], source: str
 ) -> None:
-    fact = kernel.probe_log(machine(tmp_path, **host), MACHINE, timeout=1)
+    fact = kernel.probe_log(make_machine(tmp_path, **host), MACHINE, timeout=1)
     assert isinstance(fact, Known)
     assert fact.source == source
     assert [event.xid for event in fact.value] == [79]
 
 
 def test_forbidden_log_is_unknown_and_missing_log_absent(tmp_path: Path) -> None:
-    system = machine(tmp_path, which={"dmesg": "/usr/bin/dmesg"}, commands={"dmesg": REFUSED_DMESG})
+    system = make_machine(tmp_path, which={"dmesg": "/usr/bin/dmesg"}, commands={"dmesg": REFUSED_DMESG})
     fact = kernel.probe_log(system, MACHINE, timeout=1)
     assert isinstance(fact, Unknown)
     assert "Operation not permitted" in fact.why
-    assert isinstance(kernel.probe_log(machine(tmp_path), MACHINE, timeout=1), Absent)
+    assert isinstance(kernel.probe_log(make_machine(tmp_path), MACHINE, timeout=1), Absent)
 
 
 # ---------------------------------------------------------------- the module on the disk
@@ -224,9 +224,9 @@ def test_modprobe_lines_that_block_the_module(text: str, line: str | None) -> No
 
 
 def test_module_files_are_skipped_if_it_is_loaded(tmp_path: Path) -> None:
-    loaded = machine(tmp_path, files={kernel.MODULE_VERSION: "NVRM version: …\n"})
+    loaded = make_machine(tmp_path, files={kernel.MODULE_VERSION: "NVRM version: …\n"})
     assert isinstance(kernel.probe_module_files(loaded, MACHINE, timeout=1, signature=False), Absent)
-    empty = machine(tmp_path)
+    empty = make_machine(tmp_path)
     assert isinstance(kernel.probe_module_files(empty, MACHINE, timeout=1, signature=False), Unknown)
 
 
@@ -286,7 +286,7 @@ def test_no_command_is_run_without_nvidia_hardware(tmp_path: Path) -> None:
 
 
 def test_rpm_and_pacman_packages_are_listed(tmp_path: Path) -> None:
-    rpm = machine(
+    rpm = make_machine(
         tmp_path,
         which={"rpm": "/usr/bin/rpm"},
         commands={
@@ -301,7 +301,7 @@ def test_rpm_and_pacman_packages_are_listed(tmp_path: Path) -> None:
     assert [(package.name, package.version) for package in fact.value] == [
         ("xorg-x11-drv-nvidia-cuda-libs", "550.54.14")
     ]
-    arch = machine(
+    arch = make_machine(
         tmp_path, directories={"/var/lib/pacman/local": ["nvidia-utils-550.54.14-2", "nvtop-3.0-1"]}
     )
     fact = kernel.probe_packages(arch, timeout=1)
@@ -313,13 +313,13 @@ def test_removed_dpkg_packages_do_not_count(
     tmp_path: Path,
 ) -> None:
     info = {"/var/lib/dpkg/info": ["libc6:amd64.list", "libnvidia-compute-535:amd64.list"]}
-    removed = machine(
+    removed = make_machine(
         tmp_path,
         directories=info,
         commands={"dpkg-query -W": {"stdout": "rc |libnvidia-compute-535|535.1\n"}},
     )
     assert isinstance(kernel.probe_packages(removed, timeout=1), Absent)
-    other_packages = machine(tmp_path, directories={"/var/lib/dpkg/info": ["libc6:amd64.list"]})
+    other_packages = make_machine(tmp_path, directories={"/var/lib/dpkg/info": ["libc6:amd64.list"]})
     assert isinstance(kernel.probe_packages(other_packages, timeout=1), Absent)
 
 
@@ -347,7 +347,7 @@ def test_own_process_belongs_to_the_user() -> None:
         ("python3\0-u\0/home/user/a/train.py\0", "train.py"),
         ("python3\0-m\0pkg.train\0--key=abc\0", "-m pkg.train"),
         ("python3\0-c\0import secrets\0", ""),
-        ("python3\0-m\0ipykernel_launcher\0-f\0x.json\0", NOTEBOOK),
+        ("python3\0-m\0ipykernel_launcher\0-f\0x.json\0", NOTEBOOK_COMMAND),
         ("/usr/lib/xorg/Xorg\0:0\0", ""),
         ("", ""),
     ],
@@ -355,7 +355,9 @@ def test_own_process_belongs_to_the_user() -> None:
 def test_command_line_is_reduced_to_the_program(tmp_path: Path, words: str, command: str) -> None:
     status = "Name:\tpython3\nState:\tZ (zombie)\nUid:\t1001\t1001\t1001\t1001\n"
     files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cmdline": words}
-    (process,) = identify(machine(tmp_path, files=files, platform={"uid": "1000"}), (SmiProcess(7, None, 1),))
+    (process,) = identify(
+        make_machine(tmp_path, files=files, platform={"uid": "1000"}), (SmiProcess(7, None, 1),)
+    )
     assert process.command == command
     assert (process.own, process.user, process.state) == (False, "1001", "zombie")
 
@@ -379,12 +381,12 @@ def test_command_line_is_reduced_to_the_program(tmp_path: Path, words: str, comm
 def test_container_is_read_from_the_cgroup(tmp_path: Path, cgroup: str, container: str) -> None:
     status = "Name:\tpython3\nState:\tS\nUid:\t0\t0\t0\t0\n"
     files = {"/proc/1/status": status, "/proc/7/status": status, "/proc/7/cgroup": cgroup}
-    (process,) = identify(machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
+    (process,) = identify(make_machine(tmp_path, files=files), (SmiProcess(7, None, 1),))
     assert process.container == container
 
 
 def test_hidden_process_is_not_reported_as_gone(tmp_path: Path) -> None:
-    (process,) = identify(machine(tmp_path), (SmiProcess(7, "x", 1),))
+    (process,) = identify(make_machine(tmp_path), (SmiProcess(7, "x", 1),))
     assert process.state is None
-    (process,) = identify(machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),))
+    (process,) = identify(make_machine(tmp_path, files={"/proc/1/status": ""}), (SmiProcess(7, "x", 1),))
     assert process.state == "gone"

@@ -21,7 +21,7 @@ import pytest
 
 from lab import standins
 from probes import loader_oddities as oddities
-from tfdoctor.probes.loader import Process, hwcap_folders, split_library_path
+from tfdoctor.probes.loader import Process, list_hwcap_folders, split_library_path
 from tfdoctor.probes.loading import _is_same_file
 from tfdoctor.probes.machine import parse_cpu_flags
 from tfdoctor.system import LiveSystem
@@ -62,7 +62,7 @@ print(json.dumps(answers))
 
 
 @dataclass
-class Bench:
+class LoaderCase:
     """The folder and the search settings of one case."""
 
     root: Path
@@ -76,7 +76,7 @@ class Bench:
         """Compile a library at the path `where` below the root."""
         path = self.root / where
         path.parent.mkdir(parents=True, exist_ok=True)
-        return standins.library(path, self.cache, **options)
+        return standins.write_library(path, self.cache, **options)
 
     def bad(self, where: str, content: bytes) -> None:
         """Write a file with this content at the path `where` below the root."""
@@ -89,19 +89,19 @@ class Bench:
         self.env["LD_LIBRARY_PATH"] = ":".join(str(self.root / folder) for folder in folders)
 
 
-def plain(case: Bench) -> list[str]:
+def plain(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1")
     return ["libx.so.1", "libnowhere.so.1"]
 
 
-def library_path_before_runpath(case: Bench) -> list[str]:
+def library_path_before_runpath(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1")
     case.library("first/libx.so.1")
     case.search("first")
     return ["libx.so.1"]
 
 
-def rpath_before_library_path(case: Bench) -> list[str]:
+def rpath_before_library_path(case: LoaderCase) -> list[str]:
     case.runpath, case.rpath = None, "$ORIGIN/../lib"
     case.library("lib/libx.so.1")
     case.library("first/libx.so.1")
@@ -109,71 +109,71 @@ def rpath_before_library_path(case: Bench) -> list[str]:
     return ["libx.so.1"]
 
 
-def needs_are_looked_for_with_their_own_runpath(case: Bench) -> list[str]:
+def needs_are_looked_for_with_their_own_runpath(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
     case.library("lib/deep/liby.so.1", needs=["libz.so.1"])
     case.library("lib/deep/libz.so.1")  # the RUNPATH of libx does not apply to the needs of liby
     return ["libx.so.1"]
 
 
-def rpath_serves_the_needs_of_needs(case: Bench) -> list[str]:
+def rpath_serves_the_needs_of_needs(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1", needs=["liby.so.1"], rpath="$ORIGIN/deep")
     case.library("lib/deep/liby.so.1", needs=["libz.so.1"])
     case.library("lib/deep/libz.so.1")
     return ["libx.so.1"]
 
 
-def load_by_soname(case: Bench) -> list[str]:
+def load_by_soname(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/deep")
     case.library("lib/deep/liby.so.1")
     return ["liby.so.1", "libx.so.1", "liby.so.1"]  # not found at first, then already loaded
 
 
-def soname_other_than_the_file(case: Bench) -> list[str]:
+def soname_other_than_the_file(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1", soname="libreally.so.9")
     return ["libx.so.1", "libreally.so.9"]
 
 
-def empty_file_ends_the_search(case: Bench) -> list[str]:
+def empty_file_ends_the_search(case: LoaderCase) -> list[str]:
     case.bad("first/libx.so.1", b"")
     case.library("lib/libx.so.1")
     case.search("first")
     return ["libx.so.1"]
 
 
-def text_file_ends_the_search(case: Bench) -> list[str]:
+def text_file_ends_the_search(case: LoaderCase) -> list[str]:
     case.bad("first/libx.so.1", b"/* GNU ld script */ INPUT ( libx.so.1.2 )" + b" " * 64)
     case.library("lib/libx.so.1")
     case.search("first")
     return ["libx.so.1"]
 
 
-def directory_ends_the_search(case: Bench) -> list[str]:
+def directory_ends_the_search(case: LoaderCase) -> list[str]:
     (case.root / "first/libx.so.1").mkdir(parents=True)
     case.library("lib/libx.so.1")
     case.search("first")
     return ["libx.so.1"]
 
 
-def other_class_is_passed_over(case: Bench) -> list[str]:
+def other_class_is_passed_over(case: LoaderCase) -> list[str]:
     (case.root / "first").mkdir()
-    standins.wrong_class(case.root / "first/libx.so.1")
-    standins.wrong_class(case.root / "first/libonly.so.1")
+    standins.write_wrong_class(case.root / "first/libx.so.1")
+    standins.write_wrong_class(case.root / "first/libonly.so.1")
     case.library("lib/libx.so.1")
     case.search("first")
     return ["libx.so.1", "libonly.so.1"]
 
 
-def other_machine_is_passed_over(case: Bench) -> list[str]:
+def other_machine_is_passed_over(case: LoaderCase) -> list[str]:
     (case.root / "first").mkdir()
-    standins.wrong_machine(case.root / "first/libx.so.1")
-    standins.wrong_machine(case.root / "first/libonly.so.1")
+    standins.write_wrong_machine(case.root / "first/libx.so.1")
+    standins.write_wrong_machine(case.root / "first/libonly.so.1")
     case.library("lib/libx.so.1")
     case.search("first")
     return ["libx.so.1", "libonly.so.1"]
 
 
-def a_library_without_versions_or_symbols(case: Bench) -> list[str]:
+def a_library_without_versions_or_symbols(case: LoaderCase) -> list[str]:
     """A missing version causes only a warning, but a missing symbol fails as it is bound."""
     with_version = case.library("build/liby.so.1", symbols=["y@V1"])
     case.library(
@@ -185,7 +185,7 @@ def a_library_without_versions_or_symbols(case: Bench) -> list[str]:
     return ["libx.so.1"]
 
 
-def a_library_without_versions_that_lacks_something_itself(case: Bench) -> list[str]:
+def a_library_without_versions_that_lacks_something_itself(case: LoaderCase) -> list[str]:
     """The library is bound before the object that needs it."""
     with_version = case.library("build/liby.so.1", symbols=["y@V1"])
     case.library(
@@ -196,7 +196,7 @@ def a_library_without_versions_that_lacks_something_itself(case: Bench) -> list[
     return ["libx.so.1"]
 
 
-def links(case: Bench) -> list[str]:
+def links(case: LoaderCase) -> list[str]:
     case.library("store/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN/near")
     case.library("lib/near/liby.so.1")  # next to the link, not next to the file
     (case.root / "lib/libx.so.1").symlink_to("../store/libx.so.1")
@@ -205,7 +205,7 @@ def links(case: Bench) -> list[str]:
     return ["libx.so.1", "libdangling.so.1", "libloop.so.1"]
 
 
-def entries_of_the_path(case: Bench) -> list[str]:
+def entries_of_the_path(case: LoaderCase) -> list[str]:
     case.library("here/libx.so.1")
     case.library("there/liby.so.1")
     case.library("semi/libz.so.1")
@@ -214,20 +214,20 @@ def entries_of_the_path(case: Bench) -> list[str]:
     return ["libx.so.1", "liby.so.1", "libz.so.1"]
 
 
-def make_undefined_symbol(case: Bench) -> list[str]:
+def make_undefined_symbol(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone", "there"])
     case.library("lib/liby.so.1", symbols=["there"])
     case.library("lib/libfine.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["there"])
     return ["libx.so.1", "libfine.so.1"]
 
 
-def undefined_in_what_is_needed_too(case: Bench) -> list[str]:
+def undefined_in_what_is_needed_too(case: LoaderCase) -> list[str]:
     case.library("lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["gone"])
     case.library("lib/liby.so.1", imports=["gone_too"])
     return ["libx.so.1"]
 
 
-def version_not_defined(case: Bench) -> list[str]:
+def version_not_defined(case: LoaderCase) -> list[str]:
     newer = case.library("new/liby.so.1", symbols=["f@NEW_2"])
     case.library(
         "lib/libx.so.1", needs=["liby.so.1"], runpath="$ORIGIN", imports=["f@NEW_2"], flags=[str(newer)]
@@ -236,13 +236,13 @@ def version_not_defined(case: Bench) -> list[str]:
     return ["libx.so.1"]
 
 
-def make_preloaded(case: Bench) -> list[str]:
+def make_preloaded(case: LoaderCase) -> list[str]:
     path = case.library("else/anyname.so", soname="libx.so.1")
     case.env["LD_PRELOAD"] = str(path)
     return ["libx.so.1"]
 
 
-def hardware_folders(case: Bench) -> list[str]:
+def hardware_folders(case: LoaderCase) -> list[str]:
     for sub in (
         "glibc-hwcaps/x86-64-v2",
         "glibc-hwcaps/x86-64-v3",
@@ -267,41 +267,41 @@ def hardware_folders(case: Bench) -> list[str]:
     ]
 
 
-def system_libraries(_: Bench) -> list[str]:
+def system_libraries(_: LoaderCase) -> list[str]:
     return ["libc.so.6", "libz.so.1", "libstdc++.so.6", "libgcc_s.so.1", "libcrypt.so.1", "libutil.so.1"]
 
 
-def programs_under_a_library_s_name(case: Bench) -> list[str]:
-    oddities.program(case.root / "lib/libpie.so.1", "-pie", "-fPIE")
-    oddities.program(case.root / "lib/libfixed.so.1", "-no-pie")
+def programs_under_a_library_s_name(case: LoaderCase) -> list[str]:
+    oddities.compile_program(case.root / "lib/libpie.so.1", "-pie", "-fPIE")
+    oddities.compile_program(case.root / "lib/libfixed.so.1", "-no-pie")
     case.library("lib/libneeds.so.1", needs=["libpie.so.1"], runpath="$ORIGIN")
-    oddities.program(case.root / "first/libx.so.1", "-no-pie")
+    oddities.compile_program(case.root / "first/libx.so.1", "-no-pie")
     case.library("lib/libx.so.1")  # later in the search path, never reached
     case.search("first")
     return ["libpie.so.1", "libfixed.so.1", "libneeds.so.1", "libx.so.1"]
 
 
-def dynamic_section_of_another_size(case: Bench) -> list[str]:
+def dynamic_section_of_another_size(case: LoaderCase) -> list[str]:
     """The loader reads the section up to DT_NULL, whatever size the header has."""
     names = []
     for number, size in enumerate((1 << 63, (1 << 64) - 1, 1 << 20, 16, 8, 1)):
         names.append(f"libx{number}.so.1")
         path = case.library(f"lib/{names[-1]}", needs=["libgone.so.1"] if number % 2 else [])
-        oddities.alter_text(path, 2, 32, size)
+        oddities.set_header_field(path, 2, 32, size)
     return names
 
 
-def drop_dynamic_section(case: Bench) -> list[str]:
+def drop_dynamic_section(case: LoaderCase) -> list[str]:
     oddities.remove_header(case.library("lib/libnone.so.1"), 2)
-    oddities.alter_text(case.library("lib/libempty.so.1"), 2, 32, 0)
+    oddities.set_header_field(case.library("lib/libempty.so.1"), 2, 32, 0)
     return ["libnone.so.1", "libempty.so.1"]
 
 
-def long_chain(case: Bench) -> list[str]:
-    return [oddities.chain(case.root / "lib", case.cache, 3000)]
+def long_chain(case: LoaderCase) -> list[str]:
+    return [oddities.build_chain(case.root / "lib", case.cache, 3000)]
 
 
-def devices(case: Bench) -> list[str]:
+def devices(case: LoaderCase) -> list[str]:
     (case.root / "lib").mkdir()
     (case.root / "lib/libzero.so.1").symlink_to("/dev/zero")
     unix_socket = socket.socket(socket.AF_UNIX)
@@ -315,7 +315,7 @@ def devices(case: Bench) -> list[str]:
     return ["libzero.so.1", "libsocket.so.1"]
 
 
-CASES: tuple[Callable[[Bench], list[str]], ...] = (
+CASES: tuple[Callable[[LoaderCase], list[str]], ...] = (
     plain,
     library_path_before_runpath,
     rpath_before_library_path,
@@ -351,7 +351,7 @@ def cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("compiled")
 
 
-def compile_caller(case: Bench) -> Path:
+def compile_caller(case: LoaderCase) -> Path:
     """Compile libcaller.so with the RPATH or RUNPATH of the case."""
     source, target = case.root / "caller.c", case.root / "bin" / "libcaller.so"
     source.write_text(CALLER, encoding="utf-8")
@@ -365,7 +365,7 @@ def compile_caller(case: Bench) -> Path:
     return target
 
 
-def really(
+def run_loader(
     caller: Path, names: list[str], env: dict[str, str], cwd: Path
 ) -> list[tuple[str | None, str | None]]:
     """Return the path or the error of each name from the real loader, in a child process."""
@@ -380,7 +380,7 @@ def really(
     return [(path, error) for path, error in json.loads(process.stdout)]
 
 
-def make_modelled(
+def run_model(
     caller: Path, names: list[str], env: dict[str, str], cwd: Path
 ) -> list[tuple[str | None, str | None]]:
     """Return the path or the error of each name from the loader model."""
@@ -400,15 +400,15 @@ def make_modelled(
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.__name__)
 @pytest.mark.few(12)
 def test_model_agrees_with_the_loader(
-    case: Callable[[Bench], list[str]], tmp_path: Path, cache: Path
+    case: Callable[[LoaderCase], list[str]], tmp_path: Path, cache: Path
 ) -> None:
-    bench = Bench(tmp_path.resolve(), cache)
+    bench = LoaderCase(tmp_path.resolve(), cache)
     names = case(bench)
     caller = compile_caller(bench)
     env = {"PATH": os.environ.get("PATH", ""), **bench.env}
     cwd = bench.cwd or bench.root
     for name, (path, error), (model_path, model_error) in zip(
-        names, really(caller, names, env, cwd), make_modelled(caller, names, env, cwd), strict=True
+        names, run_loader(caller, names, env, cwd), run_model(caller, names, env, cwd), strict=True
     ):
         assert (model_path is None) == (path is None), (
             f"{name}: real {path or error}, model {model_path or model_error}"
@@ -443,15 +443,15 @@ def test_library_path_is_split_like_glibc() -> None:
 
 def test_hwcap_folders_by_glibc_and_processor() -> None:
     v2 = ["lm", "cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]
-    assert hwcap_folders(v2, "2.38") == ("glibc-hwcaps/x86-64-v2",)
-    assert hwcap_folders(v2, "2.31") == ("tls/x86_64", "tls", "x86_64")
-    assert hwcap_folders([], "2.38") == ()
-    assert hwcap_folders(v2, None) == ()
+    assert list_hwcap_folders(v2, "2.38") == ("glibc-hwcaps/x86-64-v2",)
+    assert list_hwcap_folders(v2, "2.31") == ("tls/x86_64", "tls", "x86_64")
+    assert list_hwcap_folders([], "2.38") == ()
+    assert list_hwcap_folders(v2, None) == ()
 
 
 def test_library_without_versions_binds_symbols(tmp_path: Path, standin_cache: Path) -> None:
     """Binding happens even with lazy binding: an example is another program's libstdc++ before the system's."""
-    bench = Bench(tmp_path, standin_cache)
+    bench = LoaderCase(tmp_path, standin_cache)
     a_library_without_versions_or_symbols(bench)
     for env, error in ((bench.env, "undefined symbol: y"), ({}, "")):
         process = Process(LiveSystem(env=env), str(Path(sys.executable).resolve()), env)
@@ -462,8 +462,10 @@ def test_library_without_versions_binds_symbols(tmp_path: Path, standin_cache: P
 
 def test_library_that_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Path) -> None:
     """Every file exists; the one that the loader's message begins with is at fault, not the opened one."""
-    standins.library(tmp_path / "libnvJitLink.so.12", standin_cache, imports=("a_function_that_nobody_has",))
-    standins.library(tmp_path / "libcusparse.so.12", standin_cache, needs=("libnvJitLink.so.12",))
+    standins.write_library(
+        tmp_path / "libnvJitLink.so.12", standin_cache, imports=("a_function_that_nobody_has",)
+    )
+    standins.write_library(tmp_path / "libcusparse.so.12", standin_cache, needs=("libnvJitLink.so.12",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
     process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
     for name in ("libcusparse.so.12", "libnvJitLink.so.12"):
@@ -473,8 +475,8 @@ def test_library_that_lacks_a_symbol_is_named(tmp_path: Path, standin_cache: Pat
 @pytest.mark.parametrize("visible", [False, True])
 def test_local_library_does_not_share_its_symbols(tmp_path: Path, standin_cache: Path, visible: bool) -> None:
     """TensorFlow defines functions of cuSPARSE; cuSOLVER can use them only if they are visible."""
-    standins.library(tmp_path / "libtensorflow.so.2", standin_cache, symbols=("cusparseCreate",))
-    standins.library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
+    standins.write_library(tmp_path / "libtensorflow.so.2", standin_cache, symbols=("cusparseCreate",))
+    standins.write_library(tmp_path / "libcusolver.so.11", standin_cache, imports=("cusparseCreate",))
     env = {"LD_LIBRARY_PATH": str(tmp_path)}
     process = Process(LiveSystem(env=env), os.path.realpath(sys.executable), env)
     tensorflow = process.load(str(tmp_path / "libtensorflow.so.2"), bind_now=True, visible=visible)

@@ -17,10 +17,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 import tfdoctor.payload
-from tfdoctor.facts import CLOSED, DENIED, NOEXEC
+from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR
 from tfdoctor.probes.loader import Process
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.payloads import files_of
+from tfdoctor.system.payloads import list_payload_files
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -76,7 +76,7 @@ def public() -> Iterator[Path]:
         yield folder
 
 
-def run_question(script: str, *arguments: str, **env: str) -> Any:
+def run_script(script: str, *arguments: str, **env: str) -> Any:
     """Run a script in a child process and return the JSON of its last line."""
     process = subprocess.run(
         [sys.executable, "-c", script, *arguments],
@@ -89,7 +89,7 @@ def run_question(script: str, *arguments: str, **env: str) -> Any:
     return json.loads(process.stdout.splitlines()[-1])
 
 
-def owner() -> str:
+def get_user_name() -> str:
     """Return the name of the current user."""
     import pwd
 
@@ -106,7 +106,7 @@ def test_unreadable_library_is_reported_as_denied(public: Path, closed: str) -> 
         library = public / "shut/lib/libtfdoctorprobe.so.1"
     locked.chmod(0)
     try:
-        answer = run_question(LOADER_SCRIPT, library.name, LD_LIBRARY_PATH=str(library.parent))
+        answer = run_script(LOADER_SCRIPT, library.name, LD_LIBRARY_PATH=str(library.parent))
     finally:
         locked.chmod(0o755)
     # The real loader says "No such file or directory", and the model agrees.
@@ -115,10 +115,10 @@ def test_unreadable_library_is_reported_as_denied(public: Path, closed: str) -> 
         == answer["said"]
         == f"{library.name}: cannot open shared object file: No such file or directory"
     )
-    problem = DENIED if closed == "file" else CLOSED
+    problem = DENIED if closed == "file" else FOLDER_CLOSED
     assert [str(library), problem] in answer["tried"]
     [entry] = answer["denied"]
-    assert entry == [str(library), str(locked), owner(), os.geteuid() != 0, "0"]
+    assert entry == [str(library), str(locked), get_user_name(), os.geteuid() != 0, "0"]
 
 
 def test_noexec_error_equals_the_loaders(public: Path) -> None:
@@ -126,7 +126,7 @@ def test_noexec_error_equals_the_loaders(public: Path) -> None:
     system = LiveSystem(env={"LD_LIBRARY_PATH": str(library.parent)})
     process = Process(system, sys.executable, system.env, noexec=[str(public)])
     resolution = process.dlopen(library.name, None)
-    assert resolution.error == f"{library}: {NOEXEC}"
+    assert resolution.error == f"{library}: {NOEXEC_ERROR}"
     assert Process(system, sys.executable, system.env).dlopen(library.name, None).ok
 
 
@@ -146,7 +146,7 @@ def test_noexec_on_a_real_file_system(public: Path) -> None:
     process = subprocess.run([*namespace, loading, library], capture_output=True, text=True, check=False)
     if process.returncode:
         pytest.skip("mounting is not allowed here")
-    assert process.stdout.strip() == f"{library}: {NOEXEC}"
+    assert process.stdout.strip() == f"{library}: {NOEXEC_ERROR}"
     payload = str(Path(tfdoctor.payload.__file__).with_name("target.py"))
     run_payload = (
         "import runpy, sys; sys.path.insert(0, ''); runpy.run_path(sys.argv[1], run_name='__main__')"
@@ -180,7 +180,7 @@ def test_unreadable_packages_are_reported(public: Path, closed: str) -> None:
     (site / "tensorflow/__init__.py").touch()
     (site / "tensorflow-2.20.0.dist-info").mkdir()
     (site / "tensorflow-2.20.0.dist-info/METADATA").write_text("Name: tensorflow\nVersion: 2.20.0\n")
-    for part in files_of(Path(tfdoctor.payload.__file__).with_name("target.py")):
+    for part in list_payload_files(Path(tfdoctor.payload.__file__).with_name("target.py")):
         shutil.copy(part, public)
         (public / part.name).chmod(0o644)
     payload = public / "target.py"

@@ -45,7 +45,7 @@ def env(bare: Path, tmp_path: Path) -> Path:
     return root
 
 
-def site(env: Path) -> Path:
+def find_site_packages(env: Path) -> Path:
     """Return the site-packages of an environment."""
     (folder,) = env.glob("lib/python*/site-packages")
     return folder
@@ -55,11 +55,13 @@ def site(env: Path) -> Path:
 def custom(env: Path, request: pytest.FixtureRequest) -> Path:
     """Return the path of a module that runs as Python starts: sitecustomize, or a module that a .pth file imports."""
     if request.param != "sitecustomize":
-        (site(env) / "defaults.pth").write_text(f"import {request.param}\n", encoding="utf-8")
-    return site(env) / f"{request.param}.py"
+        (find_site_packages(env) / "defaults.pth").write_text(f"import {request.param}\n", encoding="utf-8")
+    return find_site_packages(env) / f"{request.param}.py"
 
 
-def look(env: Path, variables: Mapping[str, str] = {}, *, active: bool = False) -> EnvironmentFacts:
+def probe_environment(
+    env: Path, variables: Mapping[str, str] = {}, *, active: bool = False
+) -> EnvironmentFacts:
     """Return the environment facts of the Python in `env`."""
     environ = {"PATH": "/usr/bin:/bin", **({"VIRTUAL_ENV": str(env)} if active else {}), **variables}
     return environment.probe(LiveSystem(env=environ), str(env / "bin/python"), timeout=30)
@@ -67,41 +69,41 @@ def look(env: Path, variables: Mapping[str, str] = {}, *, active: bool = False) 
 
 def test_startup_module_overrides_the_shell(env: Path, custom: Path) -> None:
     custom.write_text(f"# {HIDE}\nimport os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
-    facts = look(env, {HIDE: "0"})
+    facts = probe_environment(env, {HIDE: "0"})
     assert facts.variables[HIDE] == "-1"
     assert facts.changed == {HIDE: "-1"}
     assert facts.origin(HIDE) == Origin(HIDE, "start", None, str(custom), 3, f"os.environ['{HIDE}'] = '-1'")
 
 
 def test_pth_default_does_not_override_the_shell(env: Path) -> None:
-    path = site(env) / "gpu.pth"
+    path = find_site_packages(env) / "gpu.pth"
     path.write_text(f"import os; os.environ.setdefault('{HIDE}', '')\n", encoding="utf-8")
-    facts = look(env)
+    facts = probe_environment(env)
     origin = facts.origin(HIDE)
     assert (facts.variables[HIDE], origin and origin.path, origin and origin.line) == ("", str(path), 1)
-    facts_with_shell = look(env, {HIDE: "1"})
+    facts_with_shell = probe_environment(env, {HIDE: "1"})
     assert (facts_with_shell.variables[HIDE], facts_with_shell.changed) == ("1", {})
     assert facts_with_shell.origin(HIDE) == Origin(HIDE, "shell")
 
 
 def test_line_in_a_module_imported_by_pth(env: Path) -> None:
-    (site(env) / "a.pth").write_text("import company_defaults\n", encoding="utf-8")
-    module = site(env) / "company_defaults.py"
+    (find_site_packages(env) / "a.pth").write_text("import company_defaults\n", encoding="utf-8")
+    module = find_site_packages(env) / "company_defaults.py"
     module.write_text(f"from os import environ\n\nenviron.update({HIDE}='-1')\n", encoding="utf-8")
-    origin = look(env).origin(HIDE)
+    origin = probe_environment(env).origin(HIDE)
     assert origin is not None
     assert (origin.path, origin.line) == (str(module), 3)
 
 
 def test_lines_that_extend_the_module_path(env: Path, tmp_path: Path) -> None:
-    team, mine = tmp_path / "team libs", site(env) / "mine"
+    team, mine = tmp_path / "team libs", find_site_packages(env) / "mine"
     for folder in (team, mine):
         folder.mkdir()
-    first = site(env) / "a.pth"
+    first = find_site_packages(env) / "a.pth"
     first.write_text(f"import sys; sys.path.insert(0, {str(team)!r})\n", encoding="utf-8")
-    second = site(env) / "b.pth"
+    second = find_site_packages(env) / "b.pth"
     second.write_text("# mine\nmine\n/nowhere\n", encoding="utf-8")
-    facts = look(env, {"PYTHONPATH": str(tmp_path)})
+    facts = probe_environment(env, {"PYTHONPATH": str(tmp_path)})
     assert facts.origin(MODULE_PATH, str(team)) == Origin(
         MODULE_PATH, "start", str(team), str(first), 1, first.read_text(encoding="utf-8").strip()
     )
@@ -109,32 +111,34 @@ def test_lines_that_extend_the_module_path(env: Path, tmp_path: Path) -> None:
         MODULE_PATH, "start", str(mine), str(second), 2, "mine"
     )
     assert facts.origin(MODULE_PATH, str(tmp_path)) is None
-    assert [origin.entry for origin in look(env).origins] == [str(team), str(mine)]
+    assert [origin.entry for origin in probe_environment(env).origins] == [str(team), str(mine)]
 
 
 def test_added_folder_without_a_line(env: Path, tmp_path: Path) -> None:
     line = f"import os, sys; sys.path.insert(0, os.path.join({str(tmp_path.parent)!r}, {tmp_path.name!r}))\n"
-    (site(env) / "a.pth").write_text(line, encoding="utf-8")
-    assert look(env).origin(MODULE_PATH, str(tmp_path)) == Origin(MODULE_PATH, "start", str(tmp_path))
+    (find_site_packages(env) / "a.pth").write_text(line, encoding="utf-8")
+    assert probe_environment(env).origin(MODULE_PATH, str(tmp_path)) == Origin(
+        MODULE_PATH, "start", str(tmp_path)
+    )
 
 
 def test_variable_removed_at_startup(env: Path, custom: Path) -> None:
     custom.write_text(f"import os\nos.environ.pop('{HIDE}', 0)\n", encoding="utf-8")
-    facts = look(env, {HIDE: "1"})
+    facts = probe_environment(env, {HIDE: "1"})
     assert HIDE not in facts.variables
     assert facts.changed == {HIDE: None}
 
 
 def test_library_path_set_at_startup_is_too_late(env: Path, custom: Path) -> None:
     custom.write_text("import os\nos.environ['LD_LIBRARY_PATH'] = '/late'\n", encoding="utf-8")
-    facts = look(env, {"LD_LIBRARY_PATH": "/early"})
+    facts = probe_environment(env, {"LD_LIBRARY_PATH": "/early"})
     assert facts.variables["LD_LIBRARY_PATH"] == "/early"
     assert [(origin.name, origin.line) for origin in facts.late] == [("LD_LIBRARY_PATH", 2)]
 
 
 def test_misspelt_variable_set_at_startup(env: Path, custom: Path) -> None:
     custom.write_text("import os\nos.environ['CUDA_VISIBLE_DEVICE'] = '0'\n", encoding="utf-8")
-    assert look(env).misspelt == (("CUDA_VISIBLE_DEVICE", HIDE),)
+    assert probe_environment(env).misspelt == (("CUDA_VISIBLE_DEVICE", HIDE),)
 
 
 @pytest.mark.parametrize(
@@ -153,17 +157,17 @@ def test_line_of_the_activate_script(env: Path, line: str, value: str, *, ours: 
     script = env / "bin/activate"
     script.write_text(f"{script.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
     number = len(script.read_text(encoding="utf-8").splitlines())
-    origin = look(env, {HIDE: value}, active=True).origin(HIDE)
+    origin = probe_environment(env, {HIDE: value}, active=True).origin(HIDE)
     expected = Origin(HIDE, "activation", None, str(script), number, line) if ours else Origin(HIDE, "shell")
     assert origin == expected
-    assert look(env, {HIDE: value}).origin(HIDE) == Origin(HIDE, "shell")  # not activated
+    assert probe_environment(env, {HIDE: value}).origin(HIDE) == Origin(HIDE, "shell")  # not activated
 
 
 def test_each_path_entry_has_its_own_origin(env: Path) -> None:
     script = env / "bin/activate"
     line = 'export LD_LIBRARY_PATH="$VIRTUAL_ENV/lib64:/opt/old/:$LD_LIBRARY_PATH"'
     script.write_text(f"{script.read_text(encoding='utf-8')}{line}\n", encoding="utf-8")
-    facts = look(env, {"LD_LIBRARY_PATH": f"{env}/lib64:/opt/old/:/mine"}, active=True)
+    facts = probe_environment(env, {"LD_LIBRARY_PATH": f"{env}/lib64:/opt/old/:/mine"}, active=True)
     sources = [(origin.entry, origin.by) for origin in facts.origins if origin.name == "LD_LIBRARY_PATH"]
     assert sources == [(f"{env}/lib64", "activation"), ("/opt/old/", "activation"), ("/mine", "shell")]
     assert facts.origin("LD_LIBRARY_PATH", "/opt/old") is not None
@@ -174,7 +178,7 @@ def test_file_sourced_by_activate(env: Path, tmp_path: Path) -> None:
     other.write_text(f"export {HIDE}=\n", encoding="utf-8")
     script = env / "bin/activate"
     script.write_text(f"{script.read_text(encoding='utf-8')}. {other}\n", encoding="utf-8")
-    origin = look(env, {HIDE: ""}, active=True).origin(HIDE)
+    origin = probe_environment(env, {HIDE: ""}, active=True).origin(HIDE)
     assert origin is not None
     assert (origin.path, origin.line) == (str(other), 1)
 
@@ -236,7 +240,7 @@ def test_driver_query_ignores_startup_variables(
     env: Path, custom: Path, standin_cache: Path, tmp_path: Path
 ) -> None:
     custom.write_text(f"import os\nos.environ['{HIDE}'] = '-1'\n", encoding="utf-8")
-    folder = standins.driver(tmp_path / "driver", standin_cache, gpus=2)
+    folder = standins.write_driver(tmp_path / "driver", standin_cache, gpus=2)
 
     class Inside(LiveSystem):
         """A container, in which the driver is queried from the examined Python."""

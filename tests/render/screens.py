@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.cli.machine import host_for
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import EmittedImage, default_tag
+from tfdoctor.dockerfile.emit import EmittedImage, make_default_tag
 from tfdoctor.dockerfile.write import Extras
-from tfdoctor.engine.image import context_of
+from tfdoctor.engine.image import render_context
 from tfdoctor.environment.actions import format_steps
-from tfdoctor.environment.candidates import candidates, environment_of, list_unfixed
+from tfdoctor.environment.candidates import list_fix_candidates, list_unfixed, make_environment
 from tfdoctor.environment.fix_availability import make_offer
 from tfdoctor.environment.models import Attempt, Candidate, FixResult, FixStatus
 from tfdoctor.examine.collect import survey
@@ -27,14 +27,14 @@ from tfdoctor.fit import Host
 from tfdoctor.fit.matrix import MatrixQuery, select_rows
 from tfdoctor.logs.report import LogReport, diagnose_log
 from tfdoctor.plan import Method, Request, recommend
-from tfdoctor.plan.release_sheet import sheet
+from tfdoctor.plan.release_sheet import make_sheet
 from tfdoctor.render.build import render_dry_run as build_dry_run
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.fix import render_fix
 from tfdoctor.render.install import render_dry_run as install_dry_run
 from tfdoctor.render.log import render_log
 from tfdoctor.render.matrix import render_sheet_screen
-from tfdoctor.render.paragraphs import cells
+from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.verify import render_end, render_stage
@@ -52,39 +52,39 @@ LOGS = sorted([*(TESTS / "logs/lab").glob("*.log"), *(TESTS / "logs/data").glob(
 
 
 @cache
-def report_of(folder: Path) -> Report:
+def load_report(folder: Path) -> Report:
     compat = Compat.load()
     return diagnose(survey(RecordedSystem(folder), compat), compat)
 
 
 @cache
-def log_of(path: Path) -> LogReport:
+def load_log_report(path: Path) -> LogReport:
     return diagnose_log(iter([path.read_bytes()]), Compat.load(), path.name)
 
 
 def check_screen(folder: Path, width: int = 80, *, here: bool = True, colour: bool = False) -> str:
     """Return the screen of `check` on that machine, where `fix` may be offered; else of `check --facts`."""
-    report = report_of(folder)
+    report = load_report(folder)
     fix = None
     if here:
-        environment = environment_of(report, "venv")
+        environment = make_environment(report, "venv")
         fix = make_offer(report, environment) if environment is not None else None
     typed = "tfdoctor check" if here else f"tfdoctor check --facts /srv/recorded/{folder.name}.tar.gz"
     return render_report(report, width=width, colour=colour, fix=fix, typed=typed)
 
 
 def log_screen(path: Path, width: int = 80, *, colour: bool = False) -> str:
-    return render_log(log_of(path), width=width, colour=colour)
+    return render_log(load_log_report(path), width=width, colour=colour)
 
 
 def fix_screen(folder: Path, width: int = 80) -> str | None:
     """Return the screen of `fix --dry-run`, or None if there is no environment."""
-    report = report_of(folder)
-    environment = environment_of(report, "venv")
+    report = load_report(folder)
+    environment = make_environment(report, "venv")
     if environment is None:
         return None
     first: dict[str, Candidate] = {}
-    for candidate in candidates(report, environment):
+    for candidate in list_fix_candidates(report, environment):
         first.setdefault(candidate.finding.code, candidate)
     attempts = [
         Attempt(candidate, FixStatus.PLANNED, format_steps(candidate.steps, environment, None))
@@ -99,7 +99,7 @@ def fix_screen(folder: Path, width: int = 80) -> str | None:
 
 def verify_screen(folder: Path, width: int = 80) -> str:
     """Return the screen of `verify` for an image in which everything fails as it does on this host."""
-    report = report_of(folder)
+    report = load_report(folder)
     failed = not report.verdict.gpu_usable
     names = ("runtime", "driver", "libraries", "import", "visible", "compute", "cudnn", "nccl")
     stages = [
@@ -121,7 +121,7 @@ def verify_screen(folder: Path, width: int = 80) -> str:
 
 def lines_at(text: str, width: int) -> int:
     """Return the number of terminal lines: a line that is too wide counts as several."""
-    return sum(max(1, -(-cells(line) // width)) for line in text.splitlines())
+    return sum(max(1, -(-count_columns(line) // width)) for line in text.splitlines())
 
 
 def matrix_screen(version: str, capability: str | None = None, width: int = 80) -> str | None:
@@ -130,7 +130,7 @@ def matrix_screen(version: str, capability: str | None = None, width: int = 80) 
     rows = select_rows(compat, MatrixQuery(tf=version, capability=capability))
     if not rows:
         return None
-    matrix_sheet = sheet(compat, rows, capabilities=[capability] if capability else [])
+    matrix_sheet = make_sheet(compat, rows, capabilities=[capability] if capability else [])
     return render_sheet_screen(matrix_sheet, as_of=compat.as_of, width=width)
 
 
@@ -153,7 +153,10 @@ def build_screen(version: str, width: int = 80) -> str:
         return render_recommendation(recommendation, width=width)
     option = recommendation.options[0]
     image = EmittedImage(
-        option, context_of(option, Extras()), default_tag(option), f"tfdoctor build --tf {version} --anywhere"
+        option,
+        render_context(option, Extras()),
+        make_default_tag(option),
+        f"tfdoctor build --tf {version} --anywhere",
     )
     return build_dry_run(image, whole=False, width=width)
 
@@ -206,10 +209,10 @@ def releases() -> list[str]:
 
 
 CARDS = ("GTX 680", "GTX 1080 Ti", "RTX 4090", "RTX 5090")
-WISHES = (None, "1.14", "2.15")
+REQUESTED_VERSIONS = (None, "1.14", "2.15")
 
 
-def run_question() -> dict[str, Callable[[], str | None]]:
+def make_question_screens() -> dict[str, Callable[[], str | None]]:
     """Return the screens that need no machine, by command line; each function returns None if there is no screen."""
     screens_by_name: dict[str, Callable[[], str | None]] = {}
     for version in releases():
@@ -218,7 +221,7 @@ def run_question() -> dict[str, Callable[[], str | None]]:
         screens_by_name[f"build --dry-run --tf {version}"] = partial(build_screen, version)
         screens_by_name[f"install --dry-run --tf {version}"] = partial(install_screen, version)
     for card in CARDS:
-        for version_wish in WISHES:
+        for version_wish in REQUESTED_VERSIONS:
             screens_by_name[f"recommend {card} {version_wish or ''}"] = partial(
                 recommend_screen, card, None, version_wish
             )
@@ -235,7 +238,9 @@ def screens(folders: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
         if fix_text is not None:
             yield f"fix --dry-run {host.name}", fix_text
         yield f"verify {host.name}", verify_screen(host)
-    yield from ((name, text) for name, screen in run_question().items() if (text := screen()) is not None)
+    yield from (
+        (name, text) for name, screen in make_question_screens().items() if (text := screen()) is not None
+    )
     logs = [*LOGS, *(path for folder in folders for path in sorted(Path(folder).rglob("log.txt")))]
     for log in logs:
         name = log.parent.name if log.name == "log.txt" else log.name
@@ -244,7 +249,8 @@ def screens(folders: Iterable[str] = ()) -> Iterator[tuple[str, str]]:
 
 def main() -> None:
     rows = [
-        (name, lines_at(text, 80), max(map(cells, text.splitlines()))) for name, text in screens(sys.argv[1:])
+        (name, lines_at(text, 80), max(map(count_columns, text.splitlines())))
+        for name, text in screens(sys.argv[1:])
     ]
     for name, lines, width in rows:
         print(f"{lines:4} {width:4}  {name}")

@@ -13,21 +13,21 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recorded import FOLDERS, HOSTS, report
+from recorded import FOLDERS, HOSTS, load_report
 from tfdoctor.cli.check import check
 from tfdoctor.cli.diagnose import diagnose
 from tfdoctor.cli.verify import verify
 from tfdoctor.compat import Compat
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause, Evidence, Severity, Simulation, Stage, Status, Verification
-from tfdoctor.logs.excerpt import ENDS, MAX_WHOLE_LINES, excerpt
+from tfdoctor.logs.excerpt import END_LINES, MAX_WHOLE_LINES, excerpt
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.privacy.redactor import Redactor
 from tfdoctor.render.html.check import report_html
 from tfdoctor.render.html.document import embed_json
 from tfdoctor.render.html.log import logs_html
 from tfdoctor.render.html.verify import verification_html
-from tfdoctor.report.dependency_chain import JOINTS, make_chain
+from tfdoctor.report.dependency_chain import LINKS, make_chain
 from tfdoctor.report.library_search import Fate, list_searches
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ class Elements(HTMLParser):
         self.texts.append(data)
 
 
-def run_check(page: bytes, *, pictures: int = 0) -> Elements:
+def check_page(page: bytes, *, pictures: int = 0) -> Elements:
     """Check that a page loads nothing, runs only what its policy names and has unique ids; return its elements.
 
     The number of images must be `pictures`, each from a data: URL.
@@ -97,17 +97,17 @@ def run_check(page: bytes, *, pictures: int = 0) -> Elements:
     return elements
 
 
-def page_of(folder: Path) -> bytes:
-    return report_html(report(folder), typed="tfdoctor check")
+def make_page(folder: Path) -> bytes:
+    return report_html(load_report(folder), typed="tfdoctor check")
 
 
 @pytest.mark.few(12)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
-    page = page_of(folder)
+    page = make_page(folder)
     assert len(page) < MAX_PAGE_BYTES
-    text = " ".join(run_check(page).texts)
-    machine_report = report(folder)
+    text = " ".join(check_page(page).texts)
+    machine_report = load_report(folder)
     assert " ".join(machine_report.verdict.headline.split()) in " ".join(text.split())
     for finding in machine_report.findings:
         assert finding.code in text
@@ -116,9 +116,9 @@ def test_every_machine_has_a_page_with_its_verdict(folder: Path) -> None:
 @pytest.mark.few(12)
 @pytest.mark.parametrize("folder", FOLDERS, ids=lambda path: path.name)
 def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
-    machine_report = report(folder)
+    machine_report = load_report(folder)
     links = make_chain(machine_report)
-    assert [link.name for link in links] == list(JOINTS)
+    assert [link.name for link in links] == list(LINKS)
     broken = [link for link in links if link.broken]
     expected = machine_report.root is not None and machine_report.root.severity is Severity.ERROR
     assert len(broken) == expected
@@ -142,13 +142,13 @@ def test_chain_breaks_at_the_root_cause(folder: Path) -> None:
     ],
 )
 def test_each_link_can_break(host: str, joint: str) -> None:
-    assert [link.name for link in make_chain(report(HOSTS / host)) if link.broken] == [joint]
+    assert [link.name for link in make_chain(load_report(HOSTS / host)) if link.broken] == [joint]
 
 
 def collect_fates(host: str) -> dict[str, set[Fate]]:
     return {
         search.soname: {file.fate for file in search.files}
-        for search in list_searches(report(HOSTS / host).facts)
+        for search in list_searches(load_report(HOSTS / host).facts)
     }
 
 
@@ -161,15 +161,15 @@ def test_library_search_shows_the_fate_of_each_file() -> None:
 
 
 def test_files_outside_the_search_path_are_listed() -> None:
-    facts = report(HOSTS / "libcuda-where-nobody-looks").facts
+    facts = load_report(HOSTS / "libcuda-where-nobody-looks").facts
     files = [candidate for search in list_searches(facts) for candidate in search.files]
     loader = facts.loader.value  # type: ignore[union-attr]
     assert len(files) >= len(loader.resolutions) - 2
 
 
-def hostile(folder: Path) -> bytes:
+def make_hostile_page(folder: Path) -> bytes:
     """Return a page in which every text of a report is hostile."""
-    machine_report = report(folder)
+    machine_report = load_report(folder)
     root = dataclasses.replace(
         machine_report.findings[0],
         title=HOSTILE,
@@ -190,8 +190,8 @@ def hostile(folder: Path) -> bytes:
 
 
 def test_hostile_text_is_escaped() -> None:
-    page = hostile(HOSTS / "plain-pip-install")
-    elements = run_check(page)
+    page = make_hostile_page(HOSTS / "plain-pip-install")
+    elements = check_page(page)
     text = " ".join(elements.texts)
     assert '<img src=x onerror="alert(1)">' in text
     assert "{{7*7}}" in text
@@ -209,7 +209,7 @@ def test_check_writes_a_page_once(tmp_path: Path, capsys: pytest.CaptureFixture[
     target = tmp_path / "report.html"
     assert check(facts=HOSTS / "plain-pip-install", html=target) == 1
     assert "as a page" in capsys.readouterr().err
-    run_check(target.read_bytes())
+    check_page(target.read_bytes())
     with pytest.raises(UsageError, match="exists"):
         check(facts=HOSTS / "plain-pip-install", html=target)
     check(facts=HOSTS / "plain-pip-install", html=target, force=True, quiet=True)
@@ -247,7 +247,7 @@ def log_page(text: str, redactor: Redactor | None = None) -> bytes:
 
 def test_deciding_lines_of_a_log_are_marked() -> None:
     page = log_page(f"first\n{LOG}last\n")
-    elements = run_check(page)
+    elements = check_page(page)
     hits = [a["id"] for tag, a in elements.found if tag == "li" and a.get("class") == "hit"]
     assert hits
     assert set(hits) <= {"L2", "L3"}
@@ -262,7 +262,7 @@ def test_output_of_the_user_program_is_hidden() -> None:
     trace = (
         'Traceback (most recent call last):\n  File "train.py", line 3\n    login("hunter2")\nValueError: no'
     )
-    text = " ".join(run_check(log_page(f"my words\n{tensorflow_line}\n{trace}\n{LOG}bye\n")).texts)
+    text = " ".join(check_page(log_page(f"my words\n{tensorflow_line}\n{trace}\n{LOG}bye\n")).texts)
     for visible in ("oneDNN custom", 'File "train.py"', "ValueError: no", "Skipping registering"):
         assert visible in text
     for hidden in ("my words", "hunter2", "bye"):
@@ -282,7 +282,7 @@ def test_long_log_is_cut_around_the_deciding_lines() -> None:
         == log_report.lines
         == 60_002
     )
-    assert shown_lines < 2 * ENDS + 40 < MAX_WHOLE_LINES
+    assert shown_lines < 2 * END_LINES + 40 < MAX_WHOLE_LINES
     assert any(
         number == 30_001 and "Cannot dlopen" in line
         for part in log_excerpt.parts
@@ -291,7 +291,7 @@ def test_long_log_is_cut_around_the_deciding_lines() -> None:
     page = logs_html([(log_report, log_excerpt)], Redactor())
     assert len(page) < MAX_PAGE_BYTES
     assert b"alice" not in page
-    run_check(page)
+    check_page(page)
 
 
 def test_last_state_of_an_overwritten_line_is_shown() -> None:
@@ -302,12 +302,12 @@ def test_last_state_of_an_overwritten_line_is_shown() -> None:
 
 def test_hostile_log_is_escaped() -> None:
     page = log_page(f"{LOG}ValueError: {HOSTILE}\n")
-    assert '<img src=x onerror="alert(1)">' in " ".join(run_check(page).texts)
+    assert '<img src=x onerror="alert(1)">' in " ".join(check_page(page).texts)
 
 
 def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None) -> bytes:
     """Return the page of an image whose driver stage fails with this machine's problem."""
-    machine_report = report(folder)
+    machine_report = load_report(folder)
     stages = (
         Stage("runtime", "passed", "a container starts with --gpus all", 0.5),
         Stage("driver", "failed", detail or "no device", 0.1),
@@ -329,7 +329,7 @@ def verify_page(folder: Path, detail: str = "", redactor: Redactor | None = None
 
 
 def test_verification_page_marks_the_failed_stage() -> None:
-    elements = run_check(verify_page(HOSTS / "no-such-uuid"))
+    elements = check_page(verify_page(HOSTS / "no-such-uuid"))
     classes = [
         attributes["class"] for tag, attributes in elements.found if tag == "li" and attributes.get("class")
     ]
@@ -341,14 +341,14 @@ def test_verification_page_marks_the_failed_stage() -> None:
 
 def test_verification_page_is_escaped_and_redacted() -> None:
     page = verify_page(HOSTS / "no-such-uuid", f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)))
-    assert not any(tag == "img" for tag, _ in run_check(page).found)
+    assert not any(tag == "img" for tag, _ in check_page(page).found)
     assert USER.encode() not in page
 
 
 def test_verify_writes_its_page_once(tmp_path: Path) -> None:
     target = tmp_path / "v.html"
     assert verify(python=sys.executable, stages="driver", html=target, quiet=True) in (0, 1)
-    run_check(target.read_bytes())
+    check_page(target.read_bytes())
     with pytest.raises(UsageError):
         verify(python=sys.executable, stages="driver", html=target, quiet=True)
 
@@ -359,7 +359,7 @@ def test_diagnose_writes_several_logs_to_one_page(tmp_path: Path, capsys: pytest
     target = tmp_path / "page.html"
     diagnose(files=[str(tmp_path / "one.log"), str(tmp_path / "two.log")], html=target)
     assert "as a page" in capsys.readouterr().err
-    ids = {a["id"] for _, a in run_check(target.read_bytes()).found if "id" in a}
+    ids = {a["id"] for _, a in check_page(target.read_bytes()).found if "id" in a}
     assert {"L1", "2-L1"} <= ids
     with pytest.raises(UsageError, match="-f"):
         diagnose(files=["x"], html=tmp_path / "other.html", follow=True)

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from bench.made import on, piece, result
-from render.test_html import HOSTILE, USER, run_check
+from bench.made import make_bench, make_devices_line, make_run_line
+from render.test_html import HOSTILE, USER, check_page
 from tfdoctor.cli.bench import bench
 from tfdoctor.errors import UsageError
 from tfdoctor.privacy.redactor import Redactor
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 
 def bench_page(stopped: str = "", redactor: Redactor | None = None, name: str = "Tesla T4") -> bytes:
     """Return the page of a CPU and a GPU with fictitious times."""
-    slow = [piece(1e-3 * size / 256, size=size, gflops=30.0) for size in (256, 1024, 4096)]
-    fast = [piece(5e-4, "GPU:0", size=size, gflops=900.0) for size in (256, 1024, 4096)]
-    results = result(on("CPU:0", "GPU:0"), *slow, *fast)
+    slow = [make_run_line(1e-3 * size / 256, size=size, gflops=30.0) for size in (256, 1024, 4096)]
+    fast = [make_run_line(5e-4, "GPU:0", size=size, gflops=900.0) for size in (256, 1024, 4096)]
+    results = make_bench(make_devices_line("CPU:0", "GPU:0"), *slow, *fast)
     devices = tuple(dataclasses.replace(device, name=name) for device in results.devices)
     results = dataclasses.replace(results, stopped=stopped, devices=devices)
     return benchmark_html(results, redactor or Redactor())
 
 
 def test_page_has_the_result_a_chart_and_every_time() -> None:
-    elements = run_check(bench_page(), pictures=1)
+    elements = check_page(bench_page(), pictures=1)
     text = " ".join(elements.texts)
     for phrase in ("faster", "matmul on GPU:0", "Tesla T4", "4096", "95 % interval"):
         assert phrase in text
@@ -39,7 +39,7 @@ def test_page_has_the_result_a_chart_and_every_time() -> None:
 
 def test_page_is_escaped_and_redacted() -> None:
     page = bench_page(f"/home/{USER}/x: {HOSTILE}", Redactor(users=(USER,)), HOSTILE)
-    elements = run_check(page, pictures=1)
+    elements = check_page(page, pictures=1)
     assert USER.encode() not in page
     (picture,) = [attributes["src"] for tag, attributes in elements.found if tag == "img"]
     assert b"<script" not in base64.b64decode((picture or "").partition("base64,")[2])
@@ -48,7 +48,7 @@ def test_page_is_escaped_and_redacted() -> None:
 def test_page_without_times_is_written_once(tmp_path: Path) -> None:
     target = tmp_path / "b.html"
     assert bench(python=sys.executable, time=1.0, html=target) == 3
-    elements = run_check(target.read_bytes())
+    elements = check_page(target.read_bytes())
     assert "Nothing could be timed" in " ".join(elements.texts)
     with pytest.raises(UsageError):
         bench(python=sys.executable, time=1.0, html=target)

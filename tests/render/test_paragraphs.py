@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tfdoctor.render.paragraphs import Page, Text, cells, print_hanging
-from tfdoctor.render.tables import page as rich_page
-from tfdoctor.render.tables import text_of
+from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
+from tfdoctor.render.tables import get_text
+from tfdoctor.render.tables import make_console as rich_page
 
 WORDS = st.lists(st.text("aé✓W. 日本/", max_size=30), max_size=12).map(" ".join)
 
@@ -20,7 +20,7 @@ def format_by_rich(text: str, width: int) -> str:
 
     page = rich_page(width, coloured=False)
     page.print(RichText(text))
-    return text_of(page)
+    return get_text(page)
 
 
 @given(text=WORDS, width=st.integers(20, 60))
@@ -35,7 +35,7 @@ def test_hanging_text_fits_and_is_complete(text: str, width: int, coloured: bool
     page = Page(width, coloured=coloured)
     print_hanging(page, Text("  Why   ", style="bold"), text, style="bold red")
     plain = re.sub(r"\x1b\[[0-9;]*m", "", page.text)
-    assert all(cells(line) <= width for line in plain.splitlines())
+    assert all(count_columns(line) <= width for line in plain.splitlines())
     assert "".join(plain.split()) == "Why" + "".join(text.split())
     assert all(line.count("\x1b[0m") * 2 == line.count("\x1b") for line in page.text.splitlines())
 
@@ -44,7 +44,7 @@ def test_hanging_text_fits_and_is_complete(text: str, width: int, coloured: bool
     ("text", "wide"), [("", 0), ("abc", 3), ("✓ é", 3), ("日本", 4), ("e\u0301", 1), ("\uff21", 2)]
 )
 def test_cells_of_a_text(text: str, wide: int) -> None:
-    assert cells(text) == wide
+    assert count_columns(text) == wide
 
 
 def test_each_text_keeps_its_style() -> None:

@@ -12,7 +12,15 @@ from pathlib import Path
 import pytest
 
 from tfdoctor.render import program_name
-from tfdoctor.render.paragraphs import Page, Text, cells, command_lines, cut, few, print_hanging
+from tfdoctor.render.paragraphs import (
+    Page,
+    Text,
+    count_columns,
+    print_commands,
+    print_hanging,
+    shorten_text,
+    truncate_text,
+)
 
 ROOT = Path(__file__).parents[2]
 HOST = ROOT / "tests/hosts/plain-pip-install"
@@ -25,19 +33,19 @@ def as_script(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_default_name_is_unchanged() -> None:
     assert (
-        program_name.as_called("tfdoctor check") == "tfdoctor check"
+        program_name.adapt_commands("tfdoctor check") == "tfdoctor check"
     )  # pytest is not tfdoctor, so the default name is used
 
 
 @pytest.mark.usefixtures("as_script")
 def test_only_commands_are_replaced() -> None:
     text = "`tfdoctor fix`, sudo tfdoctor install; tfdoctor 0.1.0 sees ~/.cache/tfdoctor check and /opt/tfdoctor fix"
-    replaced = program_name.as_called(text)
+    replaced = program_name.adapt_commands(text)
     assert replaced == (
         "`./scripts/tfdoctor fix`, sudo ./scripts/tfdoctor install; "
         "tfdoctor 0.1.0 sees ~/.cache/tfdoctor check and /opt/tfdoctor fix"
     )
-    assert program_name.as_called(replaced) == replaced
+    assert program_name.adapt_commands(replaced) == replaced
 
 
 @pytest.mark.parametrize(
@@ -45,9 +53,9 @@ def test_only_commands_are_replaced() -> None:
 )
 def test_replacing_twice_changes_nothing(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(program_name, "name", lambda: name)
-    replaced = program_name.as_called("See `tfdoctor explain TFD203`, tfdoctor check")
+    replaced = program_name.adapt_commands("See `tfdoctor explain TFD203`, tfdoctor check")
     assert replaced == f"See `{name} explain TFD203`, {name} check"
-    assert program_name.as_called(replaced) == replaced
+    assert program_name.adapt_commands(replaced) == replaced
 
 
 @pytest.mark.usefixtures("as_script")
@@ -57,12 +65,12 @@ def test_page_measures_the_replaced_text() -> None:
         print_hanging(
             page, Text("  Do  "), "See `tfdoctor explain TFD203`, or what `tfdoctor check` shows. " * 3
         )
-        command_lines(page, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
-        page.print(Text(cut("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
+        print_commands(page, ["tfdoctor fix --python /opt/env --yes --timeout 10 --verbose"], 4, broken=True)
+        page.print(Text(truncate_text("the whole of it is what `tfdoctor check -v` shows, and " * 2, width)))
         assert "`tfdoctor" not in page.text
-        assert all(cells(line) <= width for line in page.text.splitlines()), page.text
+        assert all(count_columns(line) <= width for line in page.text.splitlines()), page.text
         assert page.height == len(page.text.splitlines())
-        assert few("`tfdoctor check` is it. It is so. " * 3, width, 1).startswith(
+        assert shorten_text("`tfdoctor check` is it. It is so. " * 3, width, 1).startswith(
             "`./scripts/tfdoctor check` is it."
         )
 
@@ -126,7 +134,7 @@ def test_name_includes_uv(
     for key, value in env.items():
         monkeypatch.setenv(key, value)
     monkeypatch.setattr(sys, "argv", [program, "check"])
-    monkeypatch.setattr(program_name, "_source", lambda: source)
+    monkeypatch.setattr(program_name, "_find_install_source", lambda: source)
     assert program_name.name.__wrapped__() == expected
 
 

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from tfdoctor.render.progress import progress
+from tfdoctor.render.progress import open_progress
 
 
 class Terminal(io.StringIO):
@@ -20,7 +20,7 @@ class Terminal(io.StringIO):
 
 def show_build(*, quiet: bool = False, verbose: bool = False, fail: bool = False) -> None:
     """Report progress as the build of an image or an environment does."""
-    with progress(quiet=quiet, verbose=verbose) as reporter:
+    with open_progress(quiet=quiet, verbose=verbose) as reporter:
         reporter.stage("Building x\x1b[31m")
         reporter.step(1, 2, "FROM y")
         reporter.cached()

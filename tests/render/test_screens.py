@@ -19,7 +19,7 @@ from render.screens import (
     CARDS,
     HOSTS,
     LOGS,
-    WISHES,
+    REQUESTED_VERSIONS,
     build_screen,
     check_screen,
     codes,
@@ -27,12 +27,12 @@ from render.screens import (
     fix_screen,
     install_screen,
     lines_at,
-    log_of,
+    load_log_report,
+    load_report,
     log_screen,
+    make_question_screens,
     matrix_screen,
     releases,
-    report_of,
-    run_question,
     verify_screen,
 )
 from tfdoctor import versions
@@ -44,10 +44,10 @@ from tfdoctor.findings import Cause, Severity, Status
 from tfdoctor.fit import Host
 from tfdoctor.fit.matrix import MatrixQuery, find_code_on_card, select_rows
 from tfdoctor.plan import Method, Request, recommend
-from tfdoctor.plan.overview import overview
+from tfdoctor.plan.overview import list_overviews
 from tfdoctor.render.explain import render_explanation
 from tfdoctor.render.matrix import render_overview, render_rows
-from tfdoctor.render.paragraphs import Page, cells, command_lines, cut, few
+from tfdoctor.render.paragraphs import Page, count_columns, print_commands, shorten_text, truncate_text
 from tfdoctor.render.plan import render_recommendation
 from tfdoctor.render.report import render_report
 from tfdoctor.render.run_summary import render_run
@@ -63,11 +63,12 @@ MAX_SCREEN_LINES = 24
 
 def find_too_wide(text: str, width: int) -> list[str]:
     """Return the lines that are wider than the terminal, except for single words of a command."""
-    wide = [line for line in text.splitlines() if cells(line) > width]
+    wide = [line for line in text.splitlines() if count_columns(line) > width]
     return [
         line
         for line in wide
-        if cells(line.strip()) + 4 <= width or len(shlex.split(line.removesuffix(" \\").replace("`", ""))) > 1
+        if count_columns(line.strip()) + 4 <= width
+        or len(shlex.split(line.removesuffix(" \\").replace("`", ""))) > 1
     ]
 
 
@@ -99,7 +100,7 @@ CHANGES = re.compile(
 @pytest.mark.few(40)
 def test_first_screen_answers_five_questions(host: Path) -> None:
     """Is the GPU used, why not, what to type, can it be undone, and what can be done without root?"""
-    report, text = report_of(host), check_screen(host)
+    report, text = load_report(host), check_screen(host)
     lines = text.splitlines()
     verdicts = {
         True: "will use",
@@ -121,7 +122,7 @@ def test_first_screen_answers_five_questions(host: Path) -> None:
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
 @pytest.mark.few(60)
 def test_first_screen_of_a_log_answers_five_questions(log: Path) -> None:
-    report, text = log_of(log), " ".join(log_screen(log).split())
+    report, text = load_log_report(log), " ".join(log_screen(log).split())
     if report.root is None or report.root.severity < Severity.ERROR or report.cause is Cause.HEALTHY:
         return
     assert re.search("did not use the GPU|failed on it|may not have used|does not say", text), text
@@ -134,7 +135,7 @@ def test_first_screen_of_a_log_answers_five_questions(log: Path) -> None:
 @pytest.mark.parametrize("log", LOGS, ids=lambda path: path.name)
 @pytest.mark.few(60)
 def test_undecided_causes_of_a_log_are_described(log: Path) -> None:
-    report = log_of(log)
+    report = load_log_report(log)
     undecided = report.root.explanation.partition("does not rule out: ")[2] if report.root is not None else ""
     assert not any(cause.value in undecided for cause in report.undecided if "-" in cause.value)
     assert not re.search("(?:^|; )A ", undecided)
@@ -143,7 +144,7 @@ def test_undecided_causes_of_a_log_are_described(log: Path) -> None:
 @pytest.mark.parametrize("host", HOSTS, ids=lambda path: path.name)
 @pytest.mark.few(40)
 def test_dry_run_of_fix_answers_five_questions(host: Path) -> None:
-    report, screen = report_of(host), fix_screen(host)
+    report, screen = load_report(host), fix_screen(host)
     if screen is None or report.main is None or not report.main.remedies:
         return
     text = " ".join(screen.split())
@@ -163,7 +164,7 @@ def test_check_truncates_nothing(host: Path) -> None:
 
 
 def test_row_names_the_missing_library() -> None:
-    facts = report_of(next(host for host in HOSTS if host.name == "healthy-tf221")).facts
+    facts = load_report(next(host for host in HOSTS if host.name == "healthy-tf221")).facts
     loader = value_of(facts.loader)
     assert loader is not None
     for soname, missing in (
@@ -190,20 +191,22 @@ def test_row_names_the_missing_library() -> None:
 @pytest.mark.few(40)
 def test_marked_row_states_its_problem(host: Path) -> None:
     """The row contains the short text or the title of one of its findings."""
-    report, text = report_of(host), check_screen(host)
+    report, text = load_report(host), check_screen(host)
     assert "see above" not in text
     rows = {row[0]: row[1] for row in re.findall(r"^[✗!] (\w+) {2,}(.+) \[TFD\d+\]$", text, re.MULTILINE)}
     for area in report.areas:
         if area.name in rows and not area.reason and area.status is not Status.GOOD:
-            titles = [item.title for item in area.findings] + [item.row for item in area.findings if item.row]
+            titles = [item.title for item in area.findings] + [
+                item.short_title for item in area.findings if item.short_title
+            ]
             assert any(item in rows[area.name] for item in titles), text
 
 
 def test_every_rule_has_a_short_row_text() -> None:
     for rule in ALL_RULES:
-        if rule.shown_in is not None:
-            assert 5 < len(rule.row) <= 40, rule.code
-            assert not rule.row.endswith("."), rule.code
+        if rule.shown_area is not None:
+            assert 5 < len(rule.short_title) <= 40, rule.code
+            assert not rule.short_title.endswith("."), rule.code
 
 
 def test_row_names_the_gpu_or_the_release() -> None:
@@ -243,7 +246,7 @@ def test_fix_and_verify_are_one_screen(host: Path) -> None:
             assert not find_too_wide(screen(host, width) or "", width)
 
 
-QUESTIONS = run_question()
+QUESTIONS = make_question_screens()
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
@@ -283,7 +286,7 @@ def test_verbose_explanation_is_longer() -> None:
 def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
     """Show what fits a GPU and a driver, or why nothing fits."""
     host = host_for(COMPAT, gpus=[card], driver=driver, facts=None)
-    for version in WISHES:
+    for version in REQUESTED_VERSIONS:
         recommendation = recommend(COMPAT, Request(tensorflow=version), host)
         text = render_recommendation(recommendation)
         assert lines_at(text, 80) <= MAX_SCREEN_LINES, text
@@ -295,7 +298,7 @@ def test_recommend_is_one_screen(card: str, driver: str | None) -> None:
 @pytest.mark.few(40)
 def test_verbose_shows_everything(host: Path) -> None:
     """What the screen omits is shown with -v."""
-    report = report_of(host)
+    report = load_report(host)
     verbose = "".join(render_report(report, verbose=True, width=200).split()).lower()
     for finding in report.findings:
         texts = [
@@ -332,7 +335,7 @@ def test_nothing_is_dim_and_only_marks_are_coloured(host: Path) -> None:
 )
 def test_wrapped_command_is_the_same_command(command: str, width: int) -> None:
     page = Page(width, coloured=False)
-    command_lines(page, [f"printf '%s|' {command}"], 4, broken=True)
+    print_commands(page, [f"printf '%s|' {command}"], 4, broken=True)
     if "never" in command:
         assert len(page.text.splitlines()) == 1
         return
@@ -345,12 +348,12 @@ def test_wrapped_command_is_the_same_command(command: str, width: int) -> None:
 
 def test_text_is_shortened_to_few_lines() -> None:
     text = "The driver is old. It was made for CUDA 11. Nothing newer runs on it; others say so, too."
-    assert few(text, 80, 2) == text
-    assert few(text, 40, 1) == "The driver is old."
-    assert few("One; two that is very much longer than that", 20, 1) == "One."
-    assert cells(few("word " * 40, 20, 2)) <= 40
-    assert cut("/a/path/without/any/space/that/is/long", 12).endswith(" …")
-    assert cells(cut("日本" * 30, 15)) <= 15
+    assert shorten_text(text, 80, 2) == text
+    assert shorten_text(text, 40, 1) == "The driver is old."
+    assert shorten_text("One; two that is very much longer than that", 20, 1) == "One."
+    assert count_columns(shorten_text("word " * 40, 20, 2)) <= 40
+    assert truncate_text("/a/path/without/any/space/that/is/long", 12).endswith(" …")
+    assert count_columns(truncate_text("日本" * 30, 15)) <= 15
 
 
 @pytest.mark.few(8)
@@ -363,7 +366,7 @@ def test_run_is_one_screen(log: Path) -> None:
     text = render_run(
         ["python", "train.py"],
         1,
-        log_of(log),
+        load_log_report(log),
         known=True,
         failures=(),
         lost=0,
@@ -377,20 +380,20 @@ def test_run_is_one_screen(log: Path) -> None:
 def test_overview_of_minors_is_one_screen() -> None:
     """Show `matrix` in a terminal."""
     releases_ = select_rows(COMPAT, MatrixQuery())
-    minors = overview(COMPAT, releases_)
+    minors = list_overviews(COMPAT, releases_)
     text = render_overview(minors, releases=len(releases_), as_of=COMPAT.as_of)
     assert lines_at(text, 80) <= MAX_SCREEN_LINES - 2, text
     assert f"All {len(releases_)} releases, back to 1.0" in text
     assert len(re.findall(r"^\d\.\d+[-\d. !]+ {2,}.* to .* (?:install|build)$", text, re.MULTILINE)) > 12
     for width in (80, 60, 40):
         text = render_overview(minors, releases=len(releases_), as_of=COMPAT.as_of, width=width)
-        assert all(cells(line) <= width for line in text.splitlines())
+        assert all(count_columns(line) <= width for line in text.splitlines())
 
 
 def test_overview_line_holds_for_each_release() -> None:
     """Compare the GPUs and the command of each line with the answers for each of its releases."""
     generations = {line.name: line.capability for line in COMPAT.cards.generation}
-    minors = overview(COMPAT, select_rows(COMPAT, MatrixQuery()))
+    minors = list_overviews(COMPAT, select_rows(COMPAT, MatrixQuery()))
     checked = []
     for line in minors:
         covered = [
@@ -421,7 +424,7 @@ def test_overview_line_holds_for_each_release() -> None:
 
 def test_libraries_limit_the_newest_gpu() -> None:
     """CUDA 10.1 has no code for an RTX 30, whatever PTX the wheel has."""
-    minors = {line.newest: line for line in overview(COMPAT, select_rows(COMPAT, MatrixQuery()))}
+    minors = {line.newest: line for line in list_overviews(COMPAT, select_rows(COMPAT, MatrixQuery()))}
     assert minors["2.3"].newer == ""
     assert minors["2.3"].cards == "K40 to RTX 20"
     assert minors["2.21"].newer == "+"
@@ -441,4 +444,4 @@ def test_newest_releases_are_one_screen() -> None:
         assert older[2].startswith("1.")
         for width in (80, 40):
             text = render_rows(rows, as_of=COMPAT.as_of, newest=True, windows=windows, width=width)
-            assert all(cells(line) <= width for line in text.splitlines())
+            assert all(count_columns(line) <= width for line in text.splitlines())

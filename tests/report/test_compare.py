@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from recorded import HOSTS, report
+from recorded import HOSTS, load_report
 from rules.make_facts import (
     SITE,
-    find_matches,
     healthy,
-    make_lost,
+    make_missing,
+    make_resolution,
     with_environment,
     with_loader,
     with_machine,
@@ -37,14 +37,14 @@ COMPAT = Compat.load()
 
 
 def host(name: str) -> Report:
-    return report(HOSTS / name)
+    return load_report(HOSTS / name)
 
 
-def cut_between(old: Facts, new: Facts) -> Comparison:
+def compare_facts(old: Facts, new: Facts) -> Comparison:
     return compare(diagnose(old, COMPAT), diagnose(new, COMPAT))
 
 
-def list_named(comparison: Comparison, name: str) -> Difference | None:
+def find_difference(comparison: Comparison, name: str) -> Difference | None:
     return next((difference for difference in comparison.differences if difference.name == name), None)
 
 
@@ -79,7 +79,7 @@ def test_machine_equals_itself(name: str) -> None:
 def test_explaining_difference_comes_first(name: str, expected: str) -> None:
     report = host(name)
     comparison = compare(host("healthy-one-gpu"), report)
-    difference = list_named(comparison, expected)
+    difference = find_difference(comparison, expected)
     assert difference is not None
     assert difference.matters is Matters.EXPLAINS
     root = report.root.code if report.root is not None else report.findings[0].code
@@ -97,15 +97,15 @@ def test_healthy_machines_need_no_explanation(name: str) -> None:
 
 def test_resolved_findings_are_listed() -> None:
     comparison = compare(host("hidden-by-minus-one"), host("healthy-one-gpu"))
-    assert comparison.gone == ("TFD601",)
-    assert not comparison.fresh
+    assert comparison.resolved_codes == ("TFD601",)
+    assert not comparison.new_codes
     assert "Found then and not now: TFD601" in render_comparison(comparison, "bad")
 
 
 def test_earlier_findings_are_not_explained() -> None:
     old = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1")
     new = with_environment(healthy(), CUDA_VISIBLE_DEVICES="-1", TF_FORCE_GPU_ALLOW_GROWTH="true")
-    (difference,) = cut_between(old, new).differences
+    (difference,) = compare_facts(old, new).differences
     assert (difference.name, difference.was, difference.findings) == (
         "TF_FORCE_GPU_ALLOW_GROWTH",
         "not set",
@@ -121,11 +121,11 @@ def test_volatile_facts_are_ignored() -> None:
     later = replace(
         facts, driver=replace(facts.driver, smi=Known(busy_smi, "nvidia-smi")), seconds={"python": 9.9}
     )
-    assert not cut_between(facts, later).differences
+    assert not compare_facts(facts, later).differences
 
 
 def test_moved_environment_is_no_difference() -> None:
-    def move_file(value: object) -> object:
+    def move_paths(value: object) -> object:
         if isinstance(value, str):
             return (
                 value.replace("/env/", "/srv/other/")
@@ -133,19 +133,19 @@ def test_moved_environment_is_no_difference() -> None:
                 else value.replace("/env", "/srv/other")
             )
         if isinstance(value, tuple):
-            return tuple(move_file(inner) for inner in value)
+            return tuple(move_paths(inner) for inner in value)
         if isinstance(value, dict):
-            return {key: move_file(inner) for key, inner in value.items()}
+            return {key: move_paths(inner) for key, inner in value.items()}
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return replace(
-                value, **{f.name: move_file(getattr(value, f.name)) for f in dataclasses.fields(value)}
+                value, **{f.name: move_paths(getattr(value, f.name)) for f in dataclasses.fields(value)}
             )
         return value
 
     facts = healthy()
-    moved = move_file(facts)
+    moved = move_paths(facts)
     assert moved != facts
-    comparison = cut_between(facts, moved)
+    comparison = compare_facts(facts, moved)
     assert not comparison.differences
     assert comparison.environment == ("/env", "/srv/other")
 
@@ -153,11 +153,11 @@ def test_moved_environment_is_no_difference() -> None:
 def test_removed_folder_explains_a_missing_library() -> None:
     good = with_environment(healthy(), LD_LIBRARY_PATH="/opt/cuda/lib64:/opt/more")
     for value, explains in (("/opt/more", True), ("/opt/cuda/lib64:/opt/more:/opt/new", False)):
-        bad = with_loader(with_environment(healthy(), LD_LIBRARY_PATH=value), make_lost("libcufft.so.11"))
-        difference = list_named(cut_between(good, bad), "LD_LIBRARY_PATH")
+        bad = with_loader(with_environment(healthy(), LD_LIBRARY_PATH=value), make_missing("libcufft.so.11"))
+        difference = find_difference(compare_facts(good, bad), "LD_LIBRARY_PATH")
         assert difference is not None
         assert bool(difference.findings) is explains
-        assert (difference.lost, difference.new) == (
+        assert (difference.lost, difference.added) == (
             (("/opt/cuda/lib64",), ()) if explains else ((), ("/opt/new",))
         )
 
@@ -167,15 +167,15 @@ def test_unknown_facts_are_compared_only_if_new() -> None:
     without_module = replace(
         facts, driver=replace(facts.driver, kernel_module=Unknown("no permission", "/proc"))
     )
-    assert list_named(cut_between(without_module, facts), "kernel module") is None
-    difference = list_named(cut_between(facts, without_module), "kernel module")
+    assert find_difference(compare_facts(without_module, facts), "kernel module") is None
+    difference = find_difference(compare_facts(facts, without_module), "kernel module")
     assert difference is not None
-    assert difference.is_ == "not known: no permission"
+    assert difference.now == "not known: no permission"
 
 
 def test_other_tensorflow_hides_library_differences() -> None:
-    comparison = cut_between(healthy("2.18.1"), healthy("2.10.1", python="3.10.1"))
-    assert list_named(comparison, "TensorFlow") is not None
+    comparison = compare_facts(healthy("2.18.1"), healthy("2.10.1", python="3.10.1"))
+    assert find_difference(comparison, "TensorFlow") is not None
     assert not [difference for difference in comparison.differences if difference.area == "CUDA libraries"]
 
 
@@ -185,7 +185,7 @@ def test_removed_tensorflow_is_one_difference() -> None:
     without_tensorflow = with_python(without_tensorflow, installed={"tensorflow": None})
     names = [
         difference.name
-        for difference in cut_between(facts, without_tensorflow).differences
+        for difference in compare_facts(facts, without_tensorflow).differences
         if difference.area == "TensorFlow"
     ]
     assert names == ["TensorFlow"]
@@ -193,27 +193,27 @@ def test_removed_tensorflow_is_one_difference() -> None:
 
 def test_moved_library_is_listed_with_its_version() -> None:
     changed = with_loader(
-        healthy(), replace(find_matches("libcudnn.so.9", "/usr/lib/libcudnn.so.9"), version="9.1.0")
+        healthy(), replace(make_resolution("libcudnn.so.9", "/usr/lib/libcudnn.so.9"), version="9.1.0")
     )
-    difference = list_named(cut_between(healthy(), changed), "libcudnn.so.9")
+    difference = find_difference(compare_facts(healthy(), changed), "libcudnn.so.9")
     assert difference is not None
-    assert difference.is_ == "9.1.0 in /usr/lib"
+    assert difference.now == "9.1.0 in /usr/lib"
     assert difference.findings == ("TFD206",)
 
 
 def test_other_machine_needs_more_than_one_sign() -> None:
     facts = healthy()
     changed = with_machine(facts, distribution_id="fedora", distribution="Fedora 40")
-    assert not cut_between(facts, changed).elsewhere
-    assert cut_between(facts, with_machine(changed, container="docker")).elsewhere
-    assert cut_between(facts, with_machine(facts, machine="aarch64")).elsewhere
-    text = render_comparison(cut_between(facts, with_machine(facts, machine="aarch64")), "x")
+    assert not compare_facts(facts, changed).other_machine_reasons
+    assert compare_facts(facts, with_machine(changed, container="docker")).other_machine_reasons
+    assert compare_facts(facts, with_machine(facts, machine="aarch64")).other_machine_reasons
+    text = render_comparison(compare_facts(facts, with_machine(facts, machine="aarch64")), "x")
     assert "another machine" in text
 
 
 def test_control_characters_are_removed() -> None:
     hostile = with_environment(healthy(), TF_XLA_FLAGS="\x1b[31mred\x07" + "x" * 5000)
-    text = render_comparison(cut_between(healthy(), hostile), "name\x1b[0m", verbose=True)
+    text = render_comparison(compare_facts(healthy(), hostile), "name\x1b[0m", verbose=True)
     assert "\x1b" not in text
     assert len(text) < 4000
 

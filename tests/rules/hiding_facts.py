@@ -34,7 +34,7 @@ CUSTOM = f"{SITE}/sitecustomize.py"
 ACTIVATE = "/env/bin/activate"
 
 
-def hidden(origin: Origin, value: str = "-1", scheduler: str | None = None) -> Facts:
+def with_hidden_gpus(origin: Origin, value: str = "-1", scheduler: str | None = None) -> Facts:
     """Return healthy facts, except that CUDA_VISIBLE_DEVICES hides every GPU."""
     facts = healthy()
     visible = value_of(facts.driver.cuda)
@@ -45,14 +45,14 @@ def hidden(origin: Origin, value: str = "-1", scheduler: str | None = None) -> F
     return replace(facts, driver=driver, environment=environment)
 
 
-def first(facts: Facts) -> tuple[Report, Finding]:
+def diagnose_root(facts: Facts) -> tuple[Report, Finding]:
     """Return the report on the facts and its root finding."""
     report = diagnose(facts, COMPAT)
     assert report.root is not None
     return report, report.root
 
 
-def put_beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
+def with_shadowing_library(variable: str = "LD_LIBRARY_PATH") -> Facts:
     """Return facts in which a path variable puts leftovers of CUDA 11 before the cuSOLVER of CUDA 12."""
     facts = healthy()
     loader = value_of(facts.loader)
@@ -101,7 +101,7 @@ def put_beside(variable: str = "LD_LIBRARY_PATH") -> Facts:
     )
 
 
-def two(value: str = "/team", *, origin: str = "shell") -> Facts:
+def with_two_tensorflows(value: str = "/team", *, origin: str = "shell") -> Facts:
     """Return facts in which PYTHONPATH puts a CPU-only TensorFlow before the environment's own."""
     facts = healthy()
     gpu_build, python = value_of(facts.tensorflow), value_of(facts.python)
@@ -131,7 +131,7 @@ def two(value: str = "/team", *, origin: str = "shell") -> Facts:
 FOREIGN = "/old/lib/python3.10/site-packages"
 
 
-def foreign(*installed: Distribution, error: str = "", value: str = f"{FOREIGN}/:/mine") -> Facts:
+def with_foreign_numpy(*installed: Distribution, error: str = "", value: str = f"{FOREIGN}/:/mine") -> Facts:
     """Return facts in which PYTHONPATH has a folder of Python 3.10 with NumPy; the interpreter is Python 3.11."""
     facts = healthy("2.20.0")
     python = value_of(facts.python)

@@ -23,7 +23,7 @@ COMPAT = Compat.load()
 
 
 @cache
-def list_events(host: str) -> Facts:
+def load_facts(host: str) -> Facts:
     return survey(RecordedSystem(HOSTS / host), COMPAT)
 
 
@@ -31,21 +31,21 @@ def make_report(facts: Facts) -> Report:
     return diagnose(facts, COMPAT)
 
 
-def of(report: Report, code: str) -> list[Finding]:
+def find_findings(report: Report, code: str) -> list[Finding]:
     return [finding for finding in report.findings if finding.code == code]
 
 
-def run_to_end(report: Report, code: str) -> OutcomeKind:
+def outcome_kind(report: Report, code: str) -> OutcomeKind:
     return next(outcome.kind for outcome in report.outcomes if outcome.code == code)
 
 
 def with_events(host: str, *events: KernelEvent) -> Facts:
-    facts = list_events(host)
+    facts = load_facts(host)
     return dataclasses.replace(facts, kernel=dataclasses.replace(facts.kernel, log=Known(events, "dmesg")))
 
 
 def with_health(health: CardHealth) -> Facts:
-    facts = list_events("healthy-one-gpu")
+    facts = load_facts("healthy-one-gpu")
     smi = value_of(facts.driver.smi)
     assert isinstance(smi, SmiFacts)
     gpus = tuple(dataclasses.replace(gpu, health=health) for gpu in smi.gpus)

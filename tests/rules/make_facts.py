@@ -31,7 +31,7 @@ from tfdoctor.facts import (
     value_of,
 )
 from tfdoctor.findings import Observation
-from tfdoctor.predict import build_of, list_opened_sonames, predict
+from tfdoctor.predict import describe_build, list_opened_sonames, predict
 from tfdoctor.rules.base import RuleContext
 from tfdoctor.versions import is_at_least
 
@@ -79,7 +79,7 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
     smi = SmiFacts(
         "570.1", "12.8", (SmiGpu(0, device.name, device.uuid, device.pci_bus_id, 81559, 10, None, None),)
     )
-    sonames = list_opened_sonames(build_of(tensorflow, COMPAT))
+    sonames = list_opened_sonames(describe_build(tensorflow, COMPAT))
     return Facts(
         machine=MachineFacts(
             system="Linux",
@@ -115,10 +115,10 @@ def healthy(version: str = "2.18.1", *, python: str = "3.11.7", distribution: st
                     f"{SITE}/nvidia/{folder}/lib" for folder in ("cublas", "cuda_runtime", "cusparse")
                 ),
                 library_path=(),
-                resolutions=tuple(find_matches(soname) for soname in sonames),
+                resolutions=tuple(make_resolution(soname) for soname in sonames),
                 import_needs=(),
                 found=tuple(
-                    is_in_wheel_folder(soname) for soname in sonames if soname.split(".so")[0] in FOLDERS
+                    locate_in_wheel(soname) for soname in sonames if soname.split(".so")[0] in FOLDERS
                 ),
             ),
             "the loader's rules",
@@ -168,32 +168,32 @@ def _python(version: str, tensorflow: TensorFlowFacts) -> PythonFacts:
     )
 
 
-def is_in_wheel_folder(soname: str) -> FoundElsewhere:
+def locate_in_wheel(soname: str) -> FoundElsewhere:
     """Return the library's file in NVIDIA's wheel."""
     stem = soname.partition(".so")[0]
     folder = FOLDERS[stem]
     return FoundElsewhere(stem, soname, f"{SITE}/nvidia/{folder}/lib/{soname}", f"nvidia/{folder}")
 
 
-def at(path: str, package: str | None = None) -> FoundElsewhere:
+def make_found(path: str, package: str | None = None) -> FoundElsewhere:
     """Return a library file that was found without the loader's rules."""
     name = path.rpartition("/")[2]
     return FoundElsewhere(name.split(".so")[0], name, path, package)
 
 
-def find_matches(soname: str, path: str = "", via: str = "RUNPATH") -> Resolution:
+def make_resolution(soname: str, path: str = "", via: str = "RUNPATH") -> Resolution:
     """Return a resolution in which the loader finds the library."""
     stem = soname.partition(".so")[0]
-    default = is_in_wheel_folder(soname).path if stem in FOLDERS else f"/usr/lib/{soname}"
+    default = locate_in_wheel(soname).path if stem in FOLDERS else f"/usr/lib/{soname}"
     return Resolution(soname, path or default, via, "")
 
 
-def make_lost(soname: str, **fields: Any) -> Resolution:
+def make_missing(soname: str, **fields: Any) -> Resolution:
     """Return a resolution in which the loader does not find the library."""
     return Resolution(soname, None, "", f"{soname}: {NOT_FOUND}", (soname,), **fields)
 
 
-def stop_process(soname: str, path: str, problem: str, *, crash: bool = False) -> Resolution:
+def make_rejected(soname: str, path: str, problem: str, *, crash: bool = False) -> Resolution:
     """Return a resolution in which the loader stops at this file."""
     tried = (Tried(path, problem, "LD_LIBRARY_PATH"),)
     return Resolution(soname, None, "", f"{path}: {problem}", (soname,), tried=tried, crash=crash)
@@ -227,7 +227,7 @@ def remove_libraries(facts: Facts) -> Facts:
         for resolution in loader.resolutions
         if resolution.soname.partition(".so")[0] in FOLDERS
     ]
-    return with_loader(facts, *(make_lost(name) for name in names), found=(), runpath_folders=())
+    return with_loader(facts, *(make_missing(name) for name in names), found=(), runpath_folders=())
 
 
 def with_tensorflow(facts: Facts, **changes: Any) -> Facts:
@@ -295,7 +295,7 @@ def commands(result: Finding) -> list[str]:
     return [command for remedy in result.remedies for command in remedy.commands]
 
 
-def absent(facts):
+def without_tensorflow(facts):
     """Return the facts without TensorFlow."""
     python = value_of(facts.python)
     assert python is not None
@@ -305,7 +305,7 @@ def absent(facts):
     )
 
 
-def cpu(version, distribution="tensorflow", **changes):
+def cpu_only(version, distribution="tensorflow", **changes):
     """Return healthy facts, except that TensorFlow is built without GPU support."""
     facts = healthy(version, distribution=distribution)
     return with_tensorflow(facts, build_info={"is_cuda_build": "False"}, cuda_config={}, **changes)

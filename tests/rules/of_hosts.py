@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def report(host: str) -> Report:
-    return recorded.report(recorded.HOSTS / host)
+    return recorded.load_report(recorded.HOSTS / host)
 
 
 def finding(host: str, code: str) -> Finding:
@@ -29,12 +29,12 @@ def first_command(result: Finding) -> str:
     return commands(result).partition("\n")[0]
 
 
-def run_to_end(host: str, code: str) -> OutcomeKind:
+def outcome_kind(host: str, code: str) -> OutcomeKind:
     """Return how the check with this code ended on the host."""
     return next(outcome.kind for outcome in report(host).outcomes if outcome.code == code)
 
 
-def summarize_answer(host: str, code: str) -> tuple[Severity, Cause, str, str]:
+def summarize_finding(host: str, code: str) -> tuple[Severity, Cause, str, str]:
     """Return severity, cause, title and first command of the host's finding with this code."""
     result = finding(host, code)
     return result.severity, result.cause, result.title, first_command(result)

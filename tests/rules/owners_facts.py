@@ -12,11 +12,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
 
 
-def _cudnn(version: str, **more: Any) -> Distribution:
+def _make_cudnn(version: str, **more: Any) -> Distribution:
     return Distribution("nvidia-cudnn-cu12", version, SITE, "pip", **more)
 
 
-def _shared(path: str, *owners: tuple[str, str], now: tuple[str, str] | None = None) -> SharedFile:
+def _make_shared(path: str, *owners: tuple[str, str], now: tuple[str, str] | None = None) -> SharedFile:
     return SharedFile(path, SITE, owners, now)
 
 
@@ -26,7 +26,7 @@ CU12, CU13 = ("nvidia-cudnn-cu12", "9.3.0.75"), ("nvidia-cudnn-cu13", "9.13.0.50
 CUDNN = "nvidia/cudnn/lib/libcudnn.so.9"
 
 
-def _with(facts: Facts, *distributions: Distribution, **more: Any) -> Facts:
+def _add_distributions(facts: Facts, *distributions: Distribution, **more: Any) -> Facts:
     python = value_of(facts.python)
     assert python is not None
     return with_python(facts, distributions=(*python.distributions, *distributions), **more)

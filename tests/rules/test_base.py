@@ -11,7 +11,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.findings import Cause, OutcomeKind
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import find_area, make_areas
-from tfdoctor.rules import ALL_RULES, RULE_OF
+from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Rule, RuleContext, require_value
 
 if TYPE_CHECKING:
@@ -82,16 +82,18 @@ def test_each_finding_is_in_a_printed_area(context: RuleContext) -> None:
     printed = {area.name for area in make_areas(context.facts, context.build, ())}
     for rule in ALL_RULES:
         is_about_report = rule.code.startswith("TFD9")
-        assert (rule.shown_in is None) if is_about_report else (rule.shown_in in printed), rule.code
+        assert (rule.shown_area is None) if is_about_report else (rule.shown_area in printed), rule.code
         finding = rule.finding(rule.causes[0], 0, "x")
-        assert find_area(finding) == rule.shown_in
-    assert RULE_OF["TFD203"].shown_in == "Loader"
-    assert RULE_OF["TFD101"].shown_in == "Driver"
+        assert find_area(finding) == rule.shown_area
+    assert RULES_BY_CODE["TFD203"].shown_area == "Loader"
+    assert RULES_BY_CODE["TFD101"].shown_area == "Driver"
 
 
 def test_flags_of_engine_and_python_rules() -> None:
-    assert {rule.code for rule in ALL_RULES if rule.beside} == {f"TFD40{number}" for number in range(2, 7)}
-    assert {rule.code for rule in ALL_RULES if rule.no_python} == {"TFD317", "TFD319"}
+    assert {rule.code for rule in ALL_RULES if rule.containers_only} == {
+        f"TFD40{number}" for number in range(2, 7)
+    }
+    assert {rule.code for rule in ALL_RULES if rule.explains_broken_python} == {"TFD317", "TFD319"}
 
 
 def test_rules_are_in_order_and_unique():

@@ -8,7 +8,7 @@ from rules.make_facts import (
     SITE,
     commands,
     context,
-    cpu,
+    cpu_only,
     finding,
     healthy,
     run,
@@ -30,7 +30,7 @@ def test_two_packages_with_the_same_files_are_an_info():
 
 
 def test_two_packages_with_different_builds_are_an_error():
-    facts = with_python(cpu("2.18.1"), installed={"tensorflow-cpu": "2.18.1"})
+    facts = with_python(cpu_only("2.18.1"), installed={"tensorflow-cpu": "2.18.1"})
     result = finding(both_packages.RULE, facts)
     assert result.severity is Severity.ERROR
     assert context(facts).prediction.cause is Cause.BOTH_PACKAGES

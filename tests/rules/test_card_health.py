@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.kernel_facts import make_report, of, with_health
+from rules.kernel_facts import find_findings, make_report, with_health
 from tfdoctor.facts import CardHealth
 from tfdoctor.findings import Severity
 from tfdoctor.rules import card_health
@@ -25,6 +25,6 @@ from tfdoctor.rules import card_health
 )
 def test_card_health(health: CardHealth, severity: Severity | None) -> None:
     report = make_report(with_health(health))
-    findings = of(report, card_health.RULE.code)
+    findings = find_findings(report, card_health.RULE.code)
     assert [finding.severity for finding in findings] == ([severity] if severity is not None else [])
     assert report.root is None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.kernel_facts import make_report, of, with_health
+from rules.kernel_facts import find_findings, make_report, with_health
 from tfdoctor.facts import CardHealth
 from tfdoctor.rules import card_slowed
 
@@ -21,7 +21,7 @@ from tfdoctor.rules import card_slowed
     ],
 )
 def test_card_slowed(health: CardHealth, said: str | None) -> None:
-    findings = of(make_report(with_health(health)), card_slowed.RULE.code)
+    findings = find_findings(make_report(with_health(health)), card_slowed.RULE.code)
     assert bool(findings) is (said is not None)
     if said is not None:
         assert said in findings[0].explanation

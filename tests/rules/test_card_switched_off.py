@@ -8,7 +8,7 @@ import subprocess
 
 import pytest
 
-from rules.kernel_facts import list_events, make_report
+from rules.kernel_facts import load_facts, make_report
 from tfdoctor.facts import Known, value_of
 from tfdoctor.rules import card_switched_off
 
@@ -41,7 +41,7 @@ def test_blacklist_lines_become_comments() -> None:
     ],
 )
 def test_commands_for_a_blacklisted_module(path: str, typed: str) -> None:
-    facts = list_events("module-blacklisted")
+    facts = load_facts("module-blacklisted")
     files = value_of(facts.kernel.modules)
     assert files is not None
     modules = Known(dataclasses.replace(files, blocked=((path, "blacklist nvidia"),)), path)

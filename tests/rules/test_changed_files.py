@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rules.make_facts import SITE, finding, healthy, make_lost, run, stop_process, with_loader
-from rules.owners_facts import CU12, CU13, CUDNN, _cudnn, _shared, _with
+from rules.make_facts import SITE, finding, healthy, make_missing, make_rejected, run, with_loader
+from rules.owners_facts import CU12, CU13, CUDNN, _add_distributions, _make_cudnn, _make_shared
 from tfdoctor.facts import Distribution
 from tfdoctor.facts.files import ChangedFile
 from tfdoctor.findings import Cause, OutcomeKind, Severity
@@ -30,21 +30,23 @@ def _wheel(name: str = "nvidia-cublas-cu12", **fields: Any) -> Distribution:
     ],
 )
 def test_file_with_a_wrong_size(change: ChangedFile, severity: Severity) -> None:
-    result = finding(changed_files.RULE, _with(healthy(), _wheel(changed=(change,))))
+    result = finding(changed_files.RULE, _add_distributions(healthy(), _wheel(changed=(change,))))
     assert (result.cause, result.severity) == (Cause.DAMAGED_FILE, severity)
     assert "--force-reinstall --no-deps nvidia-cublas-cu12==12.5.3.2" in result.remedies[0].commands[0]
 
 
 def test_size_of_a_file_with_two_owners_is_not_compared() -> None:
     change = ChangedFile(CUDNN, 100, 150, cut=False)
-    facts = _with(healthy(), _cudnn("9.3.0.75", changed=(change,)), shared=(_shared(CUDNN, CU12, CU13),))
+    facts = _add_distributions(
+        healthy(), _make_cudnn("9.3.0.75", changed=(change,)), shared=(_make_shared(CUDNN, CU12, CU13),)
+    )
     assert run(changed_files.RULE, facts).kind is OutcomeKind.NOT_APPLICABLE
 
 
 def test_files_installed_by_conda_are_not_compared() -> None:
     change = ChangedFile("tensorflow/libtensorflow_framework.so.2", 100, 150, cut=False)
     wheel = replace(_wheel("tensorflow-base", changed=(change,)), installer="conda")
-    assert run(changed_files.RULE, _with(healthy(), wheel)).kind is OutcomeKind.CLEAN
+    assert run(changed_files.RULE, _add_distributions(healthy(), wheel)).kind is OutcomeKind.CLEAN
 
 
 def test_files_that_our_images_omit_are_not_reported() -> None:
@@ -54,16 +56,21 @@ def test_files_that_our_images_omit_are_not_reported() -> None:
         ("tensorflow", "tensorflow/include/external/ml_dtypes/_ml_dtypes_ext.so", OutcomeKind.CLEAN),
         ("tensorflow", "tensorflow/python/_pywrap_own.so", OutcomeKind.FOUND),
     ):
-        assert run(changed_files.RULE, _with(healthy(), _wheel(owner, lost=(path,)))).kind is kind, path
+        assert (
+            run(changed_files.RULE, _add_distributions(healthy(), _wheel(owner, lost=(path,)))).kind is kind
+        ), path
 
 
 def test_loader_errors_are_left_to_other_rules() -> None:
     path = "nvidia/cufft/lib/libcufft.so.11"
     missing = with_loader(
-        _with(healthy(), _wheel("nvidia-cufft-cu12", lost=(path,))), make_lost("libcufft.so.11")
+        _add_distributions(healthy(), _wheel("nvidia-cufft-cu12", lost=(path,))),
+        make_missing("libcufft.so.11"),
     )
     assert run(changed_files.RULE, missing).kind is OutcomeKind.NOT_APPLICABLE
     change = ChangedFile(path, 100, 50, cut=True)
-    stop = stop_process("libcufft.so.11", f"{SITE}/tensorflow/../{path}", "truncated", crash=True)
-    truncated = with_loader(_with(healthy(), _wheel("nvidia-cufft-cu12", changed=(change,))), stop)
+    stop = make_rejected("libcufft.so.11", f"{SITE}/tensorflow/../{path}", "truncated", crash=True)
+    truncated = with_loader(
+        _add_distributions(healthy(), _wheel("nvidia-cufft-cu12", changed=(change,))), stop
+    )
     assert run(changed_files.RULE, truncated).kind is OutcomeKind.NOT_APPLICABLE

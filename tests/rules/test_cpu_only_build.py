@@ -7,7 +7,7 @@ import pytest
 from rules.make_facts import (
     commands,
     context,
-    cpu,
+    cpu_only,
     finding,
     with_cards,
     with_machine,
@@ -30,7 +30,7 @@ from tfdoctor.rules import (
 )
 def test_command_for_each_cpu_only_build(version, distribution, words, command):
     python = "3.7.5" if version < "2.1" else "3.11.7"
-    facts = with_cards(with_python(cpu(version, distribution), version=python), "7.0")
+    facts = with_cards(with_python(cpu_only(version, distribution), version=python), "7.0")
     result = finding(cpu_only_build.RULE, facts)
     assert words in result.explanation
     assert any(command in c for c in commands(result))
@@ -39,7 +39,9 @@ def test_command_for_each_cpu_only_build(version, distribution, words, command):
 
 
 def test_release_that_supports_the_gpu_is_recommended():
-    facts = with_python(cpu("1.15.5"), version="3.7.5")  # the GPU is an H100, which CUDA 10 does not support
+    facts = with_python(
+        cpu_only("1.15.5"), version="3.7.5"
+    )  # the GPU is an H100, which CUDA 10 does not support
     lines = commands(finding(cpu_only_build.RULE, facts))
     assert any("'tensorflow==2.11.0'" in line or "tensorflow==2.11.0" in line for line in lines)
     assert not any("1.15" in line for line in lines)
@@ -50,12 +52,12 @@ def test_release_that_supports_the_gpu_is_recommended():
 
 
 def test_conda_cpu_build():
-    facts = with_python(cpu("2.10.0", conda_build="eigen_py310h1"), conda_prefix="/opt/conda")
+    facts = with_python(cpu_only("2.10.0", conda_build="eigen_py310h1"), conda_prefix="/opt/conda")
     result = finding(cpu_only_build.RULE, facts)
     assert "eigen_py310h1" in result.explanation
     assert "conda install --prefix /opt/conda -c conda-forge 'tensorflow=*=cuda*'" in commands(result)[0]
 
 
 def test_no_commands_for_arm():
-    result = finding(cpu_only_build.RULE, with_machine(cpu("2.18.1"), machine="aarch64"))
+    result = finding(cpu_only_build.RULE, with_machine(cpu_only("2.18.1"), machine="aarch64"))
     assert commands(result) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from rules.make_facts import SITE, healthy, run
-from rules.owners_facts import _cudnn, _with
+from rules.owners_facts import _add_distributions, _make_cudnn
 from tfdoctor.facts import Distribution
 from tfdoctor.findings import Severity
 from tfdoctor.rules import cudnn_pins
@@ -29,7 +29,7 @@ from tfdoctor.rules import cudnn_pins
 )
 def test_conflicting_cudnn_pins_of_other_packages(version: str, pin: str, *, conflict: bool) -> None:
     torch = Distribution("torch", "2.5.1", SITE, "pip", pins=(f"{pin}; platform_system == 'Linux'",))
-    findings = run(cudnn_pins.RULE, _with(healthy(version), torch)).findings
+    findings = run(cudnn_pins.RULE, _add_distributions(healthy(version), torch)).findings
     assert bool(findings) is conflict
     assert all(result.severity is Severity.WARNING for result in findings)
 
@@ -37,5 +37,5 @@ def test_conflicting_cudnn_pins_of_other_packages(version: str, pin: str, *, con
 def test_pin_of_an_extra_counts_if_its_wheel_is_installed() -> None:
     pin = "nvidia-cudnn-cu12==9.1.0.70; extra == 'with-cuda'"
     jax = Distribution("jax-cuda12-plugin", "0.4.30", SITE, "pip", pins=(pin,))
-    assert not run(cudnn_pins.RULE, _with(healthy(), jax)).findings
-    assert run(cudnn_pins.RULE, _with(healthy(), jax, _cudnn("9.3.0.75"))).findings
+    assert not run(cudnn_pins.RULE, _add_distributions(healthy(), jax)).findings
+    assert run(cudnn_pins.RULE, _add_distributions(healthy(), jax, _make_cudnn("9.3.0.75"))).findings

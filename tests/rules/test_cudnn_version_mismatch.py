@@ -9,12 +9,12 @@ import pytest
 
 from rules.make_facts import (
     SITE,
-    at,
     context,
-    find_matches,
     finding,
     healthy,
-    make_lost,
+    make_found,
+    make_missing,
+    make_resolution,
     run,
     with_loader,
     with_python,
@@ -32,12 +32,14 @@ from tfdoctor.rules import (
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
-from rules.owners_facts import _cudnn
+from rules.owners_facts import _make_cudnn
 
 
 def test_other_major_of_cudnn_is_reported():
     facts = with_loader(
-        healthy(), make_lost("libcudnn.so.9"), also_found=(at(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),)
+        healthy(),
+        make_missing("libcudnn.so.9"),
+        also_found=(make_found(f"{SITE}/nvidia/cudnn/lib/libcudnn.so.8"),),
     )
     result = finding(cudnn_version_mismatch.RULE, facts)
     assert "libcudnn.so.8" in result.title
@@ -52,8 +54,8 @@ def test_older_minor_of_cudnn_is_reported(file, severity):
     folder = "/usr/local/cuda/lib64"
     facts = with_loader(
         healthy("2.10.1"),
-        find_matches("libcudnn.so.8", f"{folder}/libcudnn.so.8"),
-        also_found=(at(f"{folder}/libcudnn.so.8"), at(f"{folder}/{file}")),
+        make_resolution("libcudnn.so.8", f"{folder}/libcudnn.so.8"),
+        also_found=(make_found(f"{folder}/libcudnn.so.8"), make_found(f"{folder}/{file}")),
     )
     outcome = run(cudnn_version_mismatch.RULE, facts)
     assert context(facts).prediction.gpu_registered
@@ -77,8 +79,8 @@ def test_cudnn_is_compared_with_the_compiled_version(tensorflow: str, cudnn: str
     folder = "/usr/local/cuda/lib64"
     facts = with_loader(
         healthy(tensorflow, distribution="tensorflow-gpu"),
-        find_matches("libcudnn.so.7", f"{folder}/libcudnn.so.7"),
-        also_found=(at(f"{folder}/libcudnn.so.7"), at(f"{folder}/libcudnn.so.{cudnn}")),
+        make_resolution("libcudnn.so.7", f"{folder}/libcudnn.so.7"),
+        also_found=(make_found(f"{folder}/libcudnn.so.7"), make_found(f"{folder}/libcudnn.so.{cudnn}")),
     )
     outcome = run(cudnn_version_mismatch.RULE, facts)
     assert [f.code for f in outcome.findings] == (["TFD206"] if refused else [])
@@ -98,7 +100,7 @@ def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", 
     assert python is not None
     shared = fields.pop("shared", ())
     facts = with_python(facts, distributions=(*python.distributions, *wheels), shared=shared)
-    return with_loader(facts, replace(find_matches("libcudnn.so.9", path), real=real, **fields))
+    return with_loader(facts, replace(make_resolution("libcudnn.so.9", path), real=real, **fields))
 
 
 @pytest.mark.parametrize(
@@ -112,15 +114,16 @@ def _with_cudnn(facts: Facts, path: str, *wheels: Distribution, real: str = "", 
 @pytest.mark.parametrize("listed", [True, False])
 def test_old_cudnn_wheel_is_recognized_by_any_path(path: str, *, listed: bool) -> None:
     files = ("nvidia/cudnn/lib/libcudnn.so.9",) if listed else ()
-    facts = _with_cudnn(healthy("2.20.0"), path, _cudnn("9.1.0.70", files=files))
+    facts = _with_cudnn(healthy("2.20.0"), path, _make_cudnn("9.1.0.70", files=files))
     assert "9.1.0.70" in finding(cudnn_version_mismatch.RULE, facts).title
     assert not run(
-        cudnn_version_mismatch.RULE, _with_cudnn(healthy("2.20.0"), path, _cudnn("9.3.0.75", files=files))
+        cudnn_version_mismatch.RULE,
+        _with_cudnn(healthy("2.20.0"), path, _make_cudnn("9.3.0.75", files=files)),
     ).findings
 
 
 def test_old_cudnn_wheel_is_recognized_through_links() -> None:
-    wheel = _cudnn("9.1.0.70", real_location="/store/packages")
+    wheel = _make_cudnn("9.1.0.70", real_location="/store/packages")
     for path, real in (
         ("/opt/linked/libcudnn.so.9", f"{SITE}/nvidia/cudnn/lib/libcudnn.so.9"),
         ("/store/packages/nvidia/cudnn/lib/libcudnn.so.9", ""),
@@ -137,13 +140,13 @@ def test_version_of_unpackaged_cudnn_comes_from_its_file() -> None:
         cudnn_version_mismatch.RULE, _with_cudnn(healthy("2.20.0"), "/usr/lib/../lib/libcudnn.so.9")
     )
     assert unknown.kind is OutcomeKind.COULD_NOT_CHECK
-    assert "/usr/lib/libcudnn.so.9" in unknown.why
+    assert "/usr/lib/libcudnn.so.9" in unknown.reason
 
 
 def test_current_owner_of_the_file_determines_the_version() -> None:
     name = "nvidia/cudnn/lib/libcudnn.so.9"
     wheels = (
-        _cudnn("9.3.0.75", files=(name,)),
+        _make_cudnn("9.3.0.75", files=(name,)),
         Distribution("nvidia-cudnn-cu13", "9.1.0.70", SITE, "pip", files=(name,)),
     )
     owners = tuple((wheel.name, wheel.version) for wheel in wheels)
@@ -165,6 +168,6 @@ def test_current_owner_of_the_file_determines_the_version() -> None:
 
 def test_changed_file_does_not_have_the_wheel_version() -> None:
     name = "nvidia/cudnn/lib/libcudnn.so.9"
-    wheel = _cudnn("9.3.0.75", files=(name,), changed=(ChangedFile(name, 100, 120, cut=False),))
+    wheel = _make_cudnn("9.3.0.75", files=(name,), changed=(ChangedFile(name, 100, 120, cut=False),))
     facts = _with_cudnn(healthy("2.20.0"), f"{SITE}/{name}", wheel, version="9.1.0")
     assert "9.1.0" in finding(cudnn_version_mismatch.RULE, facts).title

@@ -8,18 +8,18 @@ import pytest
 
 from rules.make_facts import (
     SITE,
-    at,
     commands,
     context,
     finding,
     healthy,
+    make_found,
+    make_rejected,
     run,
-    stop_process,
     with_environment,
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import Drop, MakeLink
+from tfdoctor.causes.steps import MakeLink, RemoveEntries
 from tfdoctor.facts import (
     Distribution,
     FoundElsewhere,
@@ -62,7 +62,7 @@ def test_damaged_dependency_of_a_library() -> None:
 def test_single_library_for_another_machine_is_damaged() -> None:
     names = ("libcublas.so.12", "libcufft.so.11")
     resolutions = [Resolution(name, f"/opt/cuda/lib64/{name}", "LD_LIBRARY_PATH", "") for name in names]
-    wrong = stop_process("libcublas.so.12", "/opt/cuda/lib64/libcublas.so.12", "wrong machine (183)")
+    wrong = make_rejected("libcublas.so.12", "/opt/cuda/lib64/libcublas.so.12", "wrong machine (183)")
     only_wrong = with_loader(healthy(), wrong)
     assert context(only_wrong).prediction.cause is Cause.LIBS_WRONG_VERSION
     mixed = with_loader(healthy(), wrong, resolutions[1])
@@ -72,8 +72,8 @@ def test_single_library_for_another_machine_is_damaged() -> None:
 def test_damaged_file_that_shadows_an_intact_one():
     facts = with_loader(
         healthy(),
-        stop_process("libcufft.so.11", "/old/libcufft.so.11", "file too short", crash=True),
-        also_found=(at(f"{SITE}/nvidia/cufft/lib/libcufft.so.11"),),
+        make_rejected("libcufft.so.11", "/old/libcufft.so.11", "file too short", crash=True),
+        also_found=(make_found(f"{SITE}/nvidia/cufft/lib/libcufft.so.11"),),
     )
     result = finding(damaged_library.RULE, facts)
     assert result.title == "/old/libcufft.so.11 is damaged: file too short"
@@ -88,7 +88,7 @@ def test_damaged_wheel_is_reinstalled():
     path = f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     result = finding(
         damaged_library.RULE,
-        with_loader(healthy(), stop_process("libcufft.so.11", path, "invalid ELF header")),
+        with_loader(healthy(), make_rejected("libcufft.so.11", path, "invalid ELF header")),
     )
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(result)[0]
 
@@ -104,7 +104,7 @@ def test_damaged_wheel_is_reinstalled():
 def test_only_libcudart_is_loaded_during_the_import(version, soname, imported):
     """A truncated libcudart kills Python during the import; other libraries do so when devices are listed."""
     facts = with_loader(
-        healthy(version), stop_process(soname, f"/old/{soname}", "file too short", crash=True)
+        healthy(version), make_rejected(soname, f"/old/{soname}", "file too short", crash=True)
     )
     prediction = context(facts).prediction
     assert (prediction.import_ok, prediction.gpu_registered) == (imported, False)
@@ -120,14 +120,14 @@ def test_wheel_behind_a_damaged_link_is_reinstalled():
     facts = with_python(healthy(), distributions=(wheel,))
     link = f"{SITE}/tensorflow/libcufft.so.11"
     result = finding(
-        damaged_library.RULE, with_loader(facts, stop_process("libcufft.so.11", link, "invalid ELF header"))
+        damaged_library.RULE, with_loader(facts, make_rejected("libcufft.so.11", link, "invalid ELF header"))
     )
     assert "--force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61" in commands(result)[0]
 
 
 def test_unreadable_file_is_not_permitted():
     path = "/usr/local/cuda/lib64/libcufft.so.11"
-    facts = with_loader(healthy(), stop_process("libcufft.so.11", path, "Permission denied"))
+    facts = with_loader(healthy(), make_rejected("libcufft.so.11", path, "Permission denied"))
     assert run(damaged_library.RULE, facts).kind is OutcomeKind.CLEAN
     assert run(libs_not_installed.RULE, facts).kind is OutcomeKind.CLEAN
     result = finding(not_permitted.RULE, facts)
@@ -140,7 +140,7 @@ def test_bad_file_on_the_path_is_dropped_and_the_wheel_linked() -> None:
     bad_path, good_path = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     via = "LD_LIBRARY_PATH"
     failed = replace(
-        stop_process("libcufft.so.11", bad_path, "is no ELF object"),
+        make_rejected("libcufft.so.11", bad_path, "is no ELF object"),
         tried=(Tried(bad_path, "is no ELF object", via),),
     )
     facts = with_loader(with_environment(healthy(), LD_LIBRARY_PATH="/conda/lib"), failed)
@@ -148,7 +148,7 @@ def test_bad_file_on_the_path_is_dropped_and_the_wheel_linked() -> None:
     assert loader is not None
     intact = FoundElsewhere("libcufft", "libcufft.so.11", good_path, None)
     without_variable = Without(via, ("/conda/lib",), loader.resolutions, (), ())
-    for without, kinds in (((), [Drop]), ((without_variable,), [Drop, MakeLink])):
+    for without, kinds in (((), [RemoveEntries]), ((without_variable,), [RemoveEntries, MakeLink])):
         changed = replace(loader, library_path=("/conda/lib",), found=(intact,), without=without)
         result = finding(damaged_library.RULE, replace(facts, loader=Known(changed, "")))
         assert [type(step) for step in result.remedies[0].steps] == kinds

@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import healthy, run, with_cards
-from rules.of_hosts import run_to_end, summarize_answer
+from rules.of_hosts import outcome_kind, summarize_finding
 from tfdoctor.facts import KernelModule, Known, value_of
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import driver_too_old
@@ -37,7 +37,7 @@ CODE = driver_too_old.RULE.code
 def test_finding_on_recorded_host(
     host: str, severity: Severity, cause: Cause, title: str, typed: str
 ) -> None:
-    assert summarize_answer(host, CODE) == (severity, cause, title, typed)
+    assert summarize_finding(host, CODE) == (severity, cause, title, typed)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_finding_on_recorded_host(
     ],
 )
 def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
-    assert run_to_end(host, CODE) is kind
+    assert outcome_kind(host, CODE) is kind
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from tfdoctor.facts.containers import (
     EngineSilence,
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
-from tfdoctor.report.diagnose import BESIDE, diagnose
+from tfdoctor.report.diagnose import SECONDARY_CODES, diagnose
 from tfdoctor.rules import ALL_RULES
 from tfdoctor.rules.shared import engines as shared
 from tfdoctor.system import RecordedSystem
@@ -27,7 +27,9 @@ HOSTS = Path(__file__).parents[1] / "hosts"
 
 def test_engine_rule_is_never_the_root_cause() -> None:
     """This holds even if the prediction has the cause of an engine rule."""
-    assert {rule.code for rule in ALL_RULES if rule.check.__module__ in _list_engine_modules()} == BESIDE
+    assert {
+        rule.code for rule in ALL_RULES if rule.check.__module__ in _list_engine_modules()
+    } == SECONDARY_CODES
     facts = replace(
         healthy(), containers=Known(engines(docker=Known(EngineSilence("timeout", "3 s"), "x")), "x")
     )
@@ -38,7 +40,10 @@ def test_engine_rule_is_never_the_root_cause() -> None:
         prediction = replace(report.prediction, gpu_registered=False, cause=cause)
         from tfdoctor.report.diagnose import _find_root
 
-        assert _find_root([finding for finding in findings if finding.code in BESIDE], prediction) is None
+        assert (
+            _find_root([finding for finding in findings if finding.code in SECONDARY_CODES], prediction)
+            is None
+        )
 
 
 def _list_engine_modules() -> set[str]:
@@ -65,5 +70,7 @@ def test_no_rule_crashes_on_unknown_parts(folder: Path) -> None:
             report = diagnose(replace(facts, containers=Known(part, "x")), COMPAT)
             assert not [outcome for outcome in report.outcomes if outcome.kind is OutcomeKind.CRASHED]
             assert all(
-                finding.severity < Severity.ERROR for finding in report.findings if finding.code in BESIDE
+                finding.severity < Severity.ERROR
+                for finding in report.findings
+                if finding.code in SECONDARY_CODES
             )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.of_hosts import run_to_end, summarize_answer
+from rules.of_hosts import outcome_kind, summarize_finding
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import gpu_too_new
 
@@ -36,7 +36,7 @@ CODE = gpu_too_new.RULE.code
 def test_finding_on_recorded_host(
     host: str, severity: Severity, cause: Cause, title: str, typed: str
 ) -> None:
-    *summary, command = summarize_answer(host, CODE)
+    *summary, command = summarize_finding(host, CODE)
     assert summary == [severity, cause, title]
     assert command.startswith(typed)
 
@@ -49,4 +49,4 @@ def test_finding_on_recorded_host(
     ],
 )
 def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
-    assert run_to_end(host, CODE) is kind
+    assert outcome_kind(host, CODE) is kind

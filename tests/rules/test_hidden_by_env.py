@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
-from rules.hiding_facts import ACTIVATE, CUSTOM, HIDE, first, hidden
+from rules.hiding_facts import ACTIVATE, CUSTOM, HIDE, diagnose_root, with_hidden_gpus
 from rules.make_facts import healthy
-from tfdoctor.causes.steps import TakeOut, Unset
+from tfdoctor.causes.steps import CommentOut, Unset
 from tfdoctor.facts import (
     EnvironmentFacts,
     Origin,
@@ -18,12 +18,12 @@ from tfdoctor.findings import Cause
 
 def test_line_of_sitecustomize_is_named_and_commented_out() -> None:
     line = f"os.environ['{HIDE}'] = '-1'"
-    report, result = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, line)))
+    report, result = diagnose_root(with_hidden_gpus(Origin(HIDE, "start", None, CUSTOM, 3, line)))
     assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
     assert result.title == f"{HIDE}=-1 is set by {CUSTOM}, line 3, and hides every GPU"
     assert (CUSTOM, 3) in [(evidence.source, evidence.line) for evidence in result.evidence]
     (remedy,) = result.remedies
-    assert remedy.steps == (TakeOut(CUSTOM, 3, line),)
+    assert remedy.steps == (CommentOut(CUSTOM, 3, line),)
     assert "unset" not in " ".join(remedy.commands)
     assert remedy.commands[0].startswith("sed -i '3{")
 
@@ -32,28 +32,34 @@ def test_enabled_device_types_without_gpu() -> None:
     name = "TF_ENABLED_DEVICE_TYPES"
     origin = Origin(name, "activation", None, ACTIVATE, 7, f"export {name}=CPU")
     environment = EnvironmentFacts({name: "CPU"}, (), None, (origin,))
-    report, result = first(replace(healthy(), environment=environment))
+    report, result = diagnose_root(replace(healthy(), environment=environment))
     assert (result.code, report.verdict.cause) == ("TFD601", Cause.HIDDEN_BY_ENV)
     assert result.remedies[0].steps == (Unset(name),)
     assert f"{ACTIVATE}, line 7" in result.explanation
 
 
 def test_line_with_other_effects_is_left_to_the_user() -> None:
-    _, result = first(hidden(Origin(HIDE, "start", None, CUSTOM, 3, f"os.environ['{HIDE}'] = choose()")))
+    _, result = diagnose_root(
+        with_hidden_gpus(Origin(HIDE, "start", None, CUSTOM, 3, f"os.environ['{HIDE}'] = choose()"))
+    )
     assert not result.remedies[0].steps
     assert f"{CUSTOM}, line 3" in result.remedies[0].text
 
 
 def test_file_outside_the_environment_is_never_edited() -> None:
     foreign = "/usr/lib/python3/dist-packages/sitecustomize.py"
-    _, result = first(hidden(Origin(HIDE, "start", None, foreign, 3, f"os.environ['{HIDE}'] = '-1'")))
+    _, result = diagnose_root(
+        with_hidden_gpus(Origin(HIDE, "start", None, foreign, 3, f"os.environ['{HIDE}'] = '-1'"))
+    )
     (remedy,) = result.remedies
     assert (remedy.steps, remedy.commands) == ((), ())
     assert f"{foreign}, line 3" in remedy.text
 
 
 def test_line_of_the_activation_script_is_commented_out() -> None:
-    _, result = first(hidden(Origin(HIDE, "activation", None, ACTIVATE, 82, f"export {HIDE}=-1")))
+    _, result = diagnose_root(
+        with_hidden_gpus(Origin(HIDE, "activation", None, ACTIVATE, 82, f"export {HIDE}=-1"))
+    )
     (remedy,) = result.remedies
     assert remedy.steps == (Unset(HIDE),)
     assert remedy.commands[:2] == (f"unset {HIDE}", f"sed -i '82{{/{HIDE}/s/^/: # /}}' {ACTIVATE}")
@@ -62,7 +68,7 @@ def test_line_of_the_activation_script_is_commented_out() -> None:
 @pytest.mark.parametrize("by", ["shell", "machine"])
 def test_variable_of_the_shell_is_unset(by: str) -> None:
     path, line = ("/etc/environment", 4) if by == "machine" else ("", None)
-    _, result = first(hidden(Origin(HIDE, by, None, path, line)))
+    _, result = diagnose_root(with_hidden_gpus(Origin(HIDE, by, None, path, line)))
     (remedy,) = result.remedies
     assert remedy.commands[0] == f"unset {HIDE}"
     assert not any(command.startswith("sed") for command in remedy.commands)
@@ -70,6 +76,6 @@ def test_variable_of_the_shell_is_unset(by: str) -> None:
 
 
 def test_scheduler_is_mentioned_and_nothing_changed() -> None:
-    _, result = first(hidden(Origin(HIDE, "shell"), value="", scheduler="slurm"))
+    _, result = diagnose_root(with_hidden_gpus(Origin(HIDE, "shell"), value="", scheduler="slurm"))
     assert "slurm" in result.remedies[0].text
     assert not any(remedy.steps for remedy in result.remedies)

@@ -13,7 +13,7 @@ from rules.make_facts import (
     finding,
     healthy,
     make_failed_import,
-    make_lost,
+    make_missing,
     run,
     with_loader,
     with_python,
@@ -72,6 +72,6 @@ def test_missing_system_library_is_installed():
     result = finding(import_fails.RULE, facts)
     assert commands(result)[0] == "sudo apt-get install libgomp1"
     cuda = with_loader(
-        healthy("1.13.1", distribution="tensorflow-gpu"), import_needs=(make_lost("libcublas.so.10.0"),)
+        healthy("1.13.1", distribution="tensorflow-gpu"), import_needs=(make_missing("libcublas.so.10.0"),)
     )
     assert run(import_fails.RULE, cuda).kind is OutcomeKind.CLEAN

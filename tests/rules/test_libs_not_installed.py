@@ -10,15 +10,15 @@ from rules.libraries_facts import ABOUT_LIBRARIES
 from rules.make_facts import (
     NOT_FOUND,
     SITE,
-    at,
     commands,
     context,
     finding,
     healthy,
-    make_lost,
+    make_found,
+    make_missing,
+    make_rejected,
     remove_libraries,
     run,
-    stop_process,
     with_cards,
     with_loader,
     with_python,
@@ -32,7 +32,7 @@ from tfdoctor.facts import (
     value_of,
 )
 from tfdoctor.findings import OutcomeKind, Severity
-from tfdoctor.predict import libraries_cause
+from tfdoctor.predict import choose_libraries_cause
 from tfdoctor.rules import (
     import_missing_cuda_lib,
     libdevice_or_ptxas_missing,
@@ -98,14 +98,14 @@ def test_all_libraries_come_from_the_locked_set():
 
 
 def test_wheel_without_its_library_is_reinstalled():
-    facts = with_loader(healthy(), make_lost("libcufft.so.11"))
+    facts = with_loader(healthy(), make_missing("libcufft.so.11"))
     wheel = Distribution("nvidia-cufft-cu12", "11.2.3.61", SITE, "pip")
     python = facts.python.value
     facts = with_python(facts, distributions=(*python.distributions, wheel))
     result = finding(libs_not_installed.RULE, facts)
     assert commands(result)[0].endswith("install --force-reinstall --no-deps nvidia-cufft-cu12==11.2.3.61")
     assert result.remedies[0].steps == (
-        Install(("nvidia-cufft-cu12==11.2.3.61",), again=True, dependencies=False),
+        Install(("nvidia-cufft-cu12==11.2.3.61",), reinstall=True, dependencies=False),
     )
 
 
@@ -124,7 +124,7 @@ def test_2_4_gets_no_wheels_because_none_has_cusolver_10():
 
 
 def test_single_missing_library_installs_only_its_wheel():
-    result = finding(libs_not_installed.RULE, with_loader(healthy(), make_lost("libcufft.so.11")))
+    result = finding(libs_not_installed.RULE, with_loader(healthy(), make_missing("libcufft.so.11")))
     assert result.title == "libcufft.so.11 is not installed"
     assert commands(result)[0] == "/env/bin/python -m pip install nvidia-cufft-cu12==11.2.3.61"
 
@@ -147,12 +147,12 @@ def test_each_library_has_one_finding_with_the_predicted_cause(version, kind):
         if name.startswith(("libcuda.", "libnvidia-ml")):
             continue
         change = {
-            "lost": make_lost(name),
-            "short": stop_process(name, f"/bad/{name}", "file too short"),
+            "lost": make_missing(name),
+            "short": make_rejected(name, f"/bad/{name}", "file too short"),
             "transitive": Resolution(name, f"/x/{name}", "cache", f"liby.so: {NOT_FOUND}", ("liby.so",)),
-            "elsewhere": make_lost(name),
+            "elsewhere": make_missing(name),
         }[kind]
-        also = (at(f"/somewhere/{name}"),) if kind == "elsewhere" else ()
+        also = (make_found(f"/somewhere/{name}"),) if kind == "elsewhere" else ()
         changed = with_loader(facts, change, also_found=also)
         ctx = context(changed)
         outcomes = [module.RULE.run(ctx) for module in ABOUT_LIBRARIES]
@@ -162,7 +162,7 @@ def test_each_library_has_one_finding_with_the_predicted_cause(version, kind):
         assert findings[0].cause is ctx.prediction.cause
         assert findings[0].remedies
         assert ctx.build is not None
-        assert libraries_cause(changed, ctx.build) is findings[0].cause
+        assert choose_libraries_cause(changed, ctx.build) is findings[0].cause
 
 
 def test_partial_facts_never_crash_a_rule():
@@ -172,5 +172,5 @@ def test_partial_facts_never_crash_a_rule():
         with_tensorflow(facts, version=None, distribution=None, cuda_config={}, build_info={}),
     ):
         for module in (*ABOUT_LIBRARIES, import_missing_cuda_lib, libdevice_or_ptxas_missing, shadowing_path):
-            for variant in (altered, with_loader(altered, make_lost("libcublas.so.12"))):
+            for variant in (altered, with_loader(altered, make_missing("libcublas.so.12"))):
                 assert run(module.RULE, variant).kind is not OutcomeKind.CRASHED

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from rules.make_facts import (
     SITE,
-    at,
     commands,
     finding,
     healthy,
-    make_lost,
+    make_found,
+    make_missing,
     with_loader,
     with_python,
 )
@@ -19,7 +19,7 @@ from tfdoctor.rules import (
 
 def test_link_is_the_first_remedy_for_2_21():
     path = f"{SITE}/nvidia/cusolver/lib/libcusolver.so.11"
-    facts = with_loader(healthy("2.21.0"), make_lost("libcusolver.so.11"), also_found=(at(path),))
+    facts = with_loader(healthy("2.21.0"), make_missing("libcusolver.so.11"), also_found=(make_found(path),))
     result = finding(libs_not_on_path.RULE, facts)
     assert "fault of TensorFlow 2.21.0 itself" in result.explanation
     assert commands(result)[0] == (
@@ -30,10 +30,10 @@ def test_link_is_the_first_remedy_for_2_21():
 
 def test_fixed_patch_release_is_the_first_remedy():
     names = ("libcublas.so.12", "libcublasLt.so.12", "libcufft.so.11", "libcudnn.so.8")
-    files = tuple(at(f"{SITE}/nvidia/x/lib/{name}") for name in names)
+    files = tuple(make_found(f"{SITE}/nvidia/x/lib/{name}") for name in names)
     facts = with_loader(
         healthy("2.16.1"),
-        *(make_lost(name) for name in names),
+        *(make_missing(name) for name in names),
         also_found=files,
         runpath_folders=(f"{SITE}/nvidia/cuda_runtime/lib",),
     )
@@ -45,7 +45,9 @@ def test_fixed_patch_release_is_the_first_remedy():
 
 def test_folder_of_a_toolkit_is_added_to_ldconfig():
     facts = with_loader(
-        healthy(), make_lost("libcufft.so.11"), also_found=(at("/usr/local/cuda-12.4/lib64/libcufft.so.11"),)
+        healthy(),
+        make_missing("libcufft.so.11"),
+        also_found=(make_found("/usr/local/cuda-12.4/lib64/libcufft.so.11"),),
     )
     result = finding(libs_not_on_path.RULE, facts)
     assert (
@@ -58,7 +60,9 @@ def test_folder_of_a_toolkit_is_added_to_ldconfig():
 def test_folder_of_conda_is_added_to_activate_d():
     facts = with_python(
         with_loader(
-            healthy("2.10.1"), make_lost("libcufft.so.10"), also_found=(at("/opt/conda/lib/libcufft.so.10"),)
+            healthy("2.10.1"),
+            make_missing("libcufft.so.10"),
+            also_found=(make_found("/opt/conda/lib/libcufft.so.10"),),
         ),
         conda_prefix="/opt/conda",
         virtual=False,
@@ -70,7 +74,9 @@ def test_folder_of_conda_is_added_to_activate_d():
 
 
 def test_spaces_in_a_path_are_quoted():
-    facts = with_loader(healthy(), make_lost("libcufft.so.11"), also_found=(at("/my libs/libcufft.so.11"),))
+    facts = with_loader(
+        healthy(), make_missing("libcufft.so.11"), also_found=(make_found("/my libs/libcufft.so.11"),)
+    )
     assert any(
         "LD_LIBRARY_PATH='/my libs'\"$" in command
         for command in commands(finding(libs_not_on_path.RULE, facts))

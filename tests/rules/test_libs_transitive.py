@@ -4,22 +4,22 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rules.hiding_facts import ACTIVATE, first, put_beside
+from rules.hiding_facts import ACTIVATE, diagnose_root, with_shadowing_library
 from rules.make_facts import (
     NOT_FOUND,
     SITE,
-    at,
     commands,
     context,
-    find_matches,
     finding,
     healthy,
+    make_found,
+    make_resolution,
     with_environment,
     with_loader,
     with_python,
     with_tensorflow,
 )
-from tfdoctor.causes.steps import Drop, Install, MakeLink
+from tfdoctor.causes.steps import Install, MakeLink, RemoveEntries
 from tfdoctor.facts import (
     FoundElsewhere,
     Known,
@@ -35,7 +35,7 @@ from tfdoctor.rules import (
 
 
 def test_shadowing_library_is_named_with_its_variable() -> None:
-    report, result = first(put_beside())
+    report, result = diagnose_root(with_shadowing_library())
     assert (result.code, report.verdict.cause) == ("TFD204", Cause.LIBS_TRANSITIVE)
     assert (
         result.title
@@ -46,7 +46,7 @@ def test_shadowing_library_is_named_with_its_variable() -> None:
     (remedy,) = result.remedies
     assert remedy.commands[0] == "export LD_LIBRARY_PATH=/mine"
     assert remedy.commands[1].startswith("sed -i '82{/LD_LIBRARY_PATH/")
-    assert remedy.steps == (Drop("LD_LIBRARY_PATH", ("/old/lib64",)),)
+    assert remedy.steps == (RemoveEntries("LD_LIBRARY_PATH", ("/old/lib64",)),)
 
 
 def transitive(error, missing):
@@ -66,7 +66,7 @@ def test_folder_of_the_dependency_is_added_to_the_path():
     facts = with_loader(
         healthy(),
         transitive(f"libnvJitLink.so.12: {NOT_FOUND}", ("libnvJitLink.so.12",)),
-        also_found=(at("/usr/local/cuda/lib64/libnvJitLink.so.12"),),
+        also_found=(make_found("/usr/local/cuda/lib64/libnvJitLink.so.12"),),
     )
     assert any(
         "export LD_LIBRARY_PATH=/usr/local/cuda/lib64" in command
@@ -85,7 +85,7 @@ def test_older_dependency_with_the_same_soname_is_named() -> None:
     path = f"{SITE}/nvidia/nvjitlink/lib/libnvJitLink.so.12"
     error = f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_5"
     failed = replace(
-        find_matches("libcusparse.so.12", f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"),
+        make_resolution("libcusparse.so.12", f"{SITE}/nvidia/cusparse/lib/libcusparse.so.12"),
         error=error,
         really_missing=("libcusparse.so.12",),
         tried=(Tried(path, "", "RUNPATH of libcusparse.so.12"),),
@@ -99,7 +99,7 @@ def test_requirement_excludes_the_installed_version() -> None:
     """2.20 requires nvjitlink >=12.5.82, which the installed, too old version satisfies."""
     nvidia = f"{SITE}/nvidia"
     failed = replace(
-        find_matches("libcusparse.so.12", f"{nvidia}/cusparse/lib/libcusparse.so.12"),
+        make_resolution("libcusparse.so.12", f"{nvidia}/cusparse/lib/libcusparse.so.12"),
         error=f"{nvidia}/cusparse/lib/libcusparse.so.12: undefined symbol: __nvJitLinkAddData_12_6",
         really_missing=("libcusparse.so.12",),
         tried=(Tried(f"{nvidia}/nvjitlink/lib/libnvJitLink.so.12", "", "RUNPATH of libcusparse.so.12"),),
@@ -116,7 +116,7 @@ def test_bad_library_on_the_path_is_dropped_and_the_wheel_linked() -> None:
     """Without the folder, the loader would find no library, so the remedy also links the wheel's."""
     bad_path, good_path = "/conda/lib/libcufft.so.11", f"{SITE}/nvidia/cufft/lib/libcufft.so.11"
     failed = replace(
-        find_matches("libcufft.so.11", bad_path),
+        make_resolution("libcufft.so.11", bad_path),
         error=f"{bad_path}: undefined symbol: gone",
         really_missing=("libcufft.so.11",),
     )
@@ -128,12 +128,12 @@ def test_bad_library_on_the_path_is_dropped_and_the_wheel_linked() -> None:
     loader = replace(loader, library_path=("/conda/lib",), found=(intact,), without=(without_variable,))
     result = finding(libs_transitive.RULE, replace(facts, loader=Known(loader, "")))
     assert result.title == "libcufft.so.11 needs a function that no library here has"
-    assert [type(step) for step in result.remedies[0].steps] == [Drop, MakeLink]
+    assert [type(step) for step in result.remedies[0].steps] == [RemoveEntries, MakeLink]
     assert commands(result)[0] == "unset LD_LIBRARY_PATH"
 
 
 def test_path_entry_stays_if_another_library_needs_it() -> None:
-    facts = put_beside()
+    facts = with_shadowing_library()
     loader = value_of(facts.loader)
     assert loader is not None
     (without_folder,) = loader.without
@@ -144,5 +144,5 @@ def test_path_entry_stays_if_another_library_needs_it() -> None:
         for resolution in without_folder.resolutions
     )
     changed = replace(loader, without=(replace(without_folder, resolutions=resolutions),))
-    _, result = first(replace(facts, loader=Known(changed, "x")))
-    assert not any(isinstance(step, Drop) for remedy in result.remedies for step in remedy.steps)
+    _, result = diagnose_root(replace(facts, loader=Known(changed, "x")))
+    assert not any(isinstance(step, RemoveEntries) for remedy in result.remedies for step in remedy.steps)

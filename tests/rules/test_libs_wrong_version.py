@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from rules.make_facts import (
-    at,
     commands,
     context,
     finding,
     healthy,
+    make_found,
+    make_rejected,
     remove_libraries,
     run,
-    stop_process,
     with_cards,
     with_loader,
 )
@@ -36,7 +36,9 @@ if TYPE_CHECKING:
 
 def with_cuda_libraries(facts, *paths):
     return with_loader(
-        remove_libraries(facts), also_found=tuple(at(path) for path in paths), found=tuple(map(at, paths))
+        remove_libraries(facts),
+        also_found=tuple(make_found(path) for path in paths),
+        found=tuple(map(make_found, paths)),
     )
 
 
@@ -71,7 +73,7 @@ def test_other_cuda_is_reported_despite_equal_sonames():
 
 def test_32_bit_library_is_reported():
     path = "/usr/lib32/libcufft.so.11"
-    facts = with_loader(healthy(), stop_process("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
+    facts = with_loader(healthy(), make_rejected("libcufft.so.11", path, "wrong ELF class: ELFCLASS32"))
     result = finding(libs_wrong_version.RULE, facts)
     assert "another kind of processor" in result.title
     assert path in result.explanation
@@ -118,7 +120,7 @@ CUDA_13_PATHS = tuple(
 
 def with_libraries(facts: Facts, *paths: str, path: tuple[str, ...]) -> Facts:
     """Return the facts with these libraries and CUDA 13 in /usr/local/cuda; `path` is LD_LIBRARY_PATH."""
-    files = tuple(map(at, (*paths, *CUDA_13_PATHS)))
+    files = tuple(map(make_found, (*paths, *CUDA_13_PATHS)))
     return replace(
         with_loader(remove_libraries(facts), also_found=files, found=files, library_path=path),
         toolkits=(CUDA_13_TOOLKIT,),

@@ -12,7 +12,7 @@ from rules.make_facts import (
     with_loader,
     with_python,
 )
-from tfdoctor.causes.steps import Drop
+from tfdoctor.causes.steps import RemoveEntries
 from tfdoctor.findings import Cause
 from tfdoctor.rules import (
     libstdcxx_too_old,
@@ -25,7 +25,7 @@ def test_old_libstdcxx_on_the_library_path():
     result = finding(libstdcxx_too_old.RULE, facts)
     assert commands(result)[0] == "export LD_LIBRARY_PATH=/b"
     assert result.remedies[0].steps == (
-        Drop("LD_LIBRARY_PATH", ("/old/lib",)),
+        RemoveEntries("LD_LIBRARY_PATH", ("/old/lib",)),
     )  # the step that `fix` applies
     assert context(facts).prediction.cause is Cause.LIBSTDCXX_TOO_OLD
 

@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from rules.kernel_facts import list_events, make_report, run_to_end, with_events
+from rules.kernel_facts import load_facts, make_report, outcome_kind, with_events
 from tfdoctor.facts import KernelEvent, Unknown
 from tfdoctor.findings import OutcomeKind
 from tfdoctor.rules import no_device
@@ -33,12 +33,12 @@ def test_kernel_log_explains_the_missing_device(kind: str, xid: int | None, word
 
 
 def test_general_rule_leads_if_module_files_are_unknown() -> None:
-    facts = list_events("kernel-updated")
+    facts = load_facts("kernel-updated")
     kernel = dataclasses.replace(facts.kernel, modules=Unknown("not to be seen"))
     report = make_report(dataclasses.replace(facts, kernel=kernel))
     assert report.root is not None
     assert report.root.code == no_device.RULE.code
-    assert run_to_end(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
+    assert outcome_kind(report, "TFD117") is OutcomeKind.COULD_NOT_CHECK
 
 
 def test_gpu_lost_from_the_bus_is_reported() -> None:
@@ -59,7 +59,7 @@ def test_gpu_lost_from_the_bus_is_reported() -> None:
     ],
 )
 def test_specific_rule_replaces_the_general_one(host: str, code: str) -> None:
-    report = make_report(list_events(host))
+    report = make_report(load_facts(host))
     assert report.root is not None
     assert report.root.code == code
-    assert run_to_end(report, no_device.RULE.code) is OutcomeKind.NOT_APPLICABLE
+    assert outcome_kind(report, no_device.RULE.code) is OutcomeKind.NOT_APPLICABLE

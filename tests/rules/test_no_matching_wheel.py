@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from rules.make_facts import (
-    absent,
     commands,
     finding,
     healthy,
     run,
     with_python,
+    without_tensorflow,
 )
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import (
@@ -33,7 +33,7 @@ from tfdoctor.rules import (
     ],
 )
 def test_reason_for_no_matching_wheel(changes, words):
-    facts = with_python(absent(healthy()), **changes)
+    facts = with_python(without_tensorflow(healthy()), **changes)
     result = finding(no_matching_wheel.RULE, facts)
     assert words in result.explanation
     assert result.cause is Cause.NO_MATCHING_WHEEL
@@ -41,7 +41,7 @@ def test_reason_for_no_matching_wheel(changes, words):
 
 
 def test_python_of_the_best_release_is_named():
-    result = finding(no_matching_wheel.RULE, with_python(absent(healthy()), version="3.14.0"))
+    result = finding(no_matching_wheel.RULE, with_python(without_tensorflow(healthy()), version="3.14.0"))
     assert commands(result)[0] == "uv venv --python 3.13 tf-env"
     assert "'tensorflow[and-cuda]==2.21.0'" in commands(result)[1]
 

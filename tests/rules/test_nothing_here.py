@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from rules.make_facts import COMPAT, healthy, make_lost, with_loader, with_machine, with_python
+from rules.make_facts import COMPAT, healthy, make_missing, with_loader, with_machine, with_python
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.facts.python import Choice, LostEnvironment, OtherPython
 from tfdoctor.render.report import render_report
@@ -50,7 +50,7 @@ def make_bare_machine(
             with_python(facts, installed={"tensorflow": None}), loader=Absent("", "no TensorFlow")
         )
     else:
-        facts = with_loader(facts, make_lost("libcuda.so.1"))
+        facts = with_loader(facts, make_missing("libcuda.so.1"))
     facts = replace(facts, driver=driver, tensorflow=tensorflow, choice=choice)
     return with_machine(facts, container=container)
 

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from rules.hiding_facts import FOREIGN, first, foreign
+from rules.hiding_facts import FOREIGN, diagnose_root, with_foreign_numpy
 from rules.make_facts import (
     commands,
     context,
@@ -27,18 +27,18 @@ from tfdoctor.rules import (
 
 
 def test_numpy_of_the_environment_is_the_cause() -> None:
-    facts = foreign(value="/mine")
-    report, result = first(facts)
+    facts = with_foreign_numpy(value="/mine")
+    report, result = diagnose_root(facts)
     assert (result.code, report.verdict.cause) == ("TFD306", Cause.NUMPY_ABI)
 
 
 def test_environment_on_pythonpath_is_not_a_shadow() -> None:
     """TensorFlow is in that folder, too, so its NumPy is the cause."""
-    facts = foreign()
+    facts = with_foreign_numpy()
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     moved = replace(tensorflow, package_dir=f"{FOREIGN}/tensorflow", core_dir=f"{FOREIGN}/tensorflow")
-    _, result = first(replace(facts, tensorflow=Known(moved, "x")))
+    _, result = diagnose_root(replace(facts, tensorflow=Known(moved, "x")))
     assert result.code == "TFD306"
 
 

@@ -8,12 +8,12 @@ from rules.make_facts import (
     commands,
     finding,
     healthy,
-    make_lost,
+    make_missing,
     with_environment,
     with_loader,
     with_machine,
 )
-from rules.of_hosts import run_to_end, summarize_answer
+from rules.of_hosts import outcome_kind, summarize_finding
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import nvml_missing
 
@@ -36,7 +36,7 @@ CODE = nvml_missing.RULE.code
 def test_finding_on_recorded_host(
     host: str, severity: Severity, cause: Cause, title: str, typed: str
 ) -> None:
-    assert summarize_answer(host, CODE) == (severity, cause, title, typed)
+    assert summarize_finding(host, CODE) == (severity, cause, title, typed)
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_finding_on_recorded_host(
     ],
 )
 def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
-    assert run_to_end(host, CODE) is kind
+    assert outcome_kind(host, CODE) is kind
 
 
 @pytest.mark.parametrize(
@@ -60,6 +60,8 @@ def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
     ],
 )
 def test_capabilities_that_include_nvml_are_not_the_cause(capabilities: str, typed: str) -> None:
-    facts = with_loader(with_machine(healthy("2.21.0"), container="docker"), make_lost("libnvidia-ml.so.1"))
+    facts = with_loader(
+        with_machine(healthy("2.21.0"), container="docker"), make_missing("libnvidia-ml.so.1")
+    )
     result = finding(nvml_missing.RULE, with_environment(facts, NVIDIA_DRIVER_CAPABILITIES=capabilities))
     assert commands(result) == [typed]

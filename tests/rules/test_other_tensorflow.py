@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from rules.hiding_facts import ACTIVATE, first, two
+from rules.hiding_facts import ACTIVATE, diagnose_root, with_two_tensorflows
 from rules.make_facts import COMPAT, SITE, remove_libraries
-from tfdoctor.causes.steps import Drop
+from tfdoctor.causes.steps import RemoveEntries
 from tfdoctor.facts import (
     Known,
     value_of,
@@ -18,13 +18,13 @@ from tfdoctor.rules import other_tensorflow
 
 
 def test_tensorflow_on_pythonpath_shadows_the_environment() -> None:
-    report, result = first(two("/team:/mine", origin="activation"))
+    report, result = diagnose_root(with_two_tensorflows("/team:/mine", origin="activation"))
     assert (result.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
     assert report.prediction.gpu_registered is False
     assert "TFD303" not in [finding.code for finding in report.findings]
     (remedy,) = result.remedies
     assert remedy.commands[0] == "export PYTHONPATH=/mine"
-    assert remedy.steps == (Drop("PYTHONPATH", ("/team",)),)
+    assert remedy.steps == (RemoveEntries("PYTHONPATH", ("/team",)),)
     assert f"{ACTIVATE}, line 9" in result.explanation
     commands = [line for finding in report.findings for other in finding.remedies for line in other.commands]
     assert not any("install" in command for command in commands)
@@ -32,25 +32,25 @@ def test_tensorflow_on_pythonpath_shadows_the_environment() -> None:
 
 def test_import_errors_of_the_first_tensorflow_do_not_count() -> None:
     """The installed packages do not fit the older TensorFlow that Python imports."""
-    facts = two(origin="start")
+    facts = with_two_tensorflows(origin="start")
     error = "Descriptors cannot be created directly."
     failure = Rehearsed(
         "google.protobuf.descriptor", error, "TypeError", file=f"{SITE}/google/protobuf/descriptor.py"
     )
     rehearsal = RehearsalFacts((), (failure,), replace(failure, name="google.protobuf"))
-    report, result = first(replace(facts, rehearsal=Known(rehearsal, "a child")))
+    report, result = diagnose_root(replace(facts, rehearsal=Known(rehearsal, "a child")))
     assert report.prediction.import_ok is False
     assert (result.code, report.verdict.cause) == (other_tensorflow.RULE.code, Cause.SHADOWED_MODULE)
 
 
 def test_nothing_is_installed_for_the_shadowing_tensorflow() -> None:
     """The TensorFlow on PYTHONPATH lacks a library; the environment's own, used without PYTHONPATH, does not."""
-    facts = remove_libraries(two())
+    facts = remove_libraries(with_two_tensorflows())
     cpu = value_of(facts.tensorflow)
     assert cpu is not None
     assert cpu.behind is not None
     same = replace(cpu, build_info=cpu.behind.build_info, cuda_config=cpu.behind.cuda_config)
-    report, result = first(replace(facts, tensorflow=Known(same, "x")))
+    report, result = diagnose_root(replace(facts, tensorflow=Known(same, "x")))
     assert result.code == other_tensorflow.RULE.code
     assert any(finding.cause is Cause.LIBS_NOT_INSTALLED for finding in report.findings)
     assert result.remedies[0].commands == ("unset PYTHONPATH", "tfdoctor check --python /env/bin/python")
@@ -58,7 +58,7 @@ def test_nothing_is_installed_for_the_shadowing_tensorflow() -> None:
 
 def test_shadowing_file_and_tensorflow_are_removed_together() -> None:
     """The file shadows the module for both; what the unintended TensorFlow lacks is not installed."""
-    facts = two(origin="activation")
+    facts = with_two_tensorflows(origin="activation")
     python = value_of(facts.python)
     assert python is not None
     shadow = Shadow("numpy", "/home/user/code/numpy.py", SITE)
@@ -74,7 +74,7 @@ def test_shadowing_file_and_tensorflow_are_removed_together() -> None:
         python=Known(replace(python, shadows=(shadow,)), "x"),
         rehearsal=Known(rehearsal, "a child"),
     )
-    _, result = first(facts)
+    _, result = diagnose_root(facts)
     commands = result.remedies[0].commands
     assert any("numpy.py" in command for command in commands)
     assert any("PYTHONPATH" in command for command in commands)
@@ -82,7 +82,7 @@ def test_shadowing_file_and_tensorflow_are_removed_together() -> None:
 
 
 def test_first_tensorflow_stays_if_the_second_is_no_better() -> None:
-    facts = two()
+    facts = with_two_tensorflows()
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
     same = replace(tensorflow, behind=replace(tensorflow, package_dir=f"{SITE}/tensorflow", behind=None))

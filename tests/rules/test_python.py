@@ -7,8 +7,8 @@ from dataclasses import replace
 import pytest
 
 from rules.make_facts import (
-    at,
     healthy,
+    make_found,
     run,
     with_python,
     with_tensorflow,
@@ -71,4 +71,4 @@ def test_partial_facts_never_crash_a_rule(module):
 
 def test_types_of_facts():
     assert Distribution("a", "1", "/x").requires == ()
-    assert at("/x/liba.so.1").stem == "liba"
+    assert make_found("/x/liba.so.1").stem == "liba"

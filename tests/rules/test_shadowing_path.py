@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from rules.make_facts import (
-    at,
     commands,
-    find_matches,
     finding,
     healthy,
+    make_found,
+    make_resolution,
     run,
     with_loader,
     with_python,
@@ -22,8 +22,8 @@ def test_older_cuda_before_the_wheels_is_reported():
     folder = "/usr/local/cuda-12.2/lib64"
     facts = with_loader(
         with_python(healthy(), installed={"nvidia-cublas-cu12": "12.5.3.2"}),
-        find_matches("libcublas.so.12", f"{folder}/libcublas.so.12", "LD_LIBRARY_PATH"),
-        also_found=(at(f"{folder}/libcublas.so.12"), at(f"{folder}/libcublas.so.12.2.5.6")),
+        make_resolution("libcublas.so.12", f"{folder}/libcublas.so.12", "LD_LIBRARY_PATH"),
+        also_found=(make_found(f"{folder}/libcublas.so.12"), make_found(f"{folder}/libcublas.so.12.2.5.6")),
         library_path=(folder, "/keep"),
     )
     result = finding(shadowing_path.RULE, facts)

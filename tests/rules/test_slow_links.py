@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.of_hosts import finding, run_to_end
+from rules.of_hosts import finding, outcome_kind
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import slow_links
 
@@ -36,4 +36,4 @@ def test_finding_on_recorded_host(host: str, severity: Severity, cause: Cause, t
     ],
 )
 def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
-    assert run_to_end(host, CODE) is kind
+    assert outcome_kind(host, CODE) is kind

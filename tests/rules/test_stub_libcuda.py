@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from rules.of_hosts import run_to_end, summarize_answer
+from rules.of_hosts import outcome_kind, summarize_finding
 from tfdoctor.findings import Cause, OutcomeKind, Severity
 from tfdoctor.rules import stub_libcuda
 
@@ -26,7 +26,7 @@ CODE = stub_libcuda.RULE.code
 def test_finding_on_recorded_host(
     host: str, severity: Severity, cause: Cause, title: str, typed: str
 ) -> None:
-    assert summarize_answer(host, CODE) == (severity, cause, title, typed)
+    assert summarize_finding(host, CODE) == (severity, cause, title, typed)
 
 
 @pytest.mark.parametrize(
@@ -37,4 +37,4 @@ def test_finding_on_recorded_host(
     ],
 )
 def test_outcome_without_finding(host: str, kind: OutcomeKind) -> None:
-    assert run_to_end(host, CODE) is kind
+    assert outcome_kind(host, CODE) is kind

@@ -5,7 +5,7 @@ from __future__ import annotations
 from rules.make_facts import (
     commands,
     context,
-    cpu,
+    cpu_only,
     finding,
     healthy,
     run,
@@ -19,7 +19,7 @@ from tfdoctor.rules import (
 
 
 def test_native_windows_is_reported():
-    facts = with_machine(cpu("2.15.1"), system="Windows", machine="AMD64")
+    facts = with_machine(cpu_only("2.15.1"), system="Windows", machine="AMD64")
     result = finding(windows_native_unsupported.RULE, facts)
     assert context(facts).prediction.cause is Cause.WINDOWS_NATIVE_UNSUPPORTED
     assert any("tensorflow==2.10.1" in command for command in commands(result))

@@ -35,18 +35,18 @@ TEXT = b"".join(b"line %d of a log\n" % number for number in range(20_000))
 zstd = pytest.mark.skipif(shutil.which("zstd") is None, reason="there is no zstd program")
 
 
-def read(path: Path) -> tuple[bytes, list[str]]:
+def read_with_notes(path: Path) -> tuple[bytes, list[str]]:
     """Return the content of a log and the notes about it."""
     notes: list[str] = []
     return b"".join(read_log(str(path), note=notes.append)), notes
 
 
-def quick_lzma(data: bytes) -> bytes:
+def compress_lzma(data: bytes) -> bytes:
     """Compress with the fastest preset."""
     return lzma.compress(data, preset=0)
 
 
-def pack_by_zstd(data: bytes) -> bytes:
+def compress_zstd(data: bytes) -> bytes:
     """Compress with the zstd program."""
     program = shutil.which("zstd") or ""
     return subprocess.run([program, "-qc"], input=data, capture_output=True, check=True, timeout=60).stdout
@@ -74,29 +74,29 @@ def _is_installed(name: str) -> bool:
 def test_every_compression_format(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "log"
     path.write_bytes(pack(TEXT))
-    assert read(path) == (TEXT, [])
+    assert read_with_notes(path) == (TEXT, [])
 
 
 @pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, lzma.compress])
 def test_several_members_and_padding(tmp_path: Path, pack: Callable[[bytes], bytes]) -> None:
     path = tmp_path / "log"
     path.write_bytes(pack(TEXT) + pack(b"more\n") + b"\0" * 512)
-    assert read(path) == (TEXT + b"more\n", [])
+    assert read_with_notes(path) == (TEXT + b"more\n", [])
 
 
 @zstd
 def test_zstd(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log.zst"
-    path.write_bytes(pack_by_zstd(TEXT) + pack_by_zstd(b"more\n"))
-    assert read(path) == (TEXT + b"more\n", [])
+    path.write_bytes(compress_zstd(TEXT) + compress_zstd(b"more\n"))
+    assert read_with_notes(path) == (TEXT + b"more\n", [])
 
 
 @zstd
 def test_truncated_zstd(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log.zst"
     noise = os.urandom(500_000).hex().encode()
-    path.write_bytes(pack_by_zstd(TEXT + noise)[:-1000])
-    data, notes = read(path)
+    path.write_bytes(compress_zstd(TEXT + noise)[:-1000])
+    data, notes = read_with_notes(path)
     assert data.startswith(TEXT)
     assert len(notes) == 1
     assert "damaged" in notes[0]
@@ -108,7 +108,7 @@ def test_zstd_without_a_decoder_is_refused(tmp_path: Path, monkeypatch: pytest.M
     path = tmp_path / "log.zst"
     path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
     with pytest.raises(UsageError, match="zstd"):
-        read(path)
+        read_with_notes(path)
 
 
 def test_hanging_zstd_program_is_stopped(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -122,11 +122,11 @@ def test_hanging_zstd_program_is_stopped(tmp_path: Path, monkeypatch: pytest.Mon
     path.write_bytes(b"\x28\xb5\x2f\xfd" + b"x" * 100)
     began = time.monotonic()
     with pytest.raises(UsageError, match="does not answer"):
-        read(path)
+        read_with_notes(path)
     assert time.monotonic() - began < 10
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, compress_lzma])
 @pytest.mark.parametrize("kind", ["truncated", "broken", "followed by garbage"])
 def test_damaged_file_is_read_up_to_the_damage(
     tmp_path: Path, pack: Callable[[bytes], bytes], kind: str
@@ -142,7 +142,7 @@ def test_damaged_file_is_read_up_to_the_damage(
         content += b"garbage" * 9
     path = tmp_path / "log"
     path.write_bytes(bytes(content))
-    data, notes = read(path)
+    data, notes = read_with_notes(path)
     assert data.startswith(TEXT)
     assert len(notes) == 1
     assert "damaged" in notes[0]
@@ -160,20 +160,20 @@ def test_bomb_is_read_in_small_chunks(tmp_path: Path, pack: Callable[[bytes], by
 @zstd
 def test_zstd_bomb_is_read_in_small_chunks(tmp_path: Path, decoder: str) -> None:
     path = tmp_path / "log"
-    path.write_bytes(pack_by_zstd(b"a" * 50_000_000))
+    path.write_bytes(compress_zstd(b"a" * 50_000_000))
     sizes = [len(chunk) for chunk in read_log(str(path), note=pytest.fail)]
     assert sum(sizes) == 50_000_000
     assert max(sizes) <= 20 * CHUNK_BYTES
 
 
-@pytest.mark.parametrize("inner", [gzip.compress, bz2.compress, quick_lzma])
-@pytest.mark.parametrize("outer", [gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("inner", [gzip.compress, bz2.compress, compress_lzma])
+@pytest.mark.parametrize("outer", [gzip.compress, bz2.compress, compress_lzma])
 def test_twice_compressed_log_is_read(
     tmp_path: Path, inner: Callable[[bytes], bytes], outer: Callable[[bytes], bytes]
 ) -> None:
     path = tmp_path / "log"
     path.write_bytes(outer(inner(TEXT)))
-    assert read(path) == (TEXT, [])
+    assert read_with_notes(path) == (TEXT, [])
 
 
 def test_deeply_nested_compression_is_refused(tmp_path: Path) -> None:
@@ -183,27 +183,27 @@ def test_deeply_nested_compression_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(data)
     with pytest.raises(UsageError, match="packed more than 3 times"):
-        read(path)
+        read_with_notes(path)
 
 
-@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("pack", [gzip.compress, bz2.compress, compress_lzma])
 def test_bomb_is_cut_and_the_cut_is_noted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, pack: Callable[[bytes], bytes]
 ) -> None:
-    monkeypatch.setattr(streams, "MUCH", 4 << 20)
+    monkeypatch.setattr(streams, "MIN_BOMB_BYTES", 4 << 20)
     path = tmp_path / "log"
     path.write_bytes(pack(TEXT + bytes(30 << 20)))
-    data, notes = read(path)
+    data, notes = read_with_notes(path)
     assert data.startswith(TEXT)
     assert 4 << 20 <= len(data) < 12 << 20
     assert notes == [
         f"{path} unpacks to more than 100 times its size: only its first {len(data) >> 20} MiB are read."
     ]
     path.write_bytes(pack(os.urandom(1 << 20).hex().encode() * 3))  # a log of the same size
-    assert read(path)[1] == []
+    assert read_with_notes(path)[1] == []
 
 
-def tar(name: str, *, pax: bool = False) -> bytes:
+def make_tar(name: str, *, pax: bool = False) -> bytes:
     """Return a tar archive with TEXT in the member `name`."""
     file = io.BytesIO()
     with tarfile.open(
@@ -223,14 +223,14 @@ def make_zip(name: str) -> bytes:
     return file.getvalue()
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, compress_lzma])
 @pytest.mark.parametrize(
     ("data", "words", "hint"),
     [
-        (tar("logs/train.log"), "tar archive", "tar -xOf {0} logs/train.log | tfdoctor diagnose -"),
-        (tar("a log"), "tar archive", "tar -xOf {0} 'a log' | tfdoctor diagnose -"),
-        (tar("a\x1b[31mlog; rm"), "tar archive", "tar -xOf {0} MEMBER | tfdoctor diagnose -"),
-        (tar("x" * 300, pax=True), "tar archive", "tar -xOf {0} MEMBER |"),
+        (make_tar("logs/train.log"), "tar archive", "tar -xOf {0} logs/train.log | tfdoctor diagnose -"),
+        (make_tar("a log"), "tar archive", "tar -xOf {0} 'a log' | tfdoctor diagnose -"),
+        (make_tar("a\x1b[31mlog; rm"), "tar archive", "tar -xOf {0} MEMBER | tfdoctor diagnose -"),
+        (make_tar("x" * 300, pax=True), "tar archive", "tar -xOf {0} MEMBER |"),
         (make_zip("0_build.txt"), "zip archive", "unzip -p {0} 0_build.txt | tfdoctor diagnose -"),
         (make_zip("$(reboot)"), "zip archive", "unzip -p {0} MEMBER | tfdoctor diagnose -"),
         (b"7z\xbc\xaf\x27\x1c" + bytes(900), "7-Zip", "7z e -so {0} |"),
@@ -244,30 +244,30 @@ def test_archive_is_refused_with_a_hint(
     path = tmp_path / "it"
     path.write_bytes(pack(data))
     with pytest.raises(UsageError, match=words) as caught:
-        read(path)
+        read_with_notes(path)
     assert hint.format(path) in (caught.value.hint or "")
     if pack is bytes:
         with pytest.raises(UsageError, match=words):
             next(follow(str(path), lambda: False))
 
 
-@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, quick_lzma])
+@pytest.mark.parametrize("pack", [bytes, gzip.compress, bz2.compress, compress_lzma])
 @pytest.mark.parametrize("cut", [0, 5000])
 def test_compressed_noise_is_refused(tmp_path: Path, pack: Callable[[bytes], bytes], cut: int) -> None:
     path = tmp_path / "log"
     data = pack(b"\x00\x01" + os.urandom(50_000))
     path.write_bytes(data[: len(data) - cut])
     with pytest.raises(UsageError, match=r"is not a text|cannot be unpacked"):
-        read(path)
+        read_with_notes(path)
 
 
 def test_leading_nuls_before_text_and_noise(tmp_path: Path) -> None:
     path = tmp_path / "log"
     path.write_bytes(bytes(3 << 20) + TEXT)
-    assert read(path) == (bytes(3 << 20) + TEXT, [])
+    assert read_with_notes(path) == (bytes(3 << 20) + TEXT, [])
     path.write_bytes(bytes(3 << 20) + os.urandom(50_000))
     with pytest.raises(UsageError, match="not a text"):
-        read(path)
+        read_with_notes(path)
 
 
 def test_meter_counts_compressed_bytes(tmp_path: Path) -> None:
@@ -282,11 +282,11 @@ def test_meter_counts_compressed_bytes(tmp_path: Path) -> None:
 # ---------------------------------------------------------------- following
 
 
-class Following:
+class FollowThread:
     """`follow` in a thread, with the bytes and the error that it produced."""
 
     def __init__(self, path: Path) -> None:
-        self.seen = b""
+        self.content = b""
         self.stopped = False
         self.error: UsageError | None = None
         self.thread = threading.Thread(target=self._run, args=(str(path),))
@@ -295,25 +295,25 @@ class Following:
     def _run(self, name: str) -> None:
         try:
             for chunk in follow(name, lambda: self.stopped):
-                self.seen += chunk
+                self.content += chunk
         except UsageError as error:
             self.error = error
 
     def expect(self, text: bytes) -> None:
         """Wait at most 10 s until `text` was read."""
         deadline = time.monotonic() + 10
-        while text not in self.seen and time.monotonic() < deadline:
+        while text not in self.content and time.monotonic() < deadline:
             time.sleep(0.01)
-        assert text in self.seen
+        assert text in self.content
 
 
 @pytest.fixture
-def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, Following]]:
+def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Path, FollowThread]]:
     """Yield a log file and the thread that follows it."""
     monkeypatch.setattr(streams, "POLL_S", 0.02)
     path = tmp_path / "log"
     path.write_bytes(b"one\n")
-    following = Following(path)
+    following = FollowThread(path)
     following.expect(b"one\n")
     yield path, following
     following.stopped = True
@@ -322,22 +322,22 @@ def grown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Pat
     assert following.error is None
 
 
-def test_growing_file_is_followed(grown: tuple[Path, Following]) -> None:
+def test_growing_file_is_followed(grown: tuple[Path, FollowThread]) -> None:
     path, following = grown
     for line in (b"two\n", b"three\n"):
         with path.open("ab") as file:
             file.write(line)
         following.expect(line)
-    assert following.seen == b"one\ntwo\nthree\n"
+    assert following.content == b"one\ntwo\nthree\n"
 
 
-def test_truncated_file_is_followed(grown: tuple[Path, Following]) -> None:
+def test_truncated_file_is_followed(grown: tuple[Path, FollowThread]) -> None:
     path, following = grown
     path.write_bytes(b"2\n")
     following.expect(b"one\n2\n")
 
 
-def test_rotated_file_is_followed(grown: tuple[Path, Following]) -> None:
+def test_rotated_file_is_followed(grown: tuple[Path, FollowThread]) -> None:
     path, following = grown
     path.rename(path.with_suffix(".1"))
     with path.with_suffix(".1").open("ab") as file:
@@ -350,11 +350,11 @@ def test_rotated_file_is_followed(grown: tuple[Path, Following]) -> None:
 def test_named_pipe_is_followed(tmp_path: Path) -> None:
     path = tmp_path / "pipe"
     os.mkfifo(path)
-    following = Following(path)
+    following = FollowThread(path)
     with path.open("wb") as file:
         file.write(b"words\n")
     following.thread.join(10)
-    assert following.seen == b"words\n"
+    assert following.content == b"words\n"
 
 
 # ---------------------------------------------------------------- verdicts while a log grows

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 @pytest.fixture(scope="session")
 def ptx(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     """An interpreter for PTX. TFDOCTOR_LAB_CACHE keeps the compiled files; TFDOCTOR_SANITIZE=1 adds the sanitizers."""
-    from lab.softgpu import SANITIZED, Interpreter, build
+    from lab.softgpu import SANITIZED, Interpreter, build_interpreter
 
     if shutil.which(os.environ.get("CXX") or "c++") is None:
         pytest.skip("no C++ compiler")
@@ -27,18 +27,18 @@ def ptx(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
     cache_folder = os.environ.get("TFDOCTOR_LAB_CACHE")
     cache = folder.__class__(cache_folder) if cache_folder else folder
     flags = SANITIZED if os.environ.get("TFDOCTOR_SANITIZE") else ()
-    return Interpreter(build(cache, flags), folder)
+    return Interpreter(build_interpreter(cache, flags), folder)
 
 
 @pytest.fixture(scope="session")
 def libraries_of_the_software_gpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of the libraries for TensorFlow 2.15.1."""
-    from lab.softgpu import SANITIZED, libraries
+    from lab.softgpu import SANITIZED, build_libraries
 
     if shutil.which(os.environ.get("CXX") or "c++") is None:
         pytest.skip("no C++ compiler")
     flags = ("-O1", *SANITIZED) if os.environ.get("TFDOCTOR_SANITIZE") else ("-O1",)
-    return libraries(tmp_path_factory.mktemp("gpu"), "2.15.1", flags)
+    return build_libraries(tmp_path_factory.mktemp("gpu"), "2.15.1", flags)
 
 
 @pytest.fixture(scope="module")
@@ -51,6 +51,6 @@ def gpu(libraries_of_the_software_gpu: Path) -> Iterator[Gpu]:
             patch.setenv(name, value)
         software_gpu = Gpu(libraries_of_the_software_gpu)
         assert software_gpu.driver.cuInit(0) == 0
-        context = software_gpu.made("driver", "cuDevicePrimaryCtxRetain", 0)
+        context = software_gpu.create_handle("driver", "cuDevicePrimaryCtxRetain", 0)
         assert software_gpu.driver.cuCtxSetCurrent(context) == 0
         yield software_gpu

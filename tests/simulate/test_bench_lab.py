@@ -15,7 +15,7 @@ import pytest
 
 from cli.planner import validate
 from lab import environments
-from lab.softgpu import libraries
+from lab.softgpu import build_libraries
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -40,7 +40,7 @@ else:
 
 def make_environment(folder: Path, release: str) -> dict[str, str]:
     """Return an environment in which TensorFlow finds two software GPUs and nvidia-smi is a script."""
-    libraries(folder, release)
+    build_libraries(folder, release)
     (folder / "nvidia-smi").write_text(SMI.format(python=sys.executable), encoding="utf-8")
     (folder / "nvidia-smi").chmod(0o755)
     return {
@@ -117,7 +117,7 @@ def check_copies(python: str, env: dict[str, str]) -> None:
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(
     ("release", "strategies"),
     [
@@ -129,7 +129,7 @@ def test_software_gpus_are_timed_but_not_reported_as_gpus(
     tmp_path: Path, release: str, strategies: set[str]
 ) -> None:
     env = make_environment(tmp_path / "gpu", release)
-    with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
+    with environments.provide_environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
         check_copies(str(python), env)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import tfdoctor.payload
-from lab.softgpu import warnings_of
+from lab.softgpu import list_warnings
 from tfdoctor.errors import install_hint
 from tfdoctor.simulate import build
 from tfdoctor.simulate.build import CompilerError, build_software_gpu, build_stand_in, find_cache_folder
@@ -147,7 +147,7 @@ def test_unwritable_cache_is_reported(env: dict[str, str], tmp_path: Path) -> No
     ("cuda", "cudnn"), [("10.0", "7.6"), ("11.2", "8.1"), ("12.2", "8.9"), ("12.5", "9.3")]
 )
 def test_compute_libraries_compile_without_warnings(cuda: str, cudnn: str) -> None:
-    assert warnings_of(cuda, cudnn) == ""
+    assert list_warnings(cuda, cudnn) == ""
 
 
 def test_stand_in_that_needs_a_newer_glibc_is_rejected(

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.softcalls import NOISE, floats, noise
+from lab.softcalls import NOISE, make_float_array, make_noise
 from simulate.kernels import TEXT
 
 if TYPE_CHECKING:
@@ -55,8 +55,8 @@ def test_memory(gpu: Gpu) -> None:
 
 
 def load_kernel(gpu: Gpu, text: str = TEXT) -> tuple[c_void_p, c_void_p]:
-    module = gpu.made("driver", "cuModuleLoadData", text.encode())
-    return module, gpu.made("driver", "cuModuleGetFunction", module, b"add")
+    module = gpu.create_handle("driver", "cuModuleLoadData", text.encode())
+    return module, gpu.create_handle("driver", "cuModuleGetFunction", module, b"add")
 
 
 def test_launch_with_pointers_and_with_a_buffer(gpu: Gpu) -> None:
@@ -89,7 +89,7 @@ def test_kernel_reports_its_ptx_version(gpu: Gpu) -> None:
     assert gpu.driver.cuModuleUnload(module) == 0
 
 
-def entry(text: bytes, arch: int, *, packed: bool = False, kind: int = 1) -> bytes:
+def make_entry(text: bytes, arch: int, *, packed: bool = False, kind: int = 1) -> bytes:
     """Return one entry of a fat binary: PTX, or machine code if kind is 2.
 
     `packed` stores it as an LZ4 block of literals only.
@@ -107,7 +107,7 @@ def entry(text: bytes, arch: int, *, packed: bool = False, kind: int = 1) -> byt
     return header[:64] + body
 
 
-def fat(*entries: bytes) -> bytes:
+def make_fat_binary(*entries: bytes) -> bytes:
     """Return a fat binary with these entries."""
     body = b"".join(entries)
     return struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(body)) + body
@@ -119,7 +119,11 @@ class Dim3(ctypes.Structure):
 
 def test_runtime_launches_a_registered_kernel(gpu: Gpu) -> None:
     code = TEXT.encode() + b"\0"
-    image = fat(entry(b".version 7.0\n.target sm_60\n\0", 60), entry(code, 80, packed=True), entry(b"?", 100))
+    image = make_fat_binary(
+        make_entry(b".version 7.0\n.target sm_60\n\0", 60),
+        make_entry(code, 80, packed=True),
+        make_entry(b"?", 100),
+    )
     buffer = ctypes.create_string_buffer(image, len(image))
     wrapper = (c_uint64 * 3)(0x1_466243B1, ctypes.addressof(buffer), 0)
     gpu.runtime.__cudaRegisterFatBinary.restype = c_void_p
@@ -153,7 +157,7 @@ def test_functions_of_a_missing_module_fail(gpu: Gpu) -> None:
 @pytest.mark.parametrize("packed", [False, True])
 def test_damaged_images_are_rejected_or_run(gpu: Gpu, packed: bool) -> None:
     """No byte of an image leads to an access outside it; the sanitizers detect one if they are enabled."""
-    image = fat(entry(TEXT.encode() + b"\0", 80, packed=packed))
+    image = make_fat_binary(make_entry(TEXT.encode() + b"\0", 80, packed=packed))
     rng = random.Random(3)
     results = set()
     for _ in range(300):
@@ -186,7 +190,7 @@ def test_ptx_newer_than_the_driver_is_rejected(
 ) -> None:
     monkeypatch.setenv("STANDIN_CUDA", cuda)
     text = TEXT.replace(".version 7.0", ".version 8.2").encode() + b"\0"
-    image = fat(*(entry(b"\x7fELF", arch, kind=2) for arch in code), entry(text, 80))
+    image = make_fat_binary(*(make_entry(b"\x7fELF", arch, kind=2) for arch in code), make_entry(text, 80))
     assert gpu.driver.cuModuleLoadData(byref(c_void_p()), image) == result
 
 
@@ -194,7 +198,7 @@ def test_ptx_newer_than_the_driver_is_rejected(
     ("target", "arch", "result"), [("sm_90a", 90, 0), ("sm_80a", 80, 209), ("sm_80f", 80, 209)]
 )
 def test_ptx_for_one_capability_only(gpu: Gpu, target: str, arch: int, result: int) -> None:
-    image = fat(entry(TEXT.replace("sm_80", target).encode() + b"\0", arch))
+    image = make_fat_binary(make_entry(TEXT.replace("sm_80", target).encode() + b"\0", arch))
     assert gpu.driver.cuModuleLoadData(byref(c_void_p()), image) == result
 
 
@@ -202,7 +206,7 @@ def test_ptx_for_one_capability_only(gpu: Gpu, target: str, arch: int, result: i
 def test_machine_code_only_is_reported_as_unsupported(
     gpu: Gpu, capfd: pytest.CaptureFixture[str], machine: int, result: int
 ) -> None:
-    image = fat(entry(b"\x7fELF", machine, kind=2), entry(TEXT.encode() + b"\0", 100))
+    image = make_fat_binary(make_entry(b"\x7fELF", machine, kind=2), make_entry(TEXT.encode() + b"\0", 100))
     assert gpu.driver.cuModuleLoadData(byref(c_void_p()), image) == result
     assert ("there is machine code for this card" in capfd.readouterr().err) is (result == 801)
 
@@ -229,7 +233,7 @@ TYPES: dict[int, tuple[str, int]] = {
 }
 
 
-def store_result(values: Sequence[complex], kind: int) -> bytearray:
+def encode_numbers(values: Sequence[complex], kind: int) -> bytearray:
     """Encode numbers as a cuBLAS data type; complex types store the real and the imaginary part."""
     if kind == R_16BF:
         return bytearray(b"".join(struct.pack("<f", number.real)[2:] for number in values))
@@ -240,7 +244,7 @@ def store_result(values: Sequence[complex], kind: int) -> bytearray:
     )
 
 
-def read(data: bytearray, kind: int) -> list[complex]:
+def decode_numbers(data: bytearray, kind: int) -> list[complex]:
     """Decode the numbers of a cuBLAS data type."""
     if kind == R_16BF:
         return [
@@ -252,11 +256,11 @@ def read(data: bytearray, kind: int) -> list[complex]:
     return [complex(*flat[offset : offset + parts]) for offset in range(0, len(flat), parts)]
 
 
-def memory(data: bytearray) -> Any:
+def as_c_array(data: bytearray) -> Any:
     return (ctypes.c_char * len(data)).from_buffer(data)
 
 
-def count_turns(a: Sequence[complex], op: int, i: int, j: int, lda: int) -> complex:
+def read_element(a: Sequence[complex], op: int, i: int, j: int, lda: int) -> complex:
     """Return op(A)[i, j] of a column-major matrix; op is 0 for A, 1 for its transpose, 2 for its adjoint."""
     value = a[j + i * lda] if op else a[i + j * lda]
     return value.conjugate() if op == 2 else value
@@ -268,7 +272,7 @@ def product(
     """Return op(A) op(B), column-major."""
     lda, ldb = k if ops[0] else m, n if ops[1] else k
     return [
-        sum(count_turns(a, ops[0], i, x, lda) * count_turns(b, ops[1], x, j, ldb) for x in range(k))
+        sum(read_element(a, ops[0], i, x, lda) * read_element(b, ops[1], x, j, ldb) for x in range(k))
         for j in range(n)
         for i in range(m)
     ]
@@ -291,7 +295,7 @@ def product(
 )
 def test_matrix_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple[int, int]) -> None:
     m, n, k, batches = 3, 4, 5, 2
-    handle = gpu.made("blas", "cublasCreate_v2")
+    handle = gpu.create_handle("blas", "cublasCreate_v2")
     is_complex = kind in (C_32F, C_64F)
     is_integer = R_8I in (kind, out) or out == R_32I
 
@@ -306,26 +310,30 @@ def test_matrix_products(gpu: Gpu, kind: int, out: int, compute: int, how: tuple
     a, b, c = numbers(m * k * batches), numbers(k * n * batches), numbers(m * n * batches)
     scale = {64: R_16F, 70: R_64F, 72: R_32I, R_64F: R_64F}.get(compute, R_32F)
     scale = out if is_complex else scale
-    alpha, beta = store_result([2], scale), store_result([-1], scale)
-    first, second, result = memory(store_result(a, kind)), memory(store_result(b, kind)), store_result(c, out)
+    alpha, beta = encode_numbers([2], scale), encode_numbers([-1], scale)
+    first, second, result = (
+        as_c_array(encode_numbers(a, kind)),
+        as_c_array(encode_numbers(b, kind)),
+        encode_numbers(c, out),
+    )
     lda, ldb = k if how[0] else m, n if how[1] else k
     status = gpu.blas.cublasGemmStridedBatchedEx(
-        handle, *how, m, n, k, memory(alpha),
+        handle, *how, m, n, k, as_c_array(alpha),
         first, kind, lda, c_int64(m * k), second, kind, ldb, c_int64(k * n),
-        memory(beta), memory(result), out, m, c_int64(m * n), batches, compute, 0,
+        as_c_array(beta), as_c_array(result), out, m, c_int64(m * n), batches, compute, 0,
     )  # fmt: skip
     assert status == 0
     expected = []
     for batch in range(batches):
         part = product(m, n, k, a[batch * m * k :][: m * k], b[batch * k * n :][: k * n], how)
         expected += [2 * x - y for x, y in zip(part, c[batch * m * n :][: m * n], strict=True)]
-    assert read(result, out) == expected
+    assert decode_numbers(result, out) == expected
     assert gpu.blas.cublasDestroy_v2(handle) == 0
 
 
 def test_unsupported_products_are_rejected(gpu: Gpu) -> None:
-    handle = gpu.made("blas", "cublasCreate_v2")
-    factor, data = floats([1]), floats([1, 2, 3, 4])
+    handle = gpu.create_handle("blas", "cublasCreate_v2")
+    factor, data = make_float_array([1]), make_float_array([1, 2, 3, 4])
     for kind, out, compute in ((R_8I, R_8I, 68), (28, R_32F, 68), (R_32F, R_32F, 76)):
         status = gpu.blas.cublasGemmEx(
             handle, 0, 0, 1, 1, 1, factor, data, kind, 1, data, kind, 1, factor, data, out, 1, compute, 0
@@ -351,21 +359,28 @@ def gelu(x: float) -> float:
 )
 def test_product_with_an_epilogue(gpu: Gpu, epilogue: int, of: Callable[[float, float], float]) -> None:
     m, n, k = 3, 2, 4
-    a, b, bias = noise(m * k), noise(k * n), noise(m)
-    handle = gpu.made("lt", "cublasLtCreate")
-    plan = gpu.made("lt", "cublasLtMatmulDescCreate", 68, R_32F)
+    a, b, bias = make_noise(m * k), make_noise(k * n), make_noise(m)
+    handle = gpu.create_handle("lt", "cublasLtCreate")
+    plan = gpu.create_handle("lt", "cublasLtMatmulDescCreate", 68, R_32F)
     shapes = [
-        gpu.made("lt", "cublasLtMatrixLayoutCreate", R_32F, c_uint64(rows), c_uint64(columns), c_int64(rows))
+        gpu.create_handle(
+            "lt", "cublasLtMatrixLayoutCreate", R_32F, c_uint64(rows), c_uint64(columns), c_int64(rows)
+        )
         for rows, columns in ((m, k), (k, n), (m, n))
     ]
-    biases, result, alpha, beta = floats(bias), floats([0] * (m * n)), floats([1]), floats([0])
+    biases, result, alpha, beta = (
+        make_float_array(bias),
+        make_float_array([0] * (m * n)),
+        make_float_array([1]),
+        make_float_array([0]),
+    )
     gpu.lt.cublasLtMatmulDescSetAttribute(plan, 7, byref(c_int(epilogue)), c_size_t(4))
     gpu.lt.cublasLtMatmulDescSetAttribute(plan, 8, byref(c_uint64(ctypes.addressof(biases))), c_size_t(8))
 
     def run() -> int:
         first, second, third = shapes
         status: int = gpu.lt.cublasLtMatmul(
-            handle, plan, alpha, floats(a), first, floats(b), second, beta, result, third, result, third,
+            handle, plan, alpha, make_float_array(a), first, make_float_array(b), second, beta, result, third, result, third,
             None, None, c_size_t(0), None,
         )  # fmt: skip
         return status

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from lab.softcalls import NOISE, floats, ints, noise
+from lab.softcalls import NOISE, make_float_array, make_int_array, make_noise
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
@@ -39,12 +39,15 @@ class Tensor:
         self, gpu: Gpu, shape: tuple[int, int, int, int], channels_last: bool, values: Sequence[float]
     ) -> None:
         self.shape, self._steps = shape, strides(shape, channels_last)
-        self.data = floats([0.0] * math.prod(shape))
+        self.data = make_float_array([0.0] * math.prod(shape))
         for index, value in zip(iterate_indices(shape), values, strict=True):
             self.data[self._offset(index)] = value
-        self.descriptor = gpu.made("dnn", "cudnnCreateTensorDescriptor")
+        self.descriptor = gpu.create_handle("dnn", "cudnnCreateTensorDescriptor")
         assert (
-            gpu.dnn.cudnnSetTensorNdDescriptor(self.descriptor, 0, 4, ints(*shape), ints(*self._steps)) == 0
+            gpu.dnn.cudnnSetTensorNdDescriptor(
+                self.descriptor, 0, 4, make_int_array(*shape), make_int_array(*self._steps)
+            )
+            == 0
         )
         self._gpu = gpu
 
@@ -58,7 +61,7 @@ class Tensor:
         return [self[index] for index in iterate_indices(self.shape)]
 
 
-ONE, ZERO = floats([1]), floats([0])
+ONE, ZERO = make_float_array([1]), make_float_array([0])
 
 
 @pytest.mark.parametrize("last", [False, True])
@@ -71,17 +74,17 @@ def test_convolutions(
 ) -> None:
     n, c, h, w, k, r = 2, 4, 6, 5, 6, 3
     rows, columns = ((size + 2 * pad - apart * (r - 1) - 1) // step + 1 for size in (h, w))
-    x = Tensor(gpu, (n, c, h, w), last, noise(n * c * h * w))
+    x = Tensor(gpu, (n, c, h, w), last, make_noise(n * c * h * w))
     f_shape, y_shape = (k, c // groups, r, r), (n, k, rows, columns)
-    f = Tensor(gpu, f_shape, last, noise(math.prod(f_shape)))
+    f = Tensor(gpu, f_shape, last, make_noise(math.prod(f_shape)))
     y = Tensor(gpu, y_shape, last, [0.0] * math.prod(y_shape))
-    dy = Tensor(gpu, y_shape, last, noise(math.prod(y_shape)))
+    dy = Tensor(gpu, y_shape, last, make_noise(math.prod(y_shape)))
     dx = Tensor(gpu, x.shape, last, [1.0] * math.prod(x.shape))
     df = Tensor(gpu, f_shape, last, [0.0] * math.prod(f_shape))
-    filters = gpu.made("dnn", "cudnnCreateFilterDescriptor")
-    assert gpu.dnn.cudnnSetFilterNdDescriptor(filters, 0, int(last), 4, ints(*f_shape)) == 0
-    descriptor = gpu.made("dnn", "cudnnCreateConvolutionDescriptor")
-    pairs = [ints(number, number) for number in (pad, step, apart)]
+    filters = gpu.create_handle("dnn", "cudnnCreateFilterDescriptor")
+    assert gpu.dnn.cudnnSetFilterNdDescriptor(filters, 0, int(last), 4, make_int_array(*f_shape)) == 0
+    descriptor = gpu.create_handle("dnn", "cudnnCreateConvolutionDescriptor")
+    pairs = [make_int_array(number, number) for number in (pad, step, apart)]
     assert gpu.dnn.cudnnSetConvolutionNdDescriptor(descriptor, 2, *pairs, turned, 0) == 0
     assert gpu.dnn.cudnnSetConvolutionGroupCount(descriptor, groups) == 0
 
@@ -103,7 +106,7 @@ def test_convolutions(
             slopes_x[source] = slopes_x.get(source, 0) + dy[index] * f[weight]
             slopes_f[weight] = slopes_f.get(weight, 0) + dy[index] * x[source]
 
-    handle, workspace = gpu.made("dnn", "cudnnCreate"), (None, c_size_t(0))
+    handle, workspace = gpu.create_handle("dnn", "cudnnCreate"), (None, c_size_t(0))
     forward = (
         handle,
         ONE,
@@ -186,7 +189,7 @@ class Graph:
         assert self._dnn.cudnnBackendCreateDescriptor(17, byref(descriptor)) == 0
         self._made.append(descriptor)
         for attribute, type_, array in (
-            (901, 1, ints(0)),
+            (901, 1, make_int_array(0)),
             (902, 3, (c_int64 * len(shape))(*shape)),
             (903, 3, (c_int64 * len(steps))(*steps)),
             (906, 3, (c_int64 * 1)(name)),
@@ -234,17 +237,19 @@ class Graph:
 def test_graph_convolution_equals_the_descriptor_api(gpu: Gpu, last: bool, way: int) -> None:
     x_shape, f_shape, y_shape = (2, 4, 6, 5), (6, 2, 3, 3), (2, 6, 3, 3)  # in two groups
     shapes = {1: f_shape, 2: x_shape, 3: y_shape}
-    tensors = {i: Tensor(gpu, shape, last, noise(math.prod(shape))) for i, shape in shapes.items()}
+    tensors = {i: Tensor(gpu, shape, last, make_noise(math.prod(shape))) for i, shape in shapes.items()}
     f, x, y = tensors[1], tensors[2], tensors[3]
     target = (y, x, f)[way]
     other = Tensor(gpu, target.shape, last, target.values())
-    filters = gpu.made("dnn", "cudnnCreateFilterDescriptor")
-    assert gpu.dnn.cudnnSetFilterNdDescriptor(filters, 0, int(last), 4, ints(*f_shape)) == 0
-    descriptor = gpu.made("dnn", "cudnnCreateConvolutionDescriptor")
-    gpu.dnn.cudnnSetConvolutionNdDescriptor(descriptor, 2, ints(1, 1), ints(2, 2), ints(1, 1), 1, 0)
+    filters = gpu.create_handle("dnn", "cudnnCreateFilterDescriptor")
+    assert gpu.dnn.cudnnSetFilterNdDescriptor(filters, 0, int(last), 4, make_int_array(*f_shape)) == 0
+    descriptor = gpu.create_handle("dnn", "cudnnCreateConvolutionDescriptor")
+    gpu.dnn.cudnnSetConvolutionNdDescriptor(
+        descriptor, 2, make_int_array(1, 1), make_int_array(2, 2), make_int_array(1, 1), 1, 0
+    )
     gpu.dnn.cudnnSetConvolutionGroupCount(descriptor, 2)
-    alpha, beta, algorithm = floats([2]), floats([-1]), (1, None, c_size_t(0))
-    handle = gpu.made("dnn", "cudnnCreate")
+    alpha, beta, algorithm = make_float_array([2]), make_float_array([-1]), (1, None, c_size_t(0))
+    handle = gpu.create_handle("dnn", "cudnnCreate")
     if way == 0:
         arguments = (
             handle,
@@ -312,7 +317,9 @@ def test_graph_convolution_equals_the_descriptor_api(gpu: Gpu, last: bool, way: 
 
 def test_graph_with_a_convolution_and_pointwise_operations(gpu: Gpu) -> None:
     shape, ones = (2, 3, 4, 4), (1, 3, 1, 1)
-    x, z, b, y = (Tensor(gpu, item, True, noise(math.prod(item))) for item in (shape, shape, ones, shape))
+    x, z, b, y = (
+        Tensor(gpu, item, True, make_noise(math.prod(item))) for item in (shape, shape, ones, shape)
+    )
     f = Tensor(
         gpu, (3, 3, 1, 1), True, [float(i == j) for i in range(3) for j in range(3)]
     )  # the identity, which returns x
@@ -369,12 +376,12 @@ def test_pooling(gpu: Gpu, last: bool, mode: int) -> None:
     out = (2, 3, rows, columns)
     values = NOISE.sample(range(1000), math.prod(shape))  # all different, so that there is one maximum
     x = Tensor(gpu, shape, last, values)
-    y, dy = Tensor(gpu, out, last, [0.0] * math.prod(out)), Tensor(gpu, out, last, noise(math.prod(out)))
+    y, dy = Tensor(gpu, out, last, [0.0] * math.prod(out)), Tensor(gpu, out, last, make_noise(math.prod(out)))
     dx = Tensor(gpu, shape, last, [0.0] * math.prod(shape))
-    descriptor = gpu.made("dnn", "cudnnCreatePoolingDescriptor")
-    pairs = [ints(number, number) for number in (window, pad, step)]
+    descriptor = gpu.create_handle("dnn", "cudnnCreatePoolingDescriptor")
+    pairs = [make_int_array(number, number) for number in (window, pad, step)]
     assert gpu.dnn.cudnnSetPoolingNdDescriptor(descriptor, mode, 0, 2, *pairs) == 0
-    handle = gpu.made("dnn", "cudnnCreate")
+    handle = gpu.create_handle("dnn", "cudnnCreate")
     assert (
         gpu.dnn.cudnnPoolingForward(handle, descriptor, ONE, x.descriptor, x.data, ZERO, y.descriptor, y.data)
         == 0
@@ -415,9 +422,11 @@ def test_pooling_of_nan(gpu: Gpu) -> None:
     for nan, expected in ((0, [2.0, 5.0]), (1, [math.nan, math.nan])):
         x = Tensor(gpu, (1, 1, 1, 4), False, [math.nan, 2, 5, math.nan])
         y = Tensor(gpu, (1, 1, 1, 2), False, [0, 0])
-        descriptor = gpu.made("dnn", "cudnnCreatePoolingDescriptor")
-        gpu.dnn.cudnnSetPoolingNdDescriptor(descriptor, 0, nan, 2, ints(1, 2), ints(0, 0), ints(1, 2))
-        handle = gpu.made("dnn", "cudnnCreate")
+        descriptor = gpu.create_handle("dnn", "cudnnCreatePoolingDescriptor")
+        gpu.dnn.cudnnSetPoolingNdDescriptor(
+            descriptor, 0, nan, 2, make_int_array(1, 2), make_int_array(0, 0), make_int_array(1, 2)
+        )
+        handle = gpu.create_handle("dnn", "cudnnCreate")
         assert (
             gpu.dnn.cudnnPoolingForward(
                 handle, descriptor, ONE, x.descriptor, x.data, ZERO, y.descriptor, y.data
@@ -430,14 +439,19 @@ def test_pooling_of_nan(gpu: Gpu) -> None:
 @pytest.mark.parametrize("last", [False, True])
 def test_batch_normalization(gpu: Gpu, last: bool) -> None:
     shape, epsilon = (3, 2, 2, 3), 1e-3
-    x = Tensor(gpu, shape, last, noise(math.prod(shape)))
+    x = Tensor(gpu, shape, last, make_noise(math.prod(shape)))
     y = Tensor(gpu, shape, last, [0.0] * math.prod(shape))
-    g, dx = Tensor(gpu, shape, last, noise(math.prod(shape))), Tensor(gpu, shape, last, y.values())
-    bn_descriptor = gpu.made("dnn", "cudnnCreateTensorDescriptor")
+    g, dx = Tensor(gpu, shape, last, make_noise(math.prod(shape))), Tensor(gpu, shape, last, y.values())
+    bn_descriptor = gpu.create_handle("dnn", "cudnnCreateTensorDescriptor")
     assert gpu.dnn.cudnnDeriveBNTensorDescriptor(bn_descriptor, x.descriptor, 1) == 0
-    scale, offset, means, variances = floats([2, -1]), floats([0.5, 3]), floats([1, 1]), floats([1, 1])
-    saved, inverses, d_scale, d_offset = (floats([0, 0]) for _ in range(4))
-    handle = gpu.made("dnn", "cudnnCreate")
+    scale, offset, means, variances = (
+        make_float_array([2, -1]),
+        make_float_array([0.5, 3]),
+        make_float_array([1, 1]),
+        make_float_array([1, 1]),
+    )
+    saved, inverses, d_scale, d_offset = (make_float_array([0, 0]) for _ in range(4))
+    handle = gpu.create_handle("dnn", "cudnnCreate")
     status = gpu.dnn.cudnnBatchNormalizationForwardTraining(
         handle, 1, ONE, ZERO, x.descriptor, x.data, y.descriptor, y.data, bn_descriptor, scale, offset,
         c_double(0.25), means, variances, c_double(epsilon), saved, inverses,
@@ -499,10 +513,10 @@ def test_batch_normalization(gpu: Gpu, last: bool) -> None:
     ],
 )
 def test_activations(gpu: Gpu, mode: int, of: Callable[[float], float] | None) -> None:
-    x, y = (Tensor(gpu, (1, 2, 2, 2), False, noise(8)) for _ in range(2))
-    descriptor = gpu.made("dnn", "cudnnCreateActivationDescriptor")
+    x, y = (Tensor(gpu, (1, 2, 2, 2), False, make_noise(8)) for _ in range(2))
+    descriptor = gpu.create_handle("dnn", "cudnnCreateActivationDescriptor")
     gpu.dnn.cudnnSetActivationDescriptor(descriptor, mode, 0, c_double(1.5))
-    handle = gpu.made("dnn", "cudnnCreate")
+    handle = gpu.create_handle("dnn", "cudnnCreate")
     before = y.values()
     status = gpu.dnn.cudnnActivationForward(
         handle, descriptor, ONE, x.descriptor, x.data, ZERO, y.descriptor, y.data

@@ -18,7 +18,7 @@ import pytest
 
 from lab.softgpu import C_FLAGS, COMPUTE
 from simulate.kernels import TEXT
-from simulate.test_calls import entry, fat
+from simulate.test_calls import make_entry, make_fat_binary
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -77,7 +77,7 @@ def test_context_storage_keeps_values(gpu: Gpu) -> None:
     gpu.driver.cuCtxGetCurrent(byref(current))
     assert (first.value, second.value) == (
         current.value,
-        gpu.made("driver", "cuDevicePrimaryCtxRetain", 1).value,
+        gpu.create_handle("driver", "cuDevicePrimaryCtxRetain", 1).value,
     )
     assert find(byref(value), first, 7) != 0
     assert [put(None, 7, 70, None), put(second, 7, 71, None), put(first, 8, 80, None)] == [0, 0, 0]
@@ -104,7 +104,7 @@ def load_lazily(gpu: Gpu, image: bytes) -> tuple[int, c_void_p, Any]:
 
 
 def launch(gpu: Gpu, module: c_void_p, name: bytes) -> tuple[int, list[int]]:
-    function = gpu.made("driver", "cuModuleGetFunction", module, name)
+    function = gpu.create_handle("driver", "cuModuleGetFunction", module, name)
     data = (c_uint32 * 2)(1, 2)
     address, addend = c_uint64(ctypes.addressof(data)), c_uint32(5)
     pointers = (c_void_p * 2)(ctypes.addressof(address), ctypes.addressof(addend))
@@ -112,17 +112,19 @@ def launch(gpu: Gpu, module: c_void_p, name: bytes) -> tuple[int, list[int]]:
 
 
 def test_module_is_read_when_its_kernel_runs(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
-    result, module, buffers = load_lazily(gpu, fat(entry(TEXT.encode() + b"\0", 80, packed=True)))
+    result, module, buffers = load_lazily(
+        gpu, make_fat_binary(make_entry(TEXT.encode() + b"\0", 80, packed=True))
+    )
     assert result == 0
     assert launch(gpu, module, b"subtract") == (NOT_FOUND, [1, 2])
     assert "kernel subtract: 500" in capfd.readouterr().err
     assert launch(gpu, module, b"add") == (0, [6, 7])
     assert gpu.driver.cuModuleGetFunction(byref(c_void_p()), module, b"multiply") == NOT_FOUND
-    function, threads = gpu.made("driver", "cuModuleGetFunction", module, b"add"), c_int()
+    function, threads = gpu.create_handle("driver", "cuModuleGetFunction", module, b"add"), c_int()
     assert gpu.driver.cuFuncGetAttribute(byref(threads), 0, function) == 0
     assert threads.value == 64
     assert gpu.driver.cuModuleUnload(module) == 0
-    result, module, buffers = load_lazily(gpu, fat(entry(TEXT.encode() + b"\0", 80)))
+    result, module, buffers = load_lazily(gpu, make_fat_binary(make_entry(TEXT.encode() + b"\0", 80)))
     variable, size = c_uint64(), c_size_t()
     assert gpu.driver.cuModuleGetGlobal_v2(byref(variable), byref(size), module, b"state") == 0
     assert (size.value, list((c_uint32 * 2).from_address(variable.value))) == (8, [5, 6])
@@ -131,13 +133,13 @@ def test_module_is_read_when_its_kernel_runs(gpu: Gpu, capfd: pytest.CaptureFixt
 
 
 def test_unusable_module_is_reported_on_first_use(gpu: Gpu, capfd: pytest.CaptureFixture[str]) -> None:
-    packed = bytearray(entry(TEXT.encode() + b"\0", 80, packed=True))
+    packed = bytearray(make_entry(TEXT.encode() + b"\0", 80, packed=True))
     struct.pack_into("<I", packed, 16, 1 << 20)  # longer than the data
-    code = b"\2\0" + entry(b"machine code", 90)[2:]
+    code = b"\2\0" + make_entry(b"machine code", 90)[2:]
     for image, reason in (
-        (fat(bytes(packed)), "a damaged fat binary"),
-        (fat(code), "there is machine code for this card, and no PTX"),
-        (fat(entry(b".version 7.0\n.target sm_80\nhello\0", 80)), "PTX with hello"),
+        (make_fat_binary(bytes(packed)), "a damaged fat binary"),
+        (make_fat_binary(code), "there is machine code for this card, and no PTX"),
+        (make_fat_binary(make_entry(b".version 7.0\n.target sm_80\nhello\0", 80)), "PTX with hello"),
     ):
         result, module, buffers = load_lazily(gpu, image)
         assert result == 0
@@ -149,14 +151,18 @@ def test_unusable_module_is_reported_on_first_use(gpu: Gpu, capfd: pytest.Captur
 
 
 def test_module_for_other_gpus_is_not_loaded(gpu: Gpu) -> None:
-    for_others = b"\2\0" + entry(b"machine code", 80)[2:]
-    for image in (fat(entry(TEXT.encode() + b"\0", 100)), fat(for_others), fat()):
+    for_others = b"\2\0" + make_entry(b"machine code", 80)[2:]
+    for image in (
+        make_fat_binary(make_entry(TEXT.encode() + b"\0", 100)),
+        make_fat_binary(for_others),
+        make_fat_binary(),
+    ):
         assert load_lazily(gpu, image)[0] == NO_BINARY
 
 
 def test_managed_variables_are_rejected(gpu: Gpu) -> None:
     load = table_function(gpu, RUNTIME, 6, c_void_p, c_void_p, c_void_p, c_void_p, ctypes.c_uint)
-    assert load(byref(c_void_p()), fat(), None, None, 1) == NOT_SUPPORTED
+    assert load(byref(c_void_p()), make_fat_binary(), None, None, 1) == NOT_SUPPORTED
 
 
 @pytest.mark.parametrize(

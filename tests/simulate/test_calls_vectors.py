@@ -9,7 +9,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from lab.softcalls import NOISE
-from simulate.test_calls import C_32F, C_64F, R_32F, R_64F, count_turns, memory, read, store_result
+from simulate.test_calls import (
+    C_32F,
+    C_64F,
+    R_32F,
+    R_64F,
+    as_c_array,
+    decode_numbers,
+    encode_numbers,
+    read_element,
+)
 
 if TYPE_CHECKING:
     from lab.softcalls import Gpu
@@ -25,7 +34,7 @@ class Blas:
 
     def __init__(self, gpu: Gpu, letter: str) -> None:
         self.gpu, self.letter, self.kind = gpu, letter, LETTERS[letter]
-        self.handle = gpu.made("blas", "cublasCreate_v2")
+        self.handle = gpu.create_handle("blas", "cublasCreate_v2")
 
     def numbers(self, count: int) -> list[complex]:
         """Return small integers, so that all sums are exact."""
@@ -36,14 +45,14 @@ class Blas:
 
     def __call__(self, name: str, *arguments: int | list[complex]) -> list[list[complex]]:
         """Call a function and return the contents of each list afterwards."""
-        buffers = [store_result(item, self.kind) for item in arguments if isinstance(item, list)]
+        buffers = [encode_numbers(item, self.kind) for item in arguments if isinstance(item, list)]
         remaining = iter(buffers)
         pointers: list[Any] = [
-            memory(next(remaining)) if isinstance(item, list) else item for item in arguments
+            as_c_array(next(remaining)) if isinstance(item, list) else item for item in arguments
         ]
         function = getattr(self.gpu.blas, f"cublas{self.letter}{name}")
         assert function(self.handle, *pointers) == 0
-        return [read(item, self.kind) for item in buffers]
+        return [decode_numbers(item, self.kind) for item in buffers]
 
 
 @pytest.fixture(params=LETTERS)
@@ -86,7 +95,7 @@ def test_matrix_vector_product(blas: Blas, op: int, steps: tuple[int, int], beta
         -1
     ]
     assert load_strided(out, steps[1]) == [
-        2 * sum(count_turns(a, op, i, j, lda) * x[j] for j in range(columns)) + (beta * y[i] if beta else 0)
+        2 * sum(read_element(a, op, i, j, lda) * x[j] for j in range(columns)) + (beta * y[i] if beta else 0)
         for i in range(rows)
     ]
 
@@ -103,7 +112,7 @@ def test_sum_of_matrices(blas: Blas, ops: tuple[int, int], factors: tuple[int, i
     for i, j in itertools.product(range(ldc), range(n)):
         expected = c[i + j * ldc]
         if i < m:
-            expected = alpha * count_turns(a, ops[0], i, j, lda) + beta * count_turns(b, ops[1], i, j, ldb)
+            expected = alpha * read_element(a, ops[0], i, j, lda) + beta * read_element(b, ops[1], i, j, ldb)
         assert out[i + j * ldc] == expected
 
 
@@ -129,7 +138,7 @@ def test_solution_of_a_triangular_system(blas: Blas, side: int, fill: int, unit:
             return 1
         if row != column and (row < column) != bool(fill):
             return 0
-        return count_turns(triangle, op, i, j, lda)
+        return read_element(triangle, op, i, j, lda)
 
     for i, j in itertools.product(range(m), range(n)):
         if side:
@@ -141,9 +150,9 @@ def test_solution_of_a_triangular_system(blas: Blas, side: int, fill: int, unit:
 
 
 def test_batch_of_triangular_systems(blas: Blas) -> None:
-    buffers = [store_result([item], blas.kind) for item in (2, 3, 8, 9, 1)]
-    addresses = [ctypes.addressof(memory(item)) for item in buffers]
+    buffers = [encode_numbers([item], blas.kind) for item in (2, 3, 8, 9, 1)]
+    addresses = [ctypes.addressof(as_c_array(item)) for item in buffers]
     arrays = [(ctypes.c_void_p * 2)(*addresses[offset : offset + 2]) for offset in (0, 2)]
     function = getattr(blas.gpu.blas, f"cublas{blas.letter}trsmBatched")
-    assert function(blas.handle, 0, 0, 0, 0, 1, 1, memory(buffers[4]), arrays[0], 1, arrays[1], 1, 2) == 0
-    assert [read(item, blas.kind)[0] for item in buffers[2:4]] == [4, 3]
+    assert function(blas.handle, 0, 0, 0, 0, 1, 1, as_c_array(buffers[4]), arrays[0], 1, arrays[1], 1, 2) == 0
+    assert [decode_numbers(item, blas.kind)[0] for item in buffers[2:4]] == [4, 3]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lab import environments
-from lab.softgpu import libraries
+from lab.softgpu import build_libraries
 
 LAB = Path(__file__).resolve().parents[1] / "lab"
 STEPS_BY_SCRIPT = {"software_cnn.py": 6, "software_transformer.py": 8}
@@ -40,11 +40,11 @@ def run(
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "capability"), [("2.15.1", "90"), ("2.20.0", "90"), ("1.15.5", "70")])
 def test_training_on_two_gpus(tmp_path: Path, release: str, capability: str) -> None:
-    folder = libraries(tmp_path / "gpu", release)
-    with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
+    folder = build_libraries(tmp_path / "gpu", release)
+    with environments.provide_environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
         for script, steps in STEPS_BY_SCRIPT.items():
@@ -55,12 +55,12 @@ def test_training_on_two_gpus(tmp_path: Path, release: str, capability: str) -> 
 
 @pytest.mark.tensorflow
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize(("release", "operations"), [("1.13.2", 0), ("1.14.0", 267), ("1.15.5", 271)])
 def test_tensorflow_1_computes(tmp_path: Path, release: str, operations: int) -> None:
     """The CUDA runtime inside the wheel launches the kernels. `operations` is their number in the sweep; 0 skips it."""
-    folder = libraries(tmp_path / "gpu", release)
-    with environments.environment(release.rpartition(".")[0], tmp_path / "env") as python:
+    folder = build_libraries(tmp_path / "gpu", release)
+    with environments.provide_environment(release.rpartition(".")[0], tmp_path / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
         output = run(python, folder, "software_basic.py", "70")

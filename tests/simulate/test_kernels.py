@@ -11,7 +11,7 @@ import pytest
 
 from rules.make_facts import healthy
 from tfdoctor.compat import Compat
-from tfdoctor.compat.fat_binaries import KernelCoverage, coverage
+from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.facts import value_of
 from tfdoctor.payload import fatbins
 from tfdoctor.simulate.kernels import read_kernels
@@ -50,7 +50,7 @@ COUNTS_2101 = {"35,50,60,70,75|80": 1883, "35,50,60,70,75,80|80": 620, "35,50,60
     ],
 )
 def test_kernels_that_a_gpu_can_run(counts: dict[str, int], capability: str, kernels: KernelCoverage) -> None:
-    result = coverage(counts, capability)
+    result = compute_coverage(counts, capability)
     assert result.kernels is kernels
     assert capability in result.sentence
     nccl_functions = counts.get("|90:8.3", 0)  # functions of NCCL, which are linked into the other kernels
@@ -61,14 +61,14 @@ def test_kernels_that_a_gpu_can_run(counts: dict[str, int], capability: str, ker
 
 
 def test_few_missing_kernels_do_not_exclude_a_gpu() -> None:
-    result = coverage(COUNTS_2101, "12.0")
+    result = compute_coverage(COUNTS_2101, "12.0")
     assert (result.lacking, result.kernels) == (1, KernelCoverage.PTX)
     assert "1 without any for it" in result.sentence
-    assert coverage({"80|": 2, "80|80": 98}, "9.0").kernels is KernelCoverage.TOO_NEW
+    assert compute_coverage({"80|": 2, "80|80": 98}, "9.0").kernels is KernelCoverage.TOO_NEW
 
 
 def test_kernels_for_newer_gpus_are_not_counted_as_missing() -> None:
-    result = coverage(COUNTS_220, "8.9")
+    result = compute_coverage(COUNTS_220, "8.9")
     assert (result.native, result.compiled, result.newer, result.lacking) == (1469, 0, 0, 0)
 
 
@@ -125,7 +125,7 @@ def test_payload_reads_a_folder(tmp_path: Path) -> None:
     # Without kernels in the PTX, the cubin has none either.
     empty_entries = make_entry(2, 80, b"\x7fELF" + bytes(60)) + make_entry(1, 80, empty_ptx)
     empty_binary = struct.pack("<IHHQ", 0xBA55ED50, 1, 16, len(empty_entries)) + empty_entries
-    (tmp_path / "libx.so.1").write_bytes(bytes(fatbins.SMALL) + binary + empty_binary + binary)
+    (tmp_path / "libx.so.1").write_bytes(bytes(fatbins.MIN_OBJECT_BYTES) + binary + empty_binary + binary)
     (tmp_path / "small.so").write_bytes(binary)
     (tmp_path / "link.so").symlink_to(tmp_path / "libx.so.1")
     script = fatbins.__file__
@@ -140,7 +140,7 @@ def test_payload_reads_a_folder(tmp_path: Path) -> None:
     [("9.0", "12.5", "most"), ("8.9", None, "all"), ("12.0", "12.3", "all"), ("7.5", None, "all")],
 )
 def test_ptx_that_the_driver_compiles(capability: str, cuda: str | None, share: str) -> None:
-    result = coverage(COUNTS_220, capability)
+    result = compute_coverage(COUNTS_220, capability)
     compat = Compat.load()
     assert (compat.cuda_of_ptx(result.isa) if result.isa else None) == cuda
     if cuda is not None:
@@ -151,23 +151,25 @@ def test_ptx_older_than_the_cuda_of_the_wheel() -> None:
     """clang writes the newest PTX version that it knows, whatever the toolkit: 2.15 is built with CUDA 12.2."""
     release = Compat.load().release("2.15.0")
     assert release is not None
-    assert Compat.load().to_compile(release, "8.6") == ("11.1", "most")
-    assert Compat.load().to_compile(release, "9.0") == ("12.1", "all")
-    assert Compat.load().to_compile(release, "7.5") is None
+    assert Compat.load().find_ptx_requirement(release, "8.6") == ("11.1", "most")
+    assert Compat.load().find_ptx_requirement(release, "9.0") == ("12.1", "all")
+    assert Compat.load().find_ptx_requirement(release, "7.5") is None
 
 
 def test_newest_of_two_ptx_versions_counts() -> None:
-    assert coverage({"70|80,80:8.5": 3}, "8.0").isa == "8.5"
-    assert coverage({"70|80:8.9,80:8.10": 3}, "8.0").isa == "8.10"
-    assert coverage({"70|80": 3}, "8.0").isa is None
+    assert compute_coverage({"70|80,80:8.5": 3}, "8.0").isa == "8.5"
+    assert compute_coverage({"70|80:8.9,80:8.10": 3}, "8.0").isa == "8.10"
+    assert compute_coverage({"70|80": 3}, "8.0").isa is None
 
 
 @pytest.mark.parametrize("kinds", ["70|80", "70|80:99.9"])
 def test_unknown_ptx_version_is_that_of_the_wheels_cuda(monkeypatch: pytest.MonkeyPatch, kinds: str) -> None:
     monkeypatch.setattr(
-        Compat, "coverage", lambda _, __, capability: coverage({kinds: 3, "70,80|": 1}, capability)
+        Compat,
+        "compute_coverage",
+        lambda _, __, capability: compute_coverage({kinds: 3, "70,80|": 1}, capability),
     )
     release = Compat.load().release("2.20.0")
     assert release is not None
-    assert Compat.load().to_compile(release, "8.0") == (release.cuda, "most")
-    assert Compat.load().to_compile(release, "7.0") is None
+    assert Compat.load().find_ptx_requirement(release, "8.0") == (release.cuda, "most")
+    assert Compat.load().find_ptx_requirement(release, "7.0") is None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from lab.exact import FORMATS, rounded, sign, some, special, value
+from lab.exact import FORMATS, list_special_numbers, round_to_bits, sign_bit, some, value
 
 if TYPE_CHECKING:
     from lab.softgpu import Interpreter
@@ -29,12 +29,16 @@ def register_type(kind: str) -> str:
 def test_conversion_to_a_narrower_float(ptx: Interpreter, target: str, source: str, mode: str) -> None:
     a = some(source, 100, mode) + some(source, 100, mode, near=True)
     # values half way between two results, and their neighbours
-    one = special(source)["one"]
+    one = list_special_numbers(source)["one"]
     step = 1 << (FORMATS[source][0] - FORMATS[target][0])
     a += [one + step // 2 * k + d for k in range(8) for d in (-1, 0, 1)]
-    results = ptx.lanes(f"cvt.{mode}.{target}.{source} %d, %a;", register_type(target), {"a": (source, a)})
+    results = ptx.run_lanes(
+        f"cvt.{mode}.{target}.{source} %d, %a;", register_type(target), {"a": (source, a)}
+    )
     for x, y in zip(a, results, strict=True):
-        expected = rounded(value(x, source), target, mode) | (sign(target) if x & sign(source) else 0)
+        expected = round_to_bits(value(x, source), target, mode) | (
+            sign_bit(target) if x & sign_bit(source) else 0
+        )
         assert y == expected, (hex(x), hex(y), hex(expected))
 
 
@@ -45,7 +49,7 @@ def test_conversion_to_a_wider_float(ptx: Interpreter) -> None:
             for bits_ in range(0, 1 << 16, 7)
             if (bits_ >> FORMATS[kind][0]) % (1 << FORMATS[kind][1]) != (1 << FORMATS[kind][1]) - 1
         ]
-        results = ptx.lanes(f"cvt.f32.{kind} %d, %a;", "b32", {"a": (kind, a)})
+        results = ptx.run_lanes(f"cvt.f32.{kind} %d, %a;", "b32", {"a": (kind, a)})
         assert [value(bits_, "f32") for bits_ in results] == [value(bits_, kind) for bits_ in a]
 
 
@@ -57,7 +61,7 @@ def test_conversion_to_integers(ptx: Interpreter, source: str, mode: str) -> Non
     ]
     if source != "f16":
         exact += [Fraction(2) ** k * s for k in (31, 32, 62, 63, 64, 70) for s in (1, -1)]
-    a = [rounded(number, source) for number in exact]
+    a = [round_to_bits(number, source) for number in exact]
     exact = [value(number, source) for number in a]
     integers = {
         "rni": [round(x) for x in exact],
@@ -71,20 +75,22 @@ def test_conversion_to_integers(ptx: Interpreter, source: str, mode: str) -> Non
             (-(1 << (width - 1)), (1 << (width - 1)) - 1) if target[0] == "s" else (0, (1 << width) - 1)
         )
         result = f"b{max(width, 16)}"
-        results = ptx.lanes(f"cvt.{mode}.{target}.{source} %d, %a;", result, {"a": (source, a)})
+        results = ptx.run_lanes(f"cvt.{mode}.{target}.{source} %d, %a;", result, {"a": (source, a)})
         expected = [min(max(number, low), high) for number in integers]
         assert results == [number % (1 << int(result[1:])) for number in expected], target
-    results = ptx.lanes(f"cvt.{mode}.{source}.{source} %d, %a;", register_type(source), {"a": (source, a)})
+    results = ptx.run_lanes(
+        f"cvt.{mode}.{source}.{source} %d, %a;", register_type(source), {"a": (source, a)}
+    )
     assert [value(number, source) for number in results] == integers
 
 
 def test_conversion_of_nan_to_integers(ptx: Interpreter) -> None:
     f32 = {"a": ("f32", [0x7FC00000])}
     f64 = {"a": ("f64", [0x7FF8000000000000])}
-    assert ptx.lanes("cvt.rzi.s32.f32 %d, %a;", "b32", f32) == [0]
-    assert ptx.lanes("cvt.rzi.u64.f32 %d, %a;", "b64", f32) == [1 << 63]
-    assert ptx.lanes("cvt.rzi.s64.f32 %d, %a;", "b64", f32) == [1 << 63]
-    assert ptx.lanes("cvt.rzi.s32.f64 %d, %a;", "b32", f64) == [1 << 31]
+    assert ptx.run_lanes("cvt.rzi.s32.f32 %d, %a;", "b32", f32) == [0]
+    assert ptx.run_lanes("cvt.rzi.u64.f32 %d, %a;", "b64", f32) == [1 << 63]
+    assert ptx.run_lanes("cvt.rzi.s64.f32 %d, %a;", "b64", f32) == [1 << 63]
+    assert ptx.run_lanes("cvt.rzi.s32.f64 %d, %a;", "b32", f64) == [1 << 31]
 
 
 @pytest.mark.parametrize("mode", ["rn", "rz", "rm", "rp"])
@@ -97,10 +103,10 @@ def test_conversion_from_integers(ptx: Interpreter, mode: str) -> None:
         for target in FLOATS:
             if mode != "rn" and target == "bf16":
                 continue
-            results = ptx.lanes(
+            results = ptx.run_lanes(
                 f"cvt.{mode}.{target}.{source} %d, %a;", register_type(target), {"a": (source, a)}
             )
-            assert results == [rounded(Fraction(number), target, mode) for number in numbers], (
+            assert results == [round_to_bits(Fraction(number), target, mode) for number in numbers], (
                 target,
                 source,
             )
@@ -123,9 +129,9 @@ def test_conversion_between_integers(ptx: Interpreter, source: str) -> None:
             return x % (1 << max(size, 16))
 
         result = f"b{max(size, 16)}"
-        results = ptx.lanes(f"cvt.{target}.{source} %d, %a;", result, {"a": (source, a)})
+        results = ptx.run_lanes(f"cvt.{target}.{source} %d, %a;", result, {"a": (source, a)})
         assert results == [extend_register(number) for number in numbers], target
-        results = ptx.lanes(f"cvt.sat.{target}.{source} %d, %a;", result, {"a": (source, a)})
+        results = ptx.run_lanes(f"cvt.sat.{target}.{source} %d, %a;", result, {"a": (source, a)})
         assert results == [extend_register(min(max(number, low), high)) for number in numbers], target
 
 
@@ -136,15 +142,15 @@ def test_conversion_to_pairs(ptx: Interpreter) -> None:
         (value(x, "f32"), value(y, "f32")) for x, y in zip(columns["a"][1], columns["b"][1], strict=True)
     ]
     for kind in ("f16", "bf16"):
-        results = ptx.lanes(f"cvt.rn.{kind}x2.f32 %d, %a, %b;", "b32", columns)
-        assert results == [rounded(x, kind) << 16 | rounded(y, kind) for x, y in exact]
-    results = ptx.lanes("cvt.rn.satfinite.e4m3x2.f32 %d, %a, %b;", "b16", columns)
+        results = ptx.run_lanes(f"cvt.rn.{kind}x2.f32 %d, %a, %b;", "b32", columns)
+        assert results == [round_to_bits(x, kind) << 16 | round_to_bits(y, kind) for x, y in exact]
+    results = ptx.run_lanes("cvt.rn.satfinite.e4m3x2.f32 %d, %a, %b;", "b16", columns)
     assert results == [0x382B, 0x2B38, 0x7E2B]
-    results = ptx.lanes("cvt.rn.satfinite.e5m2x2.f32 %d, %a, %b;", "b16", columns)
+    results = ptx.run_lanes("cvt.rn.satfinite.e5m2x2.f32 %d, %a, %b;", "b16", columns)
     assert results == [0x3C35, 0x353C, 0x7B35]
-    results = ptx.lanes("cvt.rn.f16x2.e4m3x2 %d, %a;", "b32", {"a": ("b16", [0x382C, 0x7F80])})
+    results = ptx.run_lanes("cvt.rn.f16x2.e4m3x2 %d, %a;", "b32", {"a": ("b16", [0x382C, 0x7F80])})
     assert results == [0x3C00 << 16 | 0x3600, 0x7FFF << 16 | 0x8000]
-    results = ptx.lanes(
+    results = ptx.run_lanes(
         "cvt.rna.tf32.f32 %d, %a;", "b32", {"a": ("f32", [0x3F801000, 0x3F800FFF, 0xBF801000])}
     )
     assert results == [0x3F802000, 0x3F800000, 0xBF802000]
@@ -152,6 +158,6 @@ def test_conversion_to_pairs(ptx: Interpreter) -> None:
 
 def test_saturation_relu_and_flush_to_zero(ptx: Interpreter) -> None:
     columns = {"a": ("f32", [0x3F000000, 0xBF000000, 0x40000000, 0x00000001, 0x7FC00000])}
-    assert ptx.lanes("cvt.sat.f32.f32 %d, %a;", "b32", columns) == [0x3F000000, 0, 0x3F800000, 1, 0]
-    assert ptx.lanes("cvt.ftz.sat.f32.f32 %d, %a;", "b32", columns)[3] == 0
-    assert ptx.lanes("cvt.rn.relu.f16.f32 %d, %a;", "b16", columns)[:3] == [0x3800, 0, 0x4000]
+    assert ptx.run_lanes("cvt.sat.f32.f32 %d, %a;", "b32", columns) == [0x3F000000, 0, 0x3F800000, 1, 0]
+    assert ptx.run_lanes("cvt.ftz.sat.f32.f32 %d, %a;", "b32", columns)[3] == 0
+    assert ptx.run_lanes("cvt.rn.relu.f16.f32 %d, %a;", "b16", columns)[:3] == [0x3800, 0, 0x4000]

@@ -61,7 +61,7 @@ BINARY: dict[str, Callable[[int, int], int]] = {
 def test_arithmetic(ptx: Interpreter, name: str, kind: str) -> None:
     width = bit_width(kind)
     a, b = sample_numbers(width, "a"), sample_numbers(width, "b")
-    results = ptx.lanes(f"{name}.{kind} %d, %a, %b;", f"b{width}", {"a": (kind, a), "b": (kind, b)})
+    results = ptx.run_lanes(f"{name}.{kind} %d, %a, %b;", f"b{width}", {"a": (kind, a), "b": (kind, b)})
     expected = [
         BINARY[name](interpret(x, kind), interpret(y, kind)) % (1 << width) for x, y in zip(a, b, strict=True)
     ]
@@ -74,10 +74,10 @@ def test_high_and_wide_products(ptx: Interpreter, kind: str) -> None:
     a, b = sample_numbers(width, "a"), sample_numbers(width, "b")
     columns = {"a": (kind, a), "b": (kind, b)}
     products = [interpret(x, kind) * interpret(y, kind) for x, y in zip(a, b, strict=True)]
-    results = ptx.lanes(f"mul.hi.{kind} %d, %a, %b;", f"b{width}", columns)
+    results = ptx.run_lanes(f"mul.hi.{kind} %d, %a, %b;", f"b{width}", columns)
     assert results == [(p >> width) % (1 << width) for p in products]
     if width < 64:
-        results = ptx.lanes(f"mul.wide.{kind} %d, %a, %b;", f"b{2 * width}", columns)
+        results = ptx.run_lanes(f"mul.wide.{kind} %d, %a, %b;", f"b{2 * width}", columns)
         assert results == [p % (1 << 2 * width) for p in products]
 
 
@@ -88,13 +88,13 @@ def test_multiply_add(ptx: Interpreter, kind: str) -> None:
     c = sample_numbers(width, "c")
     columns = {"a": (kind, a), "b": (kind, b), "c": (kind, c)}
     products = [interpret(x, kind) * interpret(y, kind) for x, y in zip(a, b, strict=True)]
-    results = ptx.lanes(f"mad.lo.{kind} %d, %a, %b, %c;", f"b{width}", columns)
+    results = ptx.run_lanes(f"mad.lo.{kind} %d, %a, %b, %c;", f"b{width}", columns)
     assert results == [(p + z) % (1 << width) for p, z in zip(products, c, strict=True)]
-    results = ptx.lanes(f"mad.hi.{kind} %d, %a, %b, %c;", f"b{width}", columns)
+    results = ptx.run_lanes(f"mad.hi.{kind} %d, %a, %b, %c;", f"b{width}", columns)
     assert results == [((p >> width) + z) % (1 << width) for p, z in zip(products, c, strict=True)]
     if width == 32:
         wide = sample_numbers(64, "c")
-        results = ptx.lanes(f"mad.wide.{kind} %d, %a, %b, %c;", "b64", {**columns, "c": ("b64", wide)})
+        results = ptx.run_lanes(f"mad.wide.{kind} %d, %a, %b, %c;", "b64", {**columns, "c": ("b64", wide)})
         assert results == [(p + z) % (1 << 64) for p, z in zip(products, wide, strict=True)]
 
 
@@ -103,9 +103,9 @@ def test_saturated_sums(ptx: Interpreter) -> None:
     columns = {"a": ("s32", a), "b": ("s32", b)}
     pairs = [(interpret(x, "s32"), interpret(y, "s32")) for x, y in zip(a, b, strict=True)]
     for name, expected in (("add", [x + y for x, y in pairs]), ("sub", [x - y for x, y in pairs])):
-        results = ptx.lanes(f"{name}.sat.s32 %d, %a, %b;", "b32", columns)
+        results = ptx.run_lanes(f"{name}.sat.s32 %d, %a, %b;", "b32", columns)
         assert results == [saturate(number, "s32") % (1 << 32) for number in expected]
-    results = ptx.lanes("mad.hi.sat.s32 %d, %a, %b, %a;", "b32", columns)
+    results = ptx.run_lanes("mad.hi.sat.s32 %d, %a, %b, %a;", "b32", columns)
     assert results == [saturate((x * y >> 32) + x, "s32") % (1 << 32) for x, y in pairs]
 
 
@@ -118,11 +118,11 @@ def test_products_of_24_bits(ptx: Interpreter) -> None:
     for kind in ("u32", "s32"):
         columns = {"a": (kind, a), "b": (kind, b)}
         products = [low_bits(x, kind) * low_bits(y, kind) for x, y in zip(a, b, strict=True)]
-        results = ptx.lanes(f"mul24.lo.{kind} %d, %a, %b;", "b32", columns)
+        results = ptx.run_lanes(f"mul24.lo.{kind} %d, %a, %b;", "b32", columns)
         assert results == [p % (1 << 32) for p in products]
-        results = ptx.lanes(f"mul24.hi.{kind} %d, %a, %b;", "b32", columns)
+        results = ptx.run_lanes(f"mul24.hi.{kind} %d, %a, %b;", "b32", columns)
         assert results == [(p >> 16) % (1 << 32) for p in products]
-        results = ptx.lanes(f"mad24.lo.{kind} %d, %a, %b, 7;", "b32", columns)
+        results = ptx.run_lanes(f"mad24.lo.{kind} %d, %a, %b, 7;", "b32", columns)
         assert results == [(p + 7) % (1 << 32) for p in products]
 
 
@@ -152,13 +152,13 @@ def test_carry_between_words(ptx: Interpreter, width: int) -> None:
                 f"{name}.cc.u{width} %w0, %xa, %xd; {name}c.cc.u{width} %w1, %xb, %xe;"
                 f" {name}c.u{width} %w2, %xc, %xf; mov.b{width} %d, %w{word};"
             )
-            results = ptx.lanes(body, kind, columns, declare=f".reg .b{width} %w<3>;")
+            results = ptx.run_lanes(body, kind, columns, declare=f".reg .b{width} %w<3>;")
             assert results == [(number >> (width * word)) % size for number in expected]
     body = (
         f"mul.lo.u{width} %w0, %xa, %xd; mul.hi.u{width} %w1, %xa, %xd;"
         f" mad.lo.cc.u{width} %w1, %xb, %xd, %w1; madc.hi.u{width} %d, %xb, %xd, 0;"
     )
-    results = ptx.lanes(body, kind, columns, declare=f".reg .b{width} %w<3>;")
+    results = ptx.run_lanes(body, kind, columns, declare=f".reg .b{width} %w<3>;")
     pairs = zip(combine("a", "b"), values["d"], strict=True)
     assert results == [(x * y >> (2 * width)) % size for x, y in pairs]
 
@@ -190,7 +190,7 @@ def test_unary_instructions(ptx: Interpreter, width: int) -> None:
         (f"bfind.shiftamt.u{width}", "b32", shift_amount),
     ]
     for name, result, expected in cases:
-        results = ptx.lanes(f"{name} %d, %a;", result, {"a": (kind, a)})
+        results = ptx.run_lanes(f"{name} %d, %a;", result, {"a": (kind, a)})
         assert results == [expected(number) for number in a], name
 
 
@@ -211,7 +211,7 @@ def test_shifts_and_logic(ptx: Interpreter, width: int) -> None:
         f"shr.u{width} %d, %a, %n;": [x >> min(z, 64) for x, _, z in pairs],
         f"shr.s{width} %d, %a, %n;": [interpret(x, s) >> min(z, 64) & top for x, _, z in pairs],
     }.items():
-        assert ptx.lanes(body, f"b{width}", columns) == expected, body
+        assert ptx.run_lanes(body, f"b{width}", columns) == expected, body
 
 
 @pytest.mark.parametrize("kind", ["u32", "s32", "u64", "s64"])
@@ -239,9 +239,9 @@ def test_bit_fields(ptx: Interpreter, kind: str) -> None:
 
     columns = {"a": (kind, a), "b": (kind, b), "p": ("u32", position), "c": ("u32", count)}
     rows = list(zip(a, b, position, count, strict=True))
-    results = ptx.lanes(f"bfe.{kind} %d, %a, %p, %c;", f"b{width}", columns)
+    results = ptx.run_lanes(f"bfe.{kind} %d, %a, %p, %c;", f"b{width}", columns)
     assert results == [extract_field(x, p, n) for x, _, p, n in rows]
-    results = ptx.lanes(f"bfi.b{width} %d, %a, %b, %p, %c;", f"b{width}", columns)
+    results = ptx.run_lanes(f"bfi.b{width} %d, %a, %b, %p, %c;", f"b{width}", columns)
     assert results == [insert_field(x, y, p, n) for x, y, p, n in rows]
 
 
@@ -265,7 +265,7 @@ def test_permutation_of_bytes(ptx: Interpreter) -> None:
     }
     columns = {"a": ("b32", a), "b": ("b32", b), "c": ("b32", c)}
     for mode, picks in modes.items():
-        results = ptx.lanes(f"prmt.b32{mode} %d, %a, %b, %c;", "b32", columns)
+        results = ptx.run_lanes(f"prmt.b32{mode} %d, %a, %b, %c;", "b32", columns)
         for x, y, z, result in zip(a, b, c, results, strict=True):
             selected = picks(z & 3) or [z >> (4 * i) & 7 for i in range(4)]
             signs = [0] * 4 if mode else [z >> (4 * i + 3) & 1 for i in range(4)]
@@ -283,19 +283,19 @@ def test_funnel_shifts_lop3_and_selection(ptx: Interpreter) -> None:
         "shf.l.clamp.b32": [(v << min(z, 32)) >> 32 & 0xFFFFFFFF for v, z in rows],
         "shf.r.clamp.b32": [(v >> min(z, 32)) & 0xFFFFFFFF for v, z in rows],
     }.items():
-        assert ptx.lanes(f"{body} %d, %a, %b, %n;", "b32", columns) == expected, body
+        assert ptx.run_lanes(f"{body} %d, %a, %b, %n;", "b32", columns) == expected, body
     for table in (0xE8, 0x96, 0x1B, 0xF8):
-        results = ptx.lanes(f"lop3.b32 %d, %a, %b, %n, {table:#x};", "b32", columns)
+        results = ptx.run_lanes(f"lop3.b32 %d, %a, %b, %n, {table:#x};", "b32", columns)
         for x, y, z, result in zip(a, b, n, results, strict=True):
             bits = [table >> ((x >> i & 1) << 2 | (y >> i & 1) << 1 | (z >> i & 1)) & 1 for i in range(32)]
             assert result == sum(bit << i for i, bit in enumerate(bits))
-    results = ptx.lanes(
+    results = ptx.run_lanes(
         "setp.lt.u32 %p, %a, %b; selp.b32 %d, %a, %n, %p;", "b32", columns, declare=".reg .pred %p;"
     )
     assert results == [x if x < y else z for x, y, z in zip(a, b, n, strict=True)]
-    results = ptx.lanes("slct.b32.s32 %d, %a, %n, %b;", "b32", columns)
+    results = ptx.run_lanes("slct.b32.s32 %d, %a, %n, %b;", "b32", columns)
     assert results == [x if y < 1 << 31 else z for x, y, z in zip(a, b, n, strict=True)]
-    results = ptx.lanes("sad.s32 %d, %a, %b, %n;", "b32", columns)
+    results = ptx.run_lanes("sad.s32 %d, %a, %b, %n;", "b32", columns)
     pairs = zip(a, b, n, strict=True)
     assert results == [(abs(interpret(x, "s32") - interpret(y, "s32")) + z) % (1 << 32) for x, y, z in pairs]
 
@@ -309,7 +309,7 @@ def test_dot_products_of_bytes(ptx: Interpreter) -> None:
             def extract_byte(value: int, i: int, kind: str) -> int:
                 return interpret(value >> (8 * i) & 255, f"{kind[0]}8")
 
-            results = ptx.lanes(f"dp4a.{x_kind}.{y_kind} %d, %a, %b, 5;", "b32", columns)
+            results = ptx.run_lanes(f"dp4a.{x_kind}.{y_kind} %d, %a, %b, 5;", "b32", columns)
             expected = [
                 (5 + sum(extract_byte(x, i, x_kind) * extract_byte(y, i, y_kind) for i in range(4)))
                 % (1 << 32)
@@ -335,12 +335,12 @@ def test_comparisons_with_boolean_operations(ptx: Interpreter, kind: str) -> Non
     columns = {"a": (kind, a), "b": (kind, b)}
     pairs = [(interpret(x, kind), interpret(y, kind)) for x, y in zip(a, b, strict=True)]
     for name, compare in COMPARES.items():
-        results = ptx.lanes(f"setp.{name}.{kind} %d, %a, %b;", "pred", columns)
+        results = ptx.run_lanes(f"setp.{name}.{kind} %d, %a, %b;", "pred", columns)
         assert results == [int(compare(x, y)) for x, y in pairs], name
     odd = f"and.b{width} %o, %a, 1; setp.eq.u{width} %q, %o, 1;"
     for logic, combine in {"and": min, "or": max, "xor": int.__xor__}.items():
         for target, opposite in (("%d|%r", 0), ("%r|%d", 1)):
-            results = ptx.lanes(
+            results = ptx.run_lanes(
                 f"{odd} setp.lt.{logic}.{kind} {target}, %a, %b, !%q;",
                 "pred",
                 columns,
@@ -349,9 +349,9 @@ def test_comparisons_with_boolean_operations(ptx: Interpreter, kind: str) -> Non
             expected = [combine(int(x < y) ^ opposite, 1 - (x & 1)) for x, y in pairs]
             assert results == expected, (logic, target)
     if width == 32:
-        results = ptx.lanes(f"set.lt.u32.{kind} %d, %a, %b;", "b32", columns)
+        results = ptx.run_lanes(f"set.lt.u32.{kind} %d, %a, %b;", "b32", columns)
         assert results == [0xFFFFFFFF * (x < y) for x, y in pairs]
-        results = ptx.lanes(f"set.lt.f32.{kind} %d, %a, %b;", "b32", columns)
+        results = ptx.run_lanes(f"set.lt.f32.{kind} %d, %a, %b;", "b32", columns)
         assert results == [0x3F800000 * (x < y) for x, y in pairs]
 
 
@@ -359,11 +359,11 @@ def test_moves_of_register_parts(ptx: Interpreter) -> None:
     a = sample_numbers(64, "a")
     columns = {"a": ("b64", a)}
     declare = ".reg .b32 %x, %y; .reg .b16 %h<4>;"
-    results = ptx.lanes("mov.b64 {%x, %y}, %a; mov.b64 %d, {%y, %x};", "b64", columns, declare=declare)
+    results = ptx.run_lanes("mov.b64 {%x, %y}, %a; mov.b64 %d, {%y, %x};", "b64", columns, declare=declare)
     assert results == [number >> 32 | (number & 0xFFFFFFFF) << 32 for number in a]
     body = "mov.b64 {%h0, %h1, %h2, %h3}, %a; mov.b64 %d, {%h3, %h2, %h1, %h0};"
-    results = ptx.lanes(body, "b64", columns, declare=declare)
+    results = ptx.run_lanes(body, "b64", columns, declare=declare)
     assert results == [sum((number >> 16 * i & 0xFFFF) << 16 * (3 - i) for i in range(4)) for number in a]
-    assert ptx.lanes("mov.b64 {%x, _}, %a; mov.b32 %d, %x;", "b32", columns, declare=declare) == [
+    assert ptx.run_lanes("mov.b64 {%x, _}, %a; mov.b32 %d, %x;", "b32", columns, declare=declare) == [
         number & 0xFFFFFFFF for number in a
     ]

@@ -28,13 +28,16 @@ def test_loads_extend_their_value(ptx: Interpreter) -> None:
         "ld.global.u16": [number & 0xFFFF for number in a],
         "ld.u32": [number & 0xFFFFFFFF for number in a],
     }.items():
-        assert ptx.lanes(f"{address} {name} %d, [%p];", "b64", columns, declare=declare) == expected
-    assert ptx.lanes(f"{address} ld.s8 %d, [%p];", "b64", columns, declare=declare) == [(1 << 64) - 127, 8]
-    assert ptx.lanes(f"{address} ld.s8 %x, [%p]; mov.b32 %d, %x;", "b32", columns, declare=declare) == [
+        assert ptx.run_lanes(f"{address} {name} %d, [%p];", "b64", columns, declare=declare) == expected
+    assert ptx.run_lanes(f"{address} ld.s8 %d, [%p];", "b64", columns, declare=declare) == [
+        (1 << 64) - 127,
+        8,
+    ]
+    assert ptx.run_lanes(f"{address} ld.s8 %x, [%p]; mov.b32 %d, %x;", "b32", columns, declare=declare) == [
         (1 << 32) - 127,
         8,
     ]
-    assert ptx.lanes(f"{address} ld.s16 %d, [%p+2];", "b64", columns, declare=declare) == [0x7F80, 0x0506]
+    assert ptx.run_lanes(f"{address} ld.s16 %d, [%p+2];", "b64", columns, declare=declare) == [0x7F80, 0x0506]
 
 
 def test_vectors_and_shared_memory(ptx: Interpreter) -> None:
@@ -48,7 +51,7 @@ def test_vectors_and_shared_memory(ptx: Interpreter) -> None:
     """
     declare = ".reg .b32 %s, %x, %y; .reg .u64 %g; .reg .pred %p; .shared .align 16 .b8 data[512]; .shared .b8 more[4];"
     a = list(range(100, 132))
-    assert ptx.lanes(body, "b32", {"a": ("b32", a)}, declare=declare) == [
+    assert ptx.run_lanes(body, "b32", {"a": ("b32", a)}, declare=declare) == [
         number + 1 + i + 1014 for i, number in enumerate(a)
     ]
 
@@ -63,7 +66,7 @@ def test_32_bit_address_wraps_around(ptx: Interpreter) -> None:
     declare = ".reg .b32 %s, %x, %y; .reg .u64 %b, %g; .shared .align 4 .b8 data[128];"
     find_address = "ld.param.u64 %b, [p_a]; mad.wide.u32 %b, %t, 4, %b;"
     a = list(range(100, 132))
-    assert ptx.lanes(find_address + body, "b32", {"a": ("b32", a)}, declare=declare) == [
+    assert ptx.run_lanes(find_address + body, "b32", {"a": ("b32", a)}, declare=declare) == [
         1000 + number for number in a
     ]
 
@@ -78,10 +81,10 @@ mov.u32 %s, dynamic; mad.lo.u32 %s, %t, 4, %s; st.shared.u32 [%s+4], %t;
 ld.shared.u32 %s, [%s+4]; mov.u32 %n, %dynamic_smem_size; add.u32 %s, %s, %n;
 mad.wide.u32 %b, %t, 4, %b; st.global.u32 [%b], %s; ret; }
 """
-    out = ptx.kernel(text, bytes(128), block=(32, 1, 1), shared=132)[0]
+    out = ptx.run_kernel(text, bytes(128), block=(32, 1, 1), shared=132)[0]
     assert list(struct.unpack("<32I", out)) == [132 + i for i in range(32)]
     with pytest.raises(RefusedError, match=r"^700 an address outside its space"):
-        ptx.kernel(text, bytes(128), block=(32, 1, 1), shared=128)
+        ptx.run_kernel(text, bytes(128), block=(32, 1, 1), shared=128)
 
 
 def test_dynamic_shared_memory_is_aligned(ptx: Interpreter) -> None:
@@ -91,7 +94,7 @@ def test_dynamic_shared_memory_is_aligned(ptx: Interpreter) -> None:
 .reg .u64 %b; .reg .u32 %s; .shared .b8 fixed[5];
 ld.param.u64 %b, [out]; st.shared.u8 [fixed+4], 255; mov.u32 %s, dynamic; st.global.u32 [%b], %s; ret; }
 """
-    assert struct.unpack("<I", ptx.kernel(text, bytes(4), shared=16)[0]) == (128,)
+    assert struct.unpack("<I", ptx.run_kernel(text, bytes(4), shared=16)[0]) == (128,)
 
 
 def test_block_size_is_limited_by_the_kernel(ptx: Interpreter) -> None:
@@ -102,9 +105,9 @@ def test_block_size_is_limited_by_the_kernel(ptx: Interpreter) -> None:
         ("", 1024),
     ):
         text = f".visible .entry k(.param .u64 out) {directive} .minnctapersm 1 {{ ret; }}"
-        assert ptx.kernel(text, bytes(8), block=(limit, 1, 1)) == [bytes(8)]
+        assert ptx.run_kernel(text, bytes(8), block=(limit, 1, 1)) == [bytes(8)]
         with pytest.raises(RefusedError, match=r"^1 a block of so many threads"):
-            ptx.kernel(text, bytes(8), block=(limit + 1, 1, 1))
+            ptx.run_kernel(text, bytes(8), block=(limit + 1, 1, 1))
 
 
 def test_recursion_through_a_pointer(ptx: Interpreter) -> None:
@@ -120,10 +123,10 @@ call (%m), f, (%m, f), proto; mul.lo.u32 r, %m, n; ret; }
 ld.param.u64 %b, [out]; ld.param.u32 %n, [depth]; mov.u64 %f, down;
 call (%n), down, (%n, %f); st.global.u32 [%b], %n; ret; }
 """
-    assert ptx.kernel(text, bytes(4), 0) == [struct.pack("<I", 1)]
-    assert ptx.kernel(text, bytes(4), 10) == [struct.pack("<I", 3628800)]
+    assert ptx.run_kernel(text, bytes(4), 0) == [struct.pack("<I", 1)]
+    assert ptx.run_kernel(text, bytes(4), 10) == [struct.pack("<I", 3628800)]
     with pytest.raises(RefusedError, match=r"^801 cannot run recursion that deep"):
-        ptx.kernel(text, bytes(4), 5000)
+        ptx.run_kernel(text, bytes(4), 5000)
 
 
 def test_mutual_recursion_of_different_depth(ptx: Interpreter) -> None:
@@ -155,7 +158,7 @@ and.b32 %m, %t, 1; add.u32 %m, %m, 1; shr.u32 %n, %t, 1;
 call.uni (r), ack, (a, b); ld.param.b32 %n, [r]; }
 st.global.u32 [%b], %n; ret; }
 """
-    out = struct.unpack("<40I", ptx.kernel(text, bytes(160), block=(40, 1, 1))[0])
+    out = struct.unpack("<40I", ptx.run_kernel(text, bytes(160), block=(40, 1, 1))[0])
     assert list(out) == [t // 2 + 2 if t % 2 == 0 else 2 * (t // 2) + 3 for t in range(40)]
 
 
@@ -169,7 +172,7 @@ mov.u32 r, a; setp.eq.u32 %p, b, 0; @%p ret; rem.u32 a, a, b; call (r), gcd, (b,
 ld.param.u64 %b, [out]; ld.param.u32 %n, [x]; ld.param.u32 %m, [y];
 call (%n), gcd, (%n, %m); st.global.u32 [%b], %n; ret; }
 """
-    assert ptx.kernel(text, bytes(4), 2 * 3 * 5 * 49, 9 * 7 * 11) == [struct.pack("<I", 21)]
+    assert ptx.run_kernel(text, bytes(4), 2 * 3 * 5 * 49, 9 * 7 * 11) == [struct.pack("<I", 21)]
 
 
 def test_recursion_with_local_memory_is_rejected(ptx: Interpreter) -> None:
@@ -182,9 +185,9 @@ sub.u32 r, n, 1; call (r), down, (r); ld.local.u32 n, [own]; add.u32 r, r, n; re
 .reg .u64 %b; .reg .u32 %n;
 ld.param.u64 %b, [out]; ld.param.u32 %n, [depth]; call (%n), down, (%n); st.global.u32 [%b], %n; ret; }
 """
-    assert ptx.kernel(text, bytes(4), 0) == [bytes(4)]
+    assert ptx.run_kernel(text, bytes(4), 0) == [bytes(4)]
     with pytest.raises(RefusedError, match=r"^801 cannot run recursion of a function with memory of its own"):
-        ptx.kernel(text, bytes(4), 1)
+        ptx.run_kernel(text, bytes(4), 1)
 
 
 def test_local_memory_is_per_thread(ptx: Interpreter) -> None:
@@ -193,7 +196,7 @@ def test_local_memory_is_per_thread(ptx: Interpreter) -> None:
     ld.u32 %d, [%g]; ld.local.u32 %x, [%l+8]; add.u32 %d, %d, %x;
     """
     declare = ".reg .b32 %x; .reg .u64 %l, %g, %o; .local .align 8 .b8 depot[64];"
-    assert ptx.lanes(body, "b32", {"a": ("b32", list(range(40)))}, declare=declare) == [
+    assert ptx.run_lanes(body, "b32", {"a": ("b32", list(range(40)))}, declare=declare) == [
         2 * i for i in range(40)
     ]
 
@@ -213,7 +216,7 @@ ld.const.u64 %p, [third]; st.global.u64 [%b+8], %p;
 mov.u64 %p, numbers; cvta.global.u64 %p, %p; ld.u32 %x, [%p+12]; st.global.u32 [%b+16], %x;
 ld.global.u32 %x, [float]; st.global.u32 [%b+20], %x; ret; }
 """
-    out = ptx.kernel(text, bytes(24))[0]
+    out = ptx.run_kernel(text, bytes(24))[0]
     assert struct.unpack("<2IQ2I", out) == (16, 300, 0x3FD5555555555555, 0, 0x40490FDB)
 
 
@@ -224,7 +227,7 @@ def test_parameter_sizes(ptx: Interpreter) -> None:
 ld.param.u64 %b, [out]; ld.param.u32 %x, [pair+4]; ld.param.u32 %y, [last];
 st.global.v2.u32 [%b], {%x, %y}; mov.b64 %p, pair; ld.param.u32 %x, [%p]; st.global.u32 [%b+8], %x; ret; }
 """
-    out = ptx.kernel(text, bytes(12), 7 | 8 << 32, 9)[0]
+    out = ptx.run_kernel(text, bytes(12), 7 | 8 << 32, 9)[0]
     assert struct.unpack("<3I", out) == (8, 9, 7)
 
 
@@ -252,7 +255,7 @@ ld.param.u64 %a, [in]; ld.param.u64 %s, [sum]; ld.param.u64 %o, [out]; mov.u32 %
 mad.wide.u32 %a, %t, 4, %a; mad.wide.u32 %o, %t, 4, %o; ld.global.u32 %v, [%a];
 atom.global.{name} %v, [%s], %v; st.global.u32 [%o], %v; ret; }}
 """
-    _, total, out = ptx.kernel(
+    _, total, out = ptx.run_kernel(
         text, struct.pack("<32I", *numbers), struct.pack("<I", 13), bytes(128), block=(32, 1, 1)
     )
     state, old_values = 13, []
@@ -275,7 +278,7 @@ mov.b16 %c, 7; atom.global.cas.b16 %c, [%m+24], %c, 9;
 atom.shared.add.u32 %h, [word], 1; ret; }
 """
     memory = struct.pack("<dfIqHH", 1.5, 0.25, 0x3C003C00, 3, 7, 0) + bytes(4)
-    out = ptx.kernel(text, memory, block=(2, 1, 1))[0]
+    out = ptx.run_kernel(text, memory, block=(2, 1, 1))[0]
     double, single, pair, least, swapped, _ = struct.unpack("<dfIqHH", out[:28])
     assert (double, single, pair, least, swapped) == (3.5, 2.25, 0x45004200, -5, 9)
 
@@ -298,7 +301,7 @@ ld.param.b32 %x, [r0+0]; }
 call (%x), next, (%x);
 st.global.u32 [%b], %x; ret; }
 """
-    out = ptx.kernel(text, bytes(128), block=(32, 1, 1))[0]
+    out = ptx.run_kernel(text, bytes(128), block=(32, 1, 1))[0]
     assert list(struct.unpack("<32I", out)) == [i * (3 if i % 2 else 2) + 1 for i in range(32)]
 
 
@@ -316,7 +319,7 @@ def test_scopes_loops_and_branch_tables(ptx: Interpreter) -> None:
     $zero: add.u32 %d, %d, 300000;
     $done:
     """
-    results = ptx.lanes(body, "b32", {"a": ("b32", [0] * 32)}, declare=".reg .b32 %x; .reg .pred %p;")
+    results = ptx.run_lanes(body, "b32", {"a": ("b32", [0] * 32)}, declare=".reg .b32 %x; .reg .pred %p;")
     jumps = [300000, 100000, 200000, 300000]
     assert results == [i * (i + 1) // 2 + 5 * (i >= 16) + 1000 * (i >= 8) + jumps[i % 4] for i in range(32)]
 
@@ -331,7 +334,7 @@ mad.lo.u32 %i, %z, %m, %y; mad.lo.u32 %i, %i, %n, %x;
 mov.u32 %n, %ctaid.y; mov.u32 %m, %nctaid.x; mov.u32 %z, %ctaid.x; mad.lo.u32 %n, %n, %m, %z; mad.lo.u32 %n, %n, 60, %i;
 mad.wide.u32 %b, %n, 8, %b; mov.u32 %x, %laneid; mov.u32 %y, %lanemask_lt; st.global.v2.u32 [%b], {%x, %y}; ret; }
 """
-    out = struct.unpack("<720I", ptx.kernel(text, bytes(2880), grid=(3, 2, 1), block=(5, 4, 3))[0])
+    out = struct.unpack("<720I", ptx.run_kernel(text, bytes(2880), grid=(3, 2, 1), block=(5, 4, 3))[0])
     assert list(out[::2]) == [i % 60 % 32 for i in range(360)]
     assert list(out[1::2]) == [(1 << (i % 60 % 32)) - 1 for i in range(360)]
 
@@ -360,10 +363,10 @@ def test_unsupported_instruction_is_named(ptx: Interpreter, body: str, why: str)
     start = ".visible .entry k(.param .u64 out) { .reg .u64 %b; .reg .u32 %x; .reg .pred %p;"
     start += " ld.param.u64 %b, [out]; setp.eq.u32 %p, 0, 1;"
     with pytest.raises(RefusedError, match=f"^{why}"):
-        ptx.kernel(f"{header}{start} {body} ret; }}", bytes(8))
+        ptx.run_kernel(f"{header}{start} {body} ret; }}", bytes(8))
     # If no lane reaches it, it does not matter.
     first = body.split(";")[-2].strip()
-    assert ptx.kernel(f"{header}{start} @%p {first}; ret; }}", bytes(8)) == [bytes(8)]
+    assert ptx.run_kernel(f"{header}{start} @%p {first}; ret; }}", bytes(8)) == [bytes(8)]
 
 
 def test_text_that_is_not_ptx_is_rejected(ptx: Interpreter) -> None:
@@ -373,9 +376,9 @@ def test_text_that_is_not_ptx_is_rejected(ptx: Interpreter) -> None:
         ".version 8.0\n.target sm_90\n.entry k() { add",
     ):
         with pytest.raises(RefusedError, match=r"^(801 cannot run PTX|500)"):
-            ptx.kernel(text)
+            ptx.run_kernel(text)
 
 
 def test_kernel_for_a_newer_gpu_is_rejected(ptx: Interpreter) -> None:
     with pytest.raises(RefusedError, match=r"^209"):
-        ptx.kernel(".version 9.9\n.target sm_130\n.address_size 64\n.visible .entry k() { ret; }")
+        ptx.run_kernel(".version 9.9\n.target sm_130\n.address_size 64\n.visible .entry k() { ret; }")

@@ -48,7 +48,7 @@ def test_gpus_of_different_capability() -> None:
 def test_default_driver_is_the_newest_for_the_gpu(card: str, branch: str) -> None:
     simulation = simulate(card)
     assert simulation.driver.partition(".")[0] == branch
-    assert (len(simulation.shown), simulation.undriven) == (1, ())
+    assert (len(simulation.shown), simulation.refusal_reasons) == (1, ())
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_default_driver_is_the_newest_for_the_gpu(card: str, branch: str) -> Non
 def test_driver_without_support_shows_no_gpu(card: str, driver: str, why: str) -> None:
     simulation = simulate(card, driver=driver)
     assert (simulation.shown, simulation.variables["STANDIN_GPUS"]) == ((), "0")
-    assert why in simulation.undriven[0]
+    assert why in simulation.refusal_reasons[0]
 
 
 def test_branch_means_its_newest_driver() -> None:

@@ -76,7 +76,7 @@ def test_sanitizers_detect_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.timeout(1800)
-@pytest.mark.skipif(not environments.list_everything(), reason="minutes: TFDOCTOR_LAB_FULL=1")
+@pytest.mark.skipif(not environments.is_full_run(), reason="minutes: TFDOCTOR_LAB_FULL=1")
 @pytest.mark.parametrize("tested", TESTED, ids=lambda path: path.stem)
 def test_software_gpu_passes_with_sanitizers(
     tested: Path, tmp_path: Path, tmp_path_factory: pytest.TempPathFactory

@@ -52,7 +52,7 @@ CASES: dict[str, tuple[tuple[str, str, str], ...]] = {
 }
 pytestmark = [
     pytest.mark.tensorflow,
-    pytest.mark.skipif(not environments.ready(), reason="TFDOCTOR_LAB_PYTHONS names no environment"),
+    pytest.mark.skipif(not environments.list_existing(), reason="TFDOCTOR_LAB_PYTHONS names no environment"),
     pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler"),
 ]
 
@@ -67,7 +67,7 @@ def list_cases() -> list[Any]:
     """Return (python, card, driver, outcome) for each available environment."""
     return [
         pytest.param(python, *case, id=f"{version}-{'-'.join(case[:2]).replace(' ', '-')}")
-        for python in environments.ready()
+        for python in environments.list_existing()
         for version in [version_of(python)]
         for case in CASES.get(version, ())
     ]
@@ -108,7 +108,7 @@ def test_outcome_agrees_with_the_tables_and_the_wheels(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("python", environments.ready())
+@pytest.mark.parametrize("python", environments.list_existing())
 def test_two_gpus_of_different_capability(python: str) -> None:
     status, answer = verify(python, "--simulate", "Tesla T4", "--simulate", "A100", "--driver", "535")
     assert (status, answer["gpus"]["visible"], answer["gpus"]["computed"]) == (0, 2, 2), answer

@@ -16,7 +16,7 @@ import pytest
 
 from cli.planner import validate
 from lab import environments
-from lab.softgpu import libraries
+from lab.softgpu import build_libraries
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -84,7 +84,7 @@ def test_two_faults(tensorflow_python: Path, tmp_path: Path) -> None:
     version = subprocess.run([tensorflow_python, "-c", script], capture_output=True, text=True, check=False)
     if not version.stdout.startswith("2.18."):
         pytest.skip("2.18 is tried here")
-    folder = libraries(tmp_path / "gpu", version.stdout.strip(), ("-O1",))
+    folder = build_libraries(tmp_path / "gpu", version.stdout.strip(), ("-O1",))
     for fault in QUICK:
         answer = verify(tensorflow_python, folder, fault)
         assert find_failure(answer) == FAULTS[fault], fault
@@ -97,12 +97,12 @@ def release(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path, Path]]:
     """The minor version of a release, its Python, and the folder of the software GPU."""
-    if not environments.list_everything():
+    if not environments.is_full_run():
         pytest.skip("hours: TFDOCTOR_LAB_FULL=1")
-    folder = libraries(
+    folder = build_libraries(
         tmp_path_factory.mktemp("gpu"), f"{request.param}.{1 if request.param == '2.15' else 0}"
     )
-    with environments.environment(request.param, tmp_path_factory.mktemp("tf") / "env") as python:
+    with environments.provide_environment(request.param, tmp_path_factory.mktemp("tf") / "env") as python:
         if isinstance(python, str):
             pytest.skip(python)
         yield request.param, python, folder

@@ -86,7 +86,7 @@ SECRETS: dict[str, str] = {
 }
 
 
-def system(root: Path, host: Path) -> LiveSystem:
+def build_machine(root: Path, host: Path) -> LiveSystem:
     """Build the machine below `root` from the recording `host`."""
     root = root.resolve()
     recorded: dict[str, Any] = json.loads((host / "host.json").read_text(encoding="utf-8"))
@@ -134,7 +134,9 @@ def system(root: Path, host: Path) -> LiveSystem:
         target.parent.mkdir(parents=True, exist_ok=True)
         runpath = entry.get("runpath")
         target.write_bytes(
-            elf(entry.get("soname"), entry.get("needed", ()), f"{runpath}{runpaths}" if runpath else None)
+            build_elf(
+                entry.get("soname"), entry.get("needed", ()), f"{runpath}{runpaths}" if runpath else None
+            )
         )
     for path, target_path in recorded["links"].items():
         link = root / move_file(path).lstrip("/")
@@ -148,7 +150,7 @@ def system(root: Path, host: Path) -> LiveSystem:
             if not (root / folder.lstrip("/") / name).exists():
                 (root / folder.lstrip("/") / name).touch()
     (root / "etc/ld.so.cache").write_bytes(
-        cache(f"/home/{THIRD}/lib/libz.so.1", f"/usr/lib/{HOST}/libm.so.9")
+        build_ld_cache(f"/home/{THIRD}/lib/libz.so.1", f"/usr/lib/{HOST}/libm.so.9")
     )
     return LiveSystem(str(root), _environment(root, recorded, move_file), cwd=f"{home}/work")
 
@@ -241,7 +243,7 @@ Nov 21 10:00:02 {HOST} kernel: NVRM: Xid (PCI:0000:01:00): 31, pid=4711, name={s
     }
 
 
-def elf(soname: str | None, needed: Any, runpath: str | None) -> bytes:
+def build_elf(soname: str | None, needed: Any, runpath: str | None) -> bytes:
     """Return a shared object that has only a dynamic section."""
     strings = b"\0"
     tags: list[tuple[int, int]] = []
@@ -278,7 +280,7 @@ def elf(soname: str | None, needed: Any, runpath: str | None) -> bytes:
     return header + segments + b"".join(struct.pack("<qQ", *tag) for tag in tags) + strings
 
 
-def cache(*paths: str) -> bytes:
+def build_ld_cache(*paths: str) -> bytes:
     """Return the content of an /etc/ld.so.cache that lists `paths`."""
     strings_offset = 48 + 24 * len(paths)
     strings, entries = b"", b""

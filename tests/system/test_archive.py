@@ -19,7 +19,7 @@ HOST = b'{"schema_version": 1, "files": {"/etc/hostname": "h"}}'
 FILES = {"host.json": HOST, "root/etc/os-release": b"ID=debian\n", "manifest.json": b"{}"}
 
 
-def tar(*members: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
+def make_tar(*members: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
     """Return a compressed tar archive with these members."""
     buffer = io.BytesIO()
     with tarfile.open(fileobj=buffer, mode="w:gz") as archive_file:
@@ -33,12 +33,12 @@ def tar(*members: tuple[str, bytes] | tarfile.TarInfo) -> bytes:
     return buffer.getvalue()
 
 
-def names(folder: Path) -> list[str]:
+def list_names(folder: Path) -> list[str]:
     """Return the names in a folder, sorted."""
     return sorted(entry.name for entry in folder.iterdir())
 
 
-def special(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
+def make_special_member(name: str, kind: bytes, target: str = "") -> tarfile.TarInfo:
     """Return an empty tar member of the type `kind`."""
     info = tarfile.TarInfo(name)
     info.type, info.linkname = kind, target
@@ -52,12 +52,13 @@ def test_written_recording_is_read_back(tmp_path: Path) -> None:
         assert system.read_text("/etc/os-release") == "ID=debian\n"
         assert archive.read(tmp_path / name) == FILES
     assert archive.archive(FILES) == archive.archive(dict(reversed(FILES.items())))
-    assert names(tmp_path) == ["a", "a.tar.gz"]
+    assert list_names(tmp_path) == ["a", "a.tar.gz"]
 
 
 def test_manually_packed_folder_is_read() -> None:
-    packed = tar(
-        special("mine", tarfile.DIRTYPE), *((f"./mine/{name}", data) for name, data in FILES.items())
+    packed = make_tar(
+        make_special_member("mine", tarfile.DIRTYPE),
+        *((f"./mine/{name}", data) for name, data in FILES.items()),
     )
     assert archive.read_archive(packed, "x") == FILES
 
@@ -69,26 +70,26 @@ def test_manually_packed_folder_is_read() -> None:
         b"no archive",
         gzip.compress(b""),
         gzip.compress(b"no tar" * 200),
-        tar(("host.json", HOST))[:-30],
-        tar(("other", b"")),
-        tar(("host.json", HOST), ("../out", b"")),
-        tar(("host.json", HOST), ("/etc/out", b"")),
-        tar(("host.json", HOST), ("a/../../out", b"")),
-        tar(("host.json", HOST), ("a\\..\\out", b"")),
-        tar(("host.json", HOST), ("./host.json", HOST)),
-        tar(("host.json", HOST), special("root/a", tarfile.SYMTYPE, "/etc/passwd")),
-        tar(("host.json", HOST), special("root/a", tarfile.LNKTYPE, "host.json")),
-        tar(("host.json", HOST), special("root/a", tarfile.CHRTYPE)),
-        tar(("host.json", HOST), special("root/a", tarfile.FIFOTYPE)),
+        make_tar(("host.json", HOST))[:-30],
+        make_tar(("other", b"")),
+        make_tar(("host.json", HOST), ("../out", b"")),
+        make_tar(("host.json", HOST), ("/etc/out", b"")),
+        make_tar(("host.json", HOST), ("a/../../out", b"")),
+        make_tar(("host.json", HOST), ("a\\..\\out", b"")),
+        make_tar(("host.json", HOST), ("./host.json", HOST)),
+        make_tar(("host.json", HOST), make_special_member("root/a", tarfile.SYMTYPE, "/etc/passwd")),
+        make_tar(("host.json", HOST), make_special_member("root/a", tarfile.LNKTYPE, "host.json")),
+        make_tar(("host.json", HOST), make_special_member("root/a", tarfile.CHRTYPE)),
+        make_tar(("host.json", HOST), make_special_member("root/a", tarfile.FIFOTYPE)),
         gzip.compress(b"\0" * (archive.MAX_BYTES + 2), compresslevel=1),
-        tar(("host.json", b"[" * 100_000)),
-        tar(("host.json", b"\xff\xfe")),
-        tar(("host.json", b'{"schema_version": 1, "env": {"A": 1}}')),
-        tar(("host.json", b'{"schema_version": 1, "commands": []}')),
-        tar(("host.json", b'{"schema_version": 1, "commands": {"x": {"failure": "eaten"}}}')),
-        tar(("host.json", b'{"schema_version": 1, "elf": {"/x": {"needed": "libc"}}}')),
-        tar(("host.json", b'{"schema_version": 1, "errors": {"/x": [1]}}')),
-        tar(("host.json", b'{"schema_version": 1, "cwd": 5}')),
+        make_tar(("host.json", b"[" * 100_000)),
+        make_tar(("host.json", b"\xff\xfe")),
+        make_tar(("host.json", b'{"schema_version": 1, "env": {"A": 1}}')),
+        make_tar(("host.json", b'{"schema_version": 1, "commands": []}')),
+        make_tar(("host.json", b'{"schema_version": 1, "commands": {"x": {"failure": "eaten"}}}')),
+        make_tar(("host.json", b'{"schema_version": 1, "elf": {"/x": {"needed": "libc"}}}')),
+        make_tar(("host.json", b'{"schema_version": 1, "errors": {"/x": [1]}}')),
+        make_tar(("host.json", b'{"schema_version": 1, "cwd": 5}')),
     ],
     ids=lambda content: f"{len(content)} bytes",  # gzip writes the time, so the bytes are no stable ID
 )
@@ -97,13 +98,13 @@ def test_invalid_recording_is_refused(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(UsageError):
         RecordedSystem(path)
-    assert names(tmp_path) == ["x.tar.gz"]
+    assert list_names(tmp_path) == ["x.tar.gz"]
 
 
 @settings(max_examples=150, deadline=None)
 @given(st.integers(0, 2000), st.binary(min_size=1, max_size=8))
 def test_damaged_recording_raises_only_usage_errors(at: int, noise: bytes) -> None:
-    content = gzip.decompress(tar(*FILES.items()))
+    content = gzip.decompress(make_tar(*FILES.items()))
     damaged = content[: at % len(content)] + noise + content[at % len(content) + len(noise) :]
     try:
         files = archive.read_archive(gzip.compress(damaged, compresslevel=1), "x")
@@ -174,5 +175,5 @@ def test_failed_write_leaves_no_files_behind(
         with pytest.raises(raised):
             archive.write(tmp_path / name, {**FILES, "root/new": b"1"}, force=True)
         monkeypatch.undo()
-        assert names(tmp_path) == [name]
+        assert list_names(tmp_path) == [name]
         assert archive.read(tmp_path / name) == FILES

@@ -22,7 +22,7 @@ MACHINE = platform.machine()
 FOLDERS = ("/usr/lib/x86_64-linux-gnu", "/lib/x86_64-linux-gnu", "/usr/lib64", "/usr/lib/aarch64-linux-gnu")
 
 
-def small_objects() -> list[str]:
+def find_small_objects() -> list[str]:
     """Return up to 40 shared objects of this machine, smallest first, because pyelftools is slow on large ones."""
     sizes: dict[str, int] = {}
     for folder in FOLDERS:
@@ -38,7 +38,7 @@ def is_elf(path: str) -> bool:
         return stream.read(4) == b"\x7fELF"
 
 
-OBJECTS = small_objects()
+OBJECTS = find_small_objects()
 
 pytestmark = pytest.mark.skipif(platform.system() != "Linux", reason="ELF is Linux's")
 
@@ -100,7 +100,7 @@ def good() -> bytes:
     return min((Path(path).read_bytes() for path in OBJECTS), key=len)
 
 
-def read(tmp_path: Path, content: bytes) -> ElfFile:
+def parse_content(tmp_path: Path, content: bytes) -> ElfFile:
     """Write `content` to a file and parse it."""
     path = tmp_path / "lib.so"
     path.write_bytes(content)
@@ -110,7 +110,7 @@ def read(tmp_path: Path, content: bytes) -> ElfFile:
 def get_refusal(tmp_path: Path, content: bytes) -> ElfProblem:
     """Return the problem for which the ELF reader refuses `content`."""
     with pytest.raises(ElfError) as caught:
-        read(tmp_path, content)
+        parse_content(tmp_path, content)
     return caught.value.problem
 
 
@@ -128,7 +128,7 @@ def test_objects_that_glibc_refuses(tmp_path: Path, good: bytes) -> None:
     assert get_refusal(tmp_path, good[: len(good) // 3]) is ElfProblem.TRUNCATED
 
 
-def apply_patch(tables_at: int) -> bytes:
+def build_patched_object(tables_at: int) -> bytes:
     """Return an object as patchelf writes it: the string table is in a later segment than the dynamic section."""
     strings = b"\0libneeded.so.1\0"
     dynamic = b"".join(
@@ -151,11 +151,11 @@ def apply_patch(tables_at: int) -> bytes:
 @pytest.mark.skipif(MACHINE not in ("x86_64", "aarch64"), reason="written for these")
 def test_object_cut_before_its_tables_is_truncated(tmp_path: Path) -> None:
     """The first half of NVIDIA's libcufft.so.11 makes dlopen end with SIGBUS."""
-    content = apply_patch(0x8000)
-    assert read(tmp_path, content).needed == ("libneeded.so.1",)
+    content = build_patched_object(0x8000)
+    assert parse_content(tmp_path, content).needed == ("libneeded.so.1",)
     assert get_refusal(tmp_path, content[:0x4000]) is ElfProblem.TRUNCATED
     # The kernel fills the last page of a mapped file with zeros, so data in that page can be read.
-    assert read(tmp_path, content[:0x8020]).needed == ("libneeded.so.1",)
+    assert parse_content(tmp_path, content[:0x8020]).needed == ("libneeded.so.1",)
 
 
 @settings(deadline=None)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tfdoctor.cli.capture import Captured, look
+from tfdoctor.cli.capture import RedactedRecording, record_system
 from tfdoctor.compat import Compat
 from tfdoctor.examine.collect import survey
 from tfdoctor.probes.ldcache import parse_ldcache
@@ -32,7 +32,7 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="the planted mac
 @pytest.fixture(scope="module")
 def machine(tmp_path_factory: pytest.TempPathFactory) -> Any:
     """Return the machine with the planted secrets."""
-    return planted.system(tmp_path_factory.mktemp("planted"), HOST)
+    return planted.build_machine(tmp_path_factory.mktemp("planted"), HOST)
 
 
 @pytest.fixture(scope="module")
@@ -42,12 +42,12 @@ def live(machine: Any) -> Report:
 
 
 @pytest.fixture(scope="module")
-def captured(machine: Any) -> Captured:
+def captured(machine: Any) -> RedactedRecording:
     """Return the capture of the machine."""
-    return look(machine, Compat.load(), python=None, timeout=60, local=False)
+    return record_system(machine, Compat.load(), python=None, timeout=60, local=False)
 
 
-def leaks(content: bytes) -> list[str]:
+def find_leaks(content: bytes) -> list[str]:
     """Return the kinds of secrets that `content` contains."""
     lowered = content.lower()
     return [
@@ -76,28 +76,30 @@ def test_probes_read_at_least_fifty_secrets(machine: Any, live: Report) -> None:
     assert len(set(planted.SECRETS.values())) == len(planted.SECRETS)
     recording = RecordingSystem(machine)
     survey(recording, Compat.load(), timeout=60)
-    files = bundle.members(
+    files = bundle.build_files(
         recording.get_recording(lambda name: name.startswith(("TF_", "NCCL_", "NVIDIA_", "CUDA_", "XLA_")))
     )
-    read_kinds = {kind for name, content in files.items() for kind in leaks(name.encode() + b"\0" + content)}
+    read_kinds = {
+        kind for name, content in files.items() for kind in find_leaks(name.encode() + b"\0" + content)
+    }
     assert len(read_kinds) >= 50, sorted(set(planted.SECRETS) - read_kinds)
     assert live.prediction.gpu_registered is not None
 
 
-def test_capture_contains_no_secret(captured: Captured, tmp_path: Path) -> None:
+def test_capture_contains_no_secret(captured: RedactedRecording, tmp_path: Path) -> None:
     for name, content in captured.files.items():
-        assert not leaks(name.encode()), name
-        assert not leaks(content), name
+        assert not find_leaks(name.encode()), name
+        assert not find_leaks(content), name
     archive.write(tmp_path / "b.tar.gz", captured.files, force=False)
-    assert not leaks(gzip.decompress((tmp_path / "b.tar.gz").read_bytes()))
+    assert not find_leaks(gzip.decompress((tmp_path / "b.tar.gz").read_bytes()))
     archive.write(tmp_path / "b", captured.files, force=False)
     for path in (tmp_path / "b").rglob("*"):
-        assert not leaks(str(path.relative_to(tmp_path)).encode())
-        assert path.is_dir() or not leaks(path.read_bytes()), path
-    assert not leaks(report_markdown(captured.report).encode())
+        assert not find_leaks(str(path.relative_to(tmp_path)).encode())
+        assert path.is_dir() or not find_leaks(path.read_bytes()), path
+    assert not find_leaks(report_markdown(captured.report).encode())
 
 
-def test_capture_gives_the_same_report(captured: Captured, live: Report, tmp_path: Path) -> None:
+def test_capture_gives_the_same_report(captured: RedactedRecording, live: Report, tmp_path: Path) -> None:
     assert captured.differences == ()
     redactor = captured.redactor
     expected = [redactor.json(finding_json(finding)) for finding in live.findings]
@@ -114,7 +116,7 @@ def test_capture_gives_the_same_report(captured: Captured, live: Report, tmp_pat
         assert report.verdict.cause == live.verdict.cause
 
 
-def test_equal_values_stay_equal_after_redaction(captured: Captured) -> None:
+def test_equal_values_stay_equal_after_redaction(captured: RedactedRecording) -> None:
     host = json.loads(captured.files["host.json"])
     visible_devices = host["env"]["CUDA_VISIBLE_DEVICES"]
     smi = next(content for name, content in captured.files.items() if "nvidia-smi" in name).decode()
@@ -129,7 +131,7 @@ def test_equal_values_stay_equal_after_redaction(captured: Captured) -> None:
     assert entries[0].path.startswith("/home/user")
 
 
-def test_capture_contains_only_variables_that_were_read(captured: Captured) -> None:
+def test_capture_contains_only_variables_that_were_read(captured: RedactedRecording) -> None:
     names = set(json.loads(captured.files["host.json"])["env"])
     assert not names & {
         "HF_TOKEN",

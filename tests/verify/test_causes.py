@@ -10,14 +10,14 @@ from tfdoctor.examine.tensorflow_run import make_observation
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
-from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
+from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 from tfdoctor.verify.stages import Limits, read_answer
 from tfdoctor.verify.target_stages import (
     _add_nccl_warning,
     _add_stages,
     _build_run_output,
     _find_cause,
-    _list_own_findings,
+    _list_stage_findings,
 )
 
 CREATED = (
@@ -53,7 +53,7 @@ NOT_FOUND = "UnimplementedError: UNIMPLEMENTED: DNN library is not found."
 NO_SCRATCH = "FailedPreconditionError: FAILED_PRECONDITION: Failed to allocate scratch buffer for device 0"
 
 
-def lines(*stage_lines: str) -> str:
+def format_lines(*stage_lines: str) -> str:
     """Return the output of the stages payload: the import, the visible GPU and `stage_lines`."""
     passed = [
         f'{{"stage": "{name}", "status": "passed", "detail": "", "seconds": 1}}'
@@ -63,12 +63,12 @@ def lines(*stage_lines: str) -> str:
     return "\n".join(MARKER + line for line in (passed[0], devices, passed[1], *stage_lines)) + "\n"
 
 
-def card(error: str) -> str:
+def format_gpu_failure(error: str) -> str:
     """Return the line of a GPU that fails to compute."""
     return f'{{"stage": "compute", "gpu": 0, "ok": false, "error": "{error}"}}'
 
 
-def run_failing(stage: str, error: str) -> str:
+def format_stage_failure(stage: str, error: str) -> str:
     """Return the line of a failed stage."""
     return (
         f'{{"stage": "{stage}", "status": "failed", "detail": "{error}", "error": "{error}", "seconds": 1}}'
@@ -85,13 +85,13 @@ COMPUTE_PASSED = (
 )
 CASES = {
     "a card whose memory another process holds": (
-        (card(NO_SCRATCH), run_failing("compute", NO_SCRATCH)),
+        (format_gpu_failure(NO_SCRATCH), format_stage_failure("compute", NO_SCRATCH)),
         0,
         CREATED.format(mb=0) + PTX + OUT_OF_MEMORY,
         Cause.GPU_BUSY_OTHER_PROCESS,
     ),
     "memory that is all used up": (
-        (card(NO_SCRATCH), run_failing("compute", NO_SCRATCH)),
+        (format_gpu_failure(NO_SCRATCH), format_stage_failure("compute", NO_SCRATCH)),
         0,
         CREATED.format(mb=79096) + PTX + OUT_OF_MEMORY,
         Cause.OOM,
@@ -121,13 +121,13 @@ CASES = {
         Cause.INCONCLUSIVE,
     ),
     "a card that no kernel is for": (
-        (card(HANDLE), run_failing("compute", HANDLE)),
+        (format_gpu_failure(HANDLE), format_stage_failure("compute", HANDLE)),
         0,
         PTX + CREATED.format(mb=79096) + NO_BINARY,
         Cause.GPU_TOO_NEW,
     ),
     "an older cuDNN": (
-        (*COMPUTE_PASSED, run_failing("cudnn", NOT_FOUND)),
+        (*COMPUTE_PASSED, format_stage_failure("cudnn", NOT_FOUND)),
         0,
         PTX + CREATED.format(mb=79096) + CUDNN_MISMATCH,
         Cause.CUDNN_VERSION_MISMATCH,
@@ -136,7 +136,7 @@ CASES = {
         (
             *COMPUTE_PASSED,
             '{"stage": "cudnn", "status": "passed"}',
-            run_failing("nccl", "unhandled cuda error"),
+            format_stage_failure("nccl", "unhandled cuda error"),
         ),
         0,
         PTX + CREATED.format(mb=79096),
@@ -149,8 +149,8 @@ CASES = {
 def test_failed_stage_has_a_cause_and_a_finding(
     said: tuple[str, ...], code: int, stderr: str, cause: Cause
 ) -> None:
-    run = Verifying("/opt/bin/python", complete_request(Wish(expected=1)), ignore_stage)
-    result = CommandResult(("python",), code, stdout=lines(*said), stderr=stderr, seconds=9)
+    run = VerificationRun("/opt/bin/python", complete_request(VerifyRequest(expected=1)), ignore_stage)
+    result = CommandResult(("python",), code, stdout=format_lines(*said), stderr=stderr, seconds=9)
     answer = read_answer(result, Limits())
     facts = healthy()
     report = evaluate_facts(
@@ -160,7 +160,7 @@ def test_failed_stage_has_a_cause_and_a_finding(
     assert run.cause is cause
     stage = next(item for item in run.stages if item.status == "failed")
     assert _find_cause(stage.name, answer, result, report, COMPAT) in (cause, None)
-    findings = [*_list_own_findings(run, stage, answer, result, report), *report.findings]
+    findings = [*_list_stage_findings(run, stage, answer, result, report), *report.findings]
     errors = [item for item in findings if item.severity is Severity.ERROR]
     assert {item.cause for item in errors} == {cause}  # no other cause is reported
     assert all(item.remedies for item in errors)

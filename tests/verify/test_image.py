@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from rules.make_facts import COMPAT
-from tfdoctor.advice.target import InImage
+from tfdoctor.advice.target import TargetImage
 from tfdoctor.cli.verify import _gpus
 from tfdoctor.engine import GpuAccess
 from tfdoctor.engine.system import ContainerEndedError, _is_missing_command
 from tfdoctor.errors import UsageError
-from tfdoctor.examine.tensorflow_run import Said, make_observation
+from tfdoctor.examine.tensorflow_run import DeepAnswer, make_observation
 from tfdoctor.findings import Cause, Remedy, Verification
 from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
 from tfdoctor.render.verify import render_end
@@ -23,7 +23,7 @@ from tfdoctor.rules.changed_files import _is_omitted_from_images
 from tfdoctor.system import CommandResult, Failure
 from tfdoctor.verify.findings import report_ended_early, report_gpu_count, report_killed, report_late
 from tfdoctor.verify.image import _explain_refusal
-from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
+from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 from tfdoctor.verify.stages import STAGES, Limits, read_answer
 
 if TYPE_CHECKING:
@@ -32,13 +32,15 @@ if TYPE_CHECKING:
     from tfdoctor.engine import ContainerEngine
     from tfdoctor.findings import Finding
 
-IMAGE = InImage("team/app:1", "docker", "--gpus all", "1000")
+IMAGE = TargetImage("team/app:1", "docker", "--gpus all", "1000")
 
 
-def make_verifying(*stages: str, image: InImage | None = IMAGE, **options: Any) -> Verifying:
+def make_verifying(*stages: str, image: TargetImage | None = IMAGE, **options: Any) -> VerificationRun:
     """Return a verification of `image`, or of a Python if it is None."""
-    request = complete_request(Wish(stages=stages or STAGES, **options))
-    return Verifying(image.name if image is not None else "/opt/bin/python", request, ignore_stage, image)
+    request = complete_request(VerifyRequest(stages=stages or STAGES, **options))
+    return VerificationRun(
+        image.name if image is not None else "/opt/bin/python", request, ignore_stage, image
+    )
 
 
 def get_refusal(message: str, *devices: str, podman: bool = False, host: Any = None) -> Finding:
@@ -108,11 +110,11 @@ def test_sigkill_without_limit_suggests_machine_memory() -> None:
 def test_stopped_run_contradicts_no_prediction(result: CommandResult, timed_out: bool) -> None:
     distributions = (("tensorflow", "2.20.0"),)
     facts = make_sketched_facts(COMPAT, Sketch("2.20.0", "tensorflow", "3.11", distributions))
-    observed = make_observation(Said(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
+    observed = make_observation(DeepAnswer(False, None, (), "", 1.0, timed_out), result, (), COMPAT)
     assert (observed.gpu_registered, observed.cause) == (None, Cause.INCONCLUSIVE)
     report = diagnose(facts, COMPAT, observed, image=IMAGE)
     assert "TFD901" not in {finding.code for finding in report.findings}
-    assert any(outcome.code == "TFD901" and "was run and" in outcome.why for outcome in report.outcomes)
+    assert any(outcome.code == "TFD901" and "was run and" in outcome.reason for outcome in report.outcomes)
 
 
 def test_last_line_before_sigkill_is_not_the_reason() -> None:
@@ -236,7 +238,7 @@ def test_suggested_command_names_the_image() -> None:
     run.fail("import", "no", Cause.NUMPY_ABI)
     run.findings = [replace(report_late(run, "import", "x"), cause=Cause.NUMPY_ABI)]
     result: Verification = run.result()
-    assert result.typed == "tfdoctor verify team/app:1"
+    assert result.command == "tfdoctor verify team/app:1"
     assert "tfdoctor verify team/app:1 -v" in render_end(result, width=100)
 
 

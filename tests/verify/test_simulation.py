@@ -21,10 +21,10 @@ from tfdoctor.findings import Cause, Verification
 from tfdoctor.plan.hypothetical_facts import Sketch, make_sketched_facts
 from tfdoctor.render.verify import junit, render_end, verification_json
 from tfdoctor.report.diagnose import diagnose
-from tfdoctor.simulate.facts import AsSimulated, as_simulated
+from tfdoctor.simulate.facts import SimulatedFacts, as_simulated
 from tfdoctor.simulate.kernels import Binaries
 from tfdoctor.verify import simulation
-from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
+from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
@@ -62,16 +62,18 @@ def run_verification(
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     assert python is not None
     assert tensorflow is not None
-    run = Verifying("/opt/bin/python", complete_request(Wish(simulated=simulation_request)), ignore_stage)
+    run = VerificationRun(
+        "/opt/bin/python", complete_request(VerifyRequest(simulated=simulation_request)), ignore_stage
+    )
     for name in EARLIER_STAGES:
         run.add(name, "passed", "as it should")
     run.visible = 1
-    simulation.judge_kernels(run, cast("System", None), python, tensorflow, report, COMPAT)
+    simulation.check_kernels(run, cast("System", None), python, tensorflow, report, COMPAT)
     run.findings += report.findings
     return run.result()
 
 
-def stage(result: Verification, name: str) -> tuple[str, str]:
+def get_stage(result: Verification, name: str) -> tuple[str, str]:
     """Return the status and the detail of a stage."""
     return next((item.status, item.detail) for item in result.stages if item.name == name)
 
@@ -80,11 +82,11 @@ def test_machine_code_is_reported_and_stages_are_skipped(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     result = run_verification(monkeypatch, "RTX 4090")
-    status, detail = stage(result, "compute")
+    status, detail = get_stage(result, "compute")
     assert status == "skipped"
     assert detail.startswith("not simulated: ")
     assert "machine code for compute capability 8.9 in all 1468 fat binaries" in detail
-    assert stage(result, "cudnn")[0] == stage(result, "nccl")[0] == "skipped"
+    assert get_stage(result, "cudnn")[0] == get_stage(result, "nccl")[0] == "skipped"
     assert (result.ok, result.cause) == (True, Cause.HEALTHY)
     assert "(simulated: GeForce RTX 4090" in result.summary
     assert "nothing was computed" in result.summary
@@ -103,15 +105,15 @@ def test_unsupported_gpu_fails_the_compute_stage(
     monkeypatch: pytest.MonkeyPatch, card: str, driver: str | None, cause: Cause, said: str
 ) -> None:
     result = run_verification(monkeypatch, card, driver)
-    status, detail = stage(result, "compute")
+    status, detail = get_stage(result, "compute")
     assert (status, result.ok, result.cause) == ("failed", False, cause)
     assert said in detail
     assert any(finding.cause is cause for finding in result.findings)
-    assert stage(result, "cudnn") == ("skipped", "not tried: compute failed")
+    assert get_stage(result, "cudnn") == ("skipped", "not tried: compute failed")
 
 
 def test_ptx_without_machine_code_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
-    status, detail = stage(run_verification(monkeypatch, "H100", "555"), "compute")
+    status, detail = get_stage(run_verification(monkeypatch, "H100", "555"), "compute")
     assert status == "skipped"
     assert "PTX alone for compute capability 9.0" in detail
     assert "at the first start" in detail
@@ -119,7 +121,7 @@ def test_ptx_without_machine_code_is_reported(monkeypatch: pytest.MonkeyPatch) -
 
 def test_unreadable_binaries_fall_back_to_the_tables(monkeypatch: pytest.MonkeyPatch) -> None:
     result = run_verification(monkeypatch, "RTX 4090", counts={})
-    assert "is not known: they could not be read" in stage(result, "compute")[1]
+    assert "is not known: they could not be read" in get_stage(result, "compute")[1]
     assert not any("fat binaries" in text for text in (result.simulated.proves if result.simulated else ()))
     assert run_verification(monkeypatch, "GTX 980", counts={}).cause is Cause.GPU_TOO_OLD
 
@@ -127,7 +129,7 @@ def test_unreadable_binaries_fall_back_to_the_tables(monkeypatch: pytest.MonkeyP
 # ---------------------------------------------------------------- reports
 
 
-def schema(name: str) -> Any:
+def load_schema(name: str) -> Any:
     """Return the JSON schema of a command's output."""
     return json.loads((ROOT / "docs" / "schemas" / f"{name}.schema.json").read_text(encoding="utf-8"))
 
@@ -136,7 +138,7 @@ def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) 
     passed = verification_json(run_verification(monkeypatch, "RTX 4090"))
     failed = verification_json(run_verification(monkeypatch, "GTX 980"))
     for answer in (passed, failed):
-        jsonschema.validate(answer, schema("verify"))
+        jsonschema.validate(answer, load_schema("verify"))
         assert answer["simulated"]["does_not_prove"]
     assert passed["verdict"]["gpu_usable"] is None
     assert failed["verdict"]["gpu_usable"] is False
@@ -145,7 +147,7 @@ def test_simulation_never_reports_a_usable_gpu(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_real_verification_is_not_marked_simulated() -> None:
-    run = Verifying("/opt/bin/python", complete_request(Wish()), ignore_stage)
+    run = VerificationRun("/opt/bin/python", complete_request(VerifyRequest()), ignore_stage)
     run.add("driver", "passed", "it answers")
     answer = verification_json(run.result())
     assert answer["simulated"] is None
@@ -160,7 +162,7 @@ def test_every_output_format_is_marked_simulated(monkeypatch: pytest.MonkeyPatch
     assert "Not shown that anything is computed" in screen
     assert "simulated" in render_end(result, quiet=True)
     assert '<testsuite name="tfdoctor verify /opt/bin/python (simulated: GeForce RTX 4090 (' in junit(result)
-    assert result.typed == "tfdoctor verify --python /opt/bin/python --simulate 'RTX 4090'"
+    assert result.command == "tfdoctor verify --python /opt/bin/python --simulate 'RTX 4090'"
 
 
 # ---------------------------------------------------------------- facts
@@ -183,7 +185,7 @@ def test_real_gpu_of_the_machine_is_ignored() -> None:
     assert facts.driver.nvml == healthy().driver.nvml
 
 
-def with_stand_in(*, stand_in: bool) -> Any:
+def make_libcuda_facts(*, stand_in: bool) -> Any:
     """Return healthy facts whose libcuda is a stand-in, or another library."""
     facts = healthy()
     cuda = value_of(facts.driver.cuda)
@@ -193,20 +195,20 @@ def with_stand_in(*, stand_in: bool) -> Any:
 
 
 def test_requested_stand_in_counts_as_a_driver() -> None:
-    convert = AsSimulated()
-    report = diagnose(convert(with_stand_in(stand_in=True)), COMPAT)
+    convert = SimulatedFacts()
+    report = diagnose(convert(make_libcuda_facts(stand_in=True)), COMPAT)
     assert convert.other is None
     assert "TFD107" not in {finding.code for finding in report.findings}
 
 
 def test_other_libcuda_is_remembered() -> None:
-    convert = AsSimulated()
-    convert(with_stand_in(stand_in=False))
+    convert = SimulatedFacts()
+    convert(make_libcuda_facts(stand_in=False))
     assert convert.other == "/x/libcuda.so.1"
 
 
 def test_check_reports_an_unrequested_stand_in() -> None:
-    report = diagnose(with_stand_in(stand_in=True), COMPAT)
+    report = diagnose(make_libcuda_facts(stand_in=True), COMPAT)
     root = report.root
     assert root is not None
     assert (root.code, root.cause) == ("TFD107", Cause.STUB_LIBCUDA)
@@ -217,7 +219,7 @@ def test_check_reports_an_unrequested_stand_in() -> None:
 # ---------------------------------------------------------------- command line
 
 
-def run_typed(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+def run_verify(*arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
     """Run `tfdoctor verify` with these arguments."""
     return subprocess.run(
         [sys.executable, "-m", "tfdoctor", "verify", "--python", sys.executable, *arguments],
@@ -231,9 +233,9 @@ def run_typed(*arguments: str, **variables: str) -> subprocess.CompletedProcess[
 
 @pytest.mark.skipif(shutil.which("cc") is None, reason="needs a C compiler")
 def test_stand_in_is_passed_to_the_child_only(tmp_path: Path) -> None:
-    process = run_typed("--simulate", "RTX 4090", "--gpus", "2", "--json", XDG_CACHE_HOME=str(tmp_path))
+    process = run_verify("--simulate", "RTX 4090", "--gpus", "2", "--json", XDG_CACHE_HOME=str(tmp_path))
     answer = json.loads(process.stdout)
-    jsonschema.validate(answer, schema("verify"))
+    jsonschema.validate(answer, load_schema("verify"))
     stages = {item["name"]: item for item in answer["stages"]}
     assert stages["driver"]["detail"] == "libcuda answers (simulated): CUDA 13.2, 2 devices"
     assert stages["libraries"]["status"] == "failed"  # the test environment has no TensorFlow
@@ -251,7 +253,7 @@ def test_stand_in_is_passed_to_the_child_only(tmp_path: Path) -> None:
     ],
 )
 def test_conflicting_options_are_refused(words: tuple[str, ...], said: str) -> None:
-    process = run_typed(*words)
+    process = run_verify(*words)
     assert process.returncode == 2
     assert said in process.stderr
 
@@ -298,7 +300,7 @@ def test_check_output_is_marked_simulated(tmp_path: Path) -> None:
         [*command, "--json"], capture_output=True, text=True, check=False, env=env, timeout=120
     )
     answer = json.loads(json_process.stdout)
-    jsonschema.validate(answer, schema("check"))
+    jsonschema.validate(answer, load_schema("check"))
     assert answer["simulated"]["driver"] == "595.71.05"
     assert answer["verdict"]["gpu_usable"] is not True
 
@@ -320,8 +322,10 @@ def test_statically_linked_cuda_is_not_run(monkeypatch: pytest.MonkeyPatch) -> N
     facts = make_sketched_facts(COMPAT, sketch)
     tensorflow = value_of(facts.tensorflow)
     assert tensorflow is not None
-    run = Verifying(
-        "/opt/bin/python", complete_request(Wish(simulated=parse_simulation(COMPAT, ["T4"]))), ignore_stage
+    run = VerificationRun(
+        "/opt/bin/python",
+        complete_request(VerifyRequest(simulated=parse_simulation(COMPAT, ["T4"]))),
+        ignore_stage,
     )
     assert not simulation.can_list_gpus(run, tensorflow, COMPAT)
     assert {item.name: item.status for item in run.stages} == {"import": "skipped", "visible": "skipped"}

@@ -12,12 +12,12 @@ from tfdoctor.cli.simulation_options import parse_simulation
 from tfdoctor.errors import Error
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause
-from tfdoctor.predict import build_of
+from tfdoctor.predict import describe_build
 from tfdoctor.simulate.kernels import Binaries
 from tfdoctor.system import CommandResult
 from tfdoctor.system.payloads import MARKER
 from tfdoctor.verify import software
-from tfdoctor.verify.session import Verifying, Wish, complete_request, ignore_stage
+from tfdoctor.verify.session import VerificationRun, VerifyRequest, complete_request, ignore_stage
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -44,11 +44,11 @@ class _System:
     def __init__(self, rows: list[dict[str, Any]], returncode: int = 0, stderr: str = "") -> None:
         self.env = {"LD_LIBRARY_PATH": "/opt/lib:/standin", "STANDIN_GPUS": "2"}
         self.rows, self.returncode, self.stderr = rows, returncode, stderr
-        self.given: Mapping[str, str] = {}
-        self.asked: dict[str, Any] = {}
+        self.environment: Mapping[str, str] = {}
+        self.request: dict[str, Any] = {}
 
     def run(self, argv: list[str], *, env: Mapping[str, str], **_: object) -> CommandResult:
-        self.given, self.asked = env, json.loads(argv[-1])
+        self.environment, self.request = env, json.loads(argv[-1])
         out = "".join(f"{MARKER}{json.dumps(row)}\n" for row in self.rows)
         return CommandResult(tuple(argv), self.returncode, out, self.stderr, seconds=9.0)
 
@@ -56,13 +56,13 @@ class _System:
         """Nothing runs."""
 
 
-def compute_result(
+def run_compute(
     system: _System, *, counts: dict[str, int] | None = None, why: str = "", stages: tuple[str, ...] = ()
-) -> tuple[Verifying, list[LibrarySet]]:
+) -> tuple[VerificationRun, list[LibrarySet]]:
     """Run the compute stages in software; return the verification and the library sets that were built."""
     simulated = parse_simulation(COMPAT, ["RTX 4090"], gpus="2")
-    request = Wish(simulated=simulated, **({"stages": stages} if stages else {}))
-    run = Verifying("/opt/bin/python", complete_request(request), ignore_stage)
+    request = VerifyRequest(simulated=simulated, **({"stages": stages} if stages else {}))
+    run = VerificationRun("/opt/bin/python", complete_request(request), ignore_stage)
     built: list[LibrarySet] = []
 
     def make(libraries: LibrarySet, _: tuple[int, ...] | None) -> str:
@@ -77,24 +77,24 @@ def compute_result(
     assert python is not None
     assert tensorflow is not None
     binaries = Binaries(BINARIES_220 if counts is None else counts)
-    build = build_of(tensorflow, COMPAT)
+    build = describe_build(tensorflow, COMPAT)
     software.run_computing(run, cast("System", system), python, build, binaries, KERNELS)
     return run, built
 
 
-def statuses(run: Verifying) -> dict[str, tuple[str, str]]:
+def get_statuses(run: VerificationRun) -> dict[str, tuple[str, str]]:
     """Return the status and the detail of each stage."""
     return {stage.name: (stage.status, stage.detail) for stage in run.stages}
 
 
 def test_software_results_are_marked_as_software() -> None:
     system = _System([*COMPUTE_PASSED, CUDNN_PASSED, NCCL_PASSED, {"end": True}])
-    run, built = compute_result(system)
-    assert {name: status for name, (status, _) in statuses(run).items()} == dict.fromkeys(
+    run, built = run_compute(system)
+    assert {name: status for name, (status, _) in get_statuses(run).items()} == dict.fromkeys(
         ("compute", "cudnn", "nccl"), "passed"
     )
-    assert all(detail.startswith("in software: ") for _, detail in statuses(run).values())
-    assert statuses(run)["compute"][1].endswith(f"There is {KERNELS}")
+    assert all(detail.startswith("in software: ") for _, detail in get_statuses(run).values())
+    assert get_statuses(run)["compute"][1].endswith(f"There is {KERNELS}")
     result = run.result()
     assert (result.computed, result.cause) == (2, Cause.HEALTHY)
     assert result.summary.startswith("TensorFlow sees 2 GPUs (simulated: ")
@@ -109,11 +109,11 @@ def test_software_results_are_marked_as_software() -> None:
 
 def test_software_libraries_come_first() -> None:
     system = _System([*COMPUTE_PASSED, {"end": True}])
-    compute_result(system)
-    assert system.given["LD_LIBRARY_PATH"] == "/software:/opt/lib:/standin"
-    assert system.given["LD_PRELOAD"] == "/software/libnccl.so.2"
-    assert system.given["STANDIN_TEXTS"] == "90"
-    assert system.asked["small"] is True
+    run_compute(system)
+    assert system.environment["LD_LIBRARY_PATH"] == "/software:/opt/lib:/standin"
+    assert system.environment["LD_PRELOAD"] == "/software/libnccl.so.2"
+    assert system.environment["STANDIN_TEXTS"] == "90"
+    assert system.request["small"] is True
 
 
 @pytest.mark.parametrize(
@@ -150,28 +150,28 @@ def test_software_libraries_come_first() -> None:
 def test_software_failure_is_skipped_not_failed(
     rows: list[dict[str, Any]], returncode: int, stderr: str, stage: str, said: str
 ) -> None:
-    run, _ = compute_result(_System(rows, returncode, stderr))
-    status, detail = statuses(run)[stage]
+    run, _ = run_compute(_System(rows, returncode, stderr))
+    status, detail = get_statuses(run)[stage]
     assert status == "skipped"
     assert detail.startswith("not computed in software: ")
     assert said in detail
-    assert set(statuses(run)) == {"compute", "cudnn", "nccl"}
+    assert set(get_statuses(run)) == {"compute", "cudnn", "nccl"}
     assert run.result().cause is Cause.HEALTHY
     if stage == "compute":
         assert run.computed is None
-        assert "cudnn" in statuses(run)
-        assert statuses(run)["cudnn"][0] == "skipped"
+        assert "cudnn" in get_statuses(run)
+        assert get_statuses(run)["cudnn"][0] == "skipped"
 
 
 def test_nccl_is_skipped_with_one_gpu() -> None:
     skipped = {"stage": "nccl", "status": "skipped", "detail": "an all-reduce takes at least two GPUs"}
-    run, _ = compute_result(_System([*COMPUTE_PASSED, CUDNN_PASSED, skipped, {"end": True}]))
-    assert statuses(run)["nccl"] == ("skipped", "an all-reduce takes at least two GPUs")
+    run, _ = run_compute(_System([*COMPUTE_PASSED, CUDNN_PASSED, skipped, {"end": True}]))
+    assert get_statuses(run)["nccl"] == ("skipped", "an all-reduce takes at least two GPUs")
 
 
 def test_missing_compiler_names_what_to_install() -> None:
-    run, _ = compute_result(_System([]), why="there is no C++ compiler here.")
-    assert statuses(run)["compute"] == (
+    run, _ = run_compute(_System([]), why="there is no C++ compiler here.")
+    assert get_statuses(run)["compute"] == (
         "skipped",
         f"not computed in software: there is no C++ compiler here. Install one. There is {KERNELS}",
     )
@@ -179,13 +179,13 @@ def test_missing_compiler_names_what_to_install() -> None:
 
 def test_machine_code_without_ptx_is_not_run() -> None:
     system = _System([])
-    run, built = compute_result(system, counts={"60,70,80": 10})
-    assert "machine code alone" in statuses(run)["compute"][1]
-    assert (built, system.asked) == ([], {})
+    run, built = run_compute(system, counts={"60,70,80": 10})
+    assert "machine code alone" in get_statuses(run)["compute"][1]
+    assert (built, system.request) == ([], {})
 
 
 def test_only_requested_stages_are_run() -> None:
     system = _System([*COMPUTE_PASSED, {"end": True}])
-    run, _ = compute_result(system, stages=("compute",))
-    assert system.asked["stages"] == ["import", "visible", "compute"]
-    assert set(statuses(run)) == {"compute"}
+    run, _ = run_compute(system, stages=("compute",))
+    assert system.request["stages"] == ["import", "visible", "compute"]
+    assert set(get_statuses(run)) == {"compute"}

@@ -28,7 +28,7 @@ PTX = (
 )
 
 
-def result(
+def make_result(
     *lines: dict[str, Any], code: int | None = 0, failure: Failure | None = None, stderr: str = ""
 ) -> CommandResult:
     """Return the result of a process that printed these payload lines."""
@@ -36,12 +36,12 @@ def result(
     return CommandResult(("python",), code, stdout, stderr, failure, seconds=100.0)
 
 
-def pulses(*busy: float) -> list[dict[str, Any]]:
+def make_heartbeats(*busy: float) -> list[dict[str, Any]]:
     """Return heartbeat lines with these shares of busy time."""
     return [{"stage": "compute", "status": "running", "busy": share} for share in busy]
 
 
-def detail(process: CommandResult, stage: str) -> str:
+def get_failed_detail(process: CommandResult, stage: str) -> str:
     """Return the detail of a stage that must have failed."""
     failed = read_answer(process, LIMITS).stage(stage)
     assert failed is not None
@@ -51,7 +51,7 @@ def detail(process: CommandResult, stage: str) -> str:
 
 def test_complete_run_is_read() -> None:
     answer = read_answer(
-        result(
+        make_result(
             *COMPUTING,
             {"stage": "compute", "gpu": 0, "dtype": "float32", "ok": True},
             {"stage": "compute", "gpu": 0, "dtype": "float16", "ok": False, "error": "off"},
@@ -72,21 +72,21 @@ def test_complete_run_is_read() -> None:
 
 
 def test_crash_after_the_end_is_ignored() -> None:
-    answer = read_answer(result(*IMPORTED, {"end": True}, code=-11), LIMITS)
+    answer = read_answer(make_result(*IMPORTED, {"end": True}, code=-11), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
     assert not answer.error
 
 
 def test_end_between_stages_fails_the_next_stage() -> None:
-    process = result(*IMPORTED, code=137)
-    assert "SIGKILL: usually the memory was used up" in detail(process, "compute")
+    process = make_result(*IMPORTED, code=137)
+    assert "SIGKILL: usually the memory was used up" in get_failed_detail(process, "compute")
     assert read_answer(process, LIMITS).status("cudnn") is None
 
 
 @pytest.mark.parametrize("code", [-14, 142])
 def test_sigalrm_is_an_exceeded_deadline(code: int) -> None:
-    process = result(*COMPUTING, code=code)
-    assert detail(process, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
+    process = make_result(*COMPUTING, code=code)
+    assert get_failed_detail(process, "compute").startswith("did not end within 30 s on GPU:0 (float32).")
     answer = read_answer(process, LIMITS)
     assert answer.timed_out
     assert answer.computed[0].startswith("did not end within 30 s")
@@ -97,15 +97,15 @@ def test_sigalrm_is_an_exceeded_deadline(code: int) -> None:
 
 def test_compiling_is_distinguished_from_a_hang() -> None:
     def late(*lines: dict[str, Any], stderr: str = "") -> str:
-        process = result(*COMPUTING, *lines, code=None, failure=Failure.TIMEOUT, stderr=stderr)
-        return detail(process, "compute")
+        process = make_result(*COMPUTING, *lines, code=None, failure=Failure.TIMEOUT, stderr=stderr)
+        return get_failed_detail(process, "compute")
 
-    assert "TensorFlow said that it compiles PTX" in late(*pulses(1.0, 1.0), stderr=PTX)
-    assert "was idle" in late(*pulses(1.0, 1.0, 0.0, 0.01, 0.0))
+    assert "TensorFlow said that it compiles PTX" in late(*make_heartbeats(1.0, 1.0), stderr=PTX)
+    assert "was idle" in late(*make_heartbeats(1.0, 1.0, 0.0, 0.01, 0.0))
     assert "was idle" in late(
-        *pulses(1.0, 0.0, 0.01, 0.0), stderr=PTX
+        *make_heartbeats(1.0, 0.0, 0.01, 0.0), stderr=PTX
     )  # compiling would keep the process busy
-    assert "was busy. Compiling PTX" in late(*pulses(0.0, 1.0, 1.0, 1.0))
+    assert "was busy. Compiling PTX" in late(*make_heartbeats(0.0, 1.0, 1.0, 1.0))
     unknown = late()
     assert "Compiling PTX" in unknown
     assert "busy" not in unknown
@@ -113,13 +113,13 @@ def test_compiling_is_distinguished_from_a_hang() -> None:
 
 
 def test_deadline_in_other_stages() -> None:
-    slow_import = result({"stage": "import", "status": "begin"}, code=-14, stderr=PTX)
-    assert detail(slow_import, "import") == "did not end within 10 s."
-    stuck_nccl = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, code=-14)
-    assert "NCCL_P2P_DISABLE=1" in detail(stuck_nccl, "nccl")
+    slow_import = make_result({"stage": "import", "status": "begin"}, code=-14, stderr=PTX)
+    assert get_failed_detail(slow_import, "import") == "did not end within 10 s."
+    stuck_nccl = make_result(*IMPORTED, {"stage": "nccl", "status": "begin"}, code=-14)
+    assert "NCCL_P2P_DISABLE=1" in get_failed_detail(stuck_nccl, "nccl")
     idle = [{"stage": "nccl", "status": "running", "busy": 0.0}] * 3
-    stuck_nccl = result(*IMPORTED, {"stage": "nccl", "status": "begin"}, *idle, code=-14, stderr=PTX)
-    assert "NCCL_P2P_DISABLE=1" in detail(stuck_nccl, "nccl")
+    stuck_nccl = make_result(*IMPORTED, {"stage": "nccl", "status": "begin"}, *idle, code=-14, stderr=PTX)
+    assert "NCCL_P2P_DISABLE=1" in get_failed_detail(stuck_nccl, "nccl")
 
 
 @pytest.mark.parametrize(
@@ -136,7 +136,7 @@ def test_deadline_in_other_stages() -> None:
     ],
 )
 def test_exit_status_is_described(code: int, said: str) -> None:
-    text = detail(result(*COMPUTING, code=code), "compute")
+    text = get_failed_detail(make_result(*COMPUTING, code=code), "compute")
     assert said in text
     assert "on GPU:0 (float32)" in text
 
@@ -158,9 +158,13 @@ def test_exit_status_is_described(code: int, said: str) -> None:
 )
 def test_fatal_message_is_quoted(fatal: str, kept: str) -> None:
     stderr = f"2026-11-21 16:24:57.28: I tensorflow/x.cc:1] hello\n{fatal}\n  File a, line 1\n*** stack\n\n"
-    assert detail(result(*COMPUTING, code=-6, stderr=stderr), "compute").endswith(f"(float32). {kept}")
+    assert get_failed_detail(make_result(*COMPUTING, code=-6, stderr=stderr), "compute").endswith(
+        f"(float32). {kept}"
+    )
     without_fatal = stderr.replace(fatal, "nothing")
-    assert detail(result(*COMPUTING, code=-6, stderr=without_fatal), "compute").endswith("*** stack")
+    assert get_failed_detail(make_result(*COMPUTING, code=-6, stderr=without_fatal), "compute").endswith(
+        "*** stack"
+    )
 
 
 def test_cuda_error_is_quoted_before_the_crash() -> None:
@@ -170,7 +174,7 @@ def test_cuda_error_is_quoted_before_the_crash() -> None:
         "memcpy from host to device: CUDA_ERROR_NOT_SUPPORTED: operation not supported; size: 4194304=0x400000\n"
         "2026-11-21 16:39:46.805129: F tensorflow/core/common_runtime/gpu/gpu_util.cc:386] CPU->GPU Memcpy failed\n"
     )
-    text = detail(result(*COMPUTING, code=-6, stderr=stderr), "compute")
+    text = get_failed_detail(make_result(*COMPUTING, code=-6, stderr=stderr), "compute")
     assert (
         "cuda_driver.cc:1177] failed to enqueue async memcpy from host to device: CUDA_ERROR_NOT_SUPP" in text
     )
@@ -184,18 +188,20 @@ def test_long_line_keeps_both_ends() -> None:
         + "x, " * 200
         + "status: INTERNAL: uncorrectable ECC"
     )
-    text = detail(result(*COMPUTING, code=-6, stderr=fatal), "compute")
+    text = get_failed_detail(make_result(*COMPUTING, code=-6, stderr=fatal), "compute")
     assert "x.cu.h:692] Non-OK-status: x, x" in text
     assert " … " in text
     assert text.endswith("status: INTERNAL: uncorrectable ECC")
     assert len(text) < 400
     fatal = f"F0000 00:00:1795594158.46   1 x.cu.h:692] Non-OK-status: {'x, ' * 200}\nStatus: INTERNAL: no\n*** Check"
-    assert detail(result(*COMPUTING, code=-6, stderr=fatal), "compute").endswith("x, Status: INTERNAL: no")
+    assert get_failed_detail(make_result(*COMPUTING, code=-6, stderr=fatal), "compute").endswith(
+        "x, Status: INTERNAL: no"
+    )
 
 
 def test_python_that_exits_without_payload_lines() -> None:
-    process = result(code=1, stderr="SyntaxError: invalid syntax\n")
-    assert detail(process, "import") == "Python exited with status 1. SyntaxError: invalid syntax"
+    process = make_result(code=1, stderr="SyntaxError: invalid syntax\n")
+    assert get_failed_detail(process, "import") == "Python exited with status 1. SyntaxError: invalid syntax"
 
 
 @pytest.mark.parametrize(
@@ -210,14 +216,14 @@ def test_python_that_exits_without_payload_lines() -> None:
     ],
 )
 def test_invalid_lines_are_ignored(line: dict[str, Any]) -> None:
-    answer = read_answer(result(*IMPORTED, line, {"end": True}), LIMITS)
+    answer = read_answer(make_result(*IMPORTED, line, {"end": True}), LIMITS)
     assert [stage.status for stage in answer.stages] == ["passed", "passed"]
     assert answer.devices == ("/physical_device:GPU:0",)
     assert not answer.computed
 
 
 def test_broken_and_nested_lines_are_ignored() -> None:
-    process = result(*IMPORTED, {"end": True})
+    process = make_result(*IMPORTED, {"end": True})
     for noise in (f"{MARKER}{{", f"{MARKER}[1]", MARKER + "[" * 200_000, f"x{MARKER}{{}}"):
         broken = CommandResult(("python",), 0, f"{noise}\n{process.stdout}\n{noise}")
         assert len(read_answer(broken, LIMITS).stages) == 2
@@ -225,14 +231,14 @@ def test_broken_and_nested_lines_are_ignored() -> None:
 
 def test_invalid_numbers_are_ignored() -> None:
     line = {"stage": "import", "status": "passed", "seconds": float("nan"), "detail": 7}
-    stage = read_answer(result(line, {"end": True}), LIMITS).stage("import")
+    stage = read_answer(make_result(line, {"end": True}), LIMITS).stage("import")
     assert stage is not None
     assert (stage.seconds, stage.detail) == (0.0, "")
 
 
 def test_error_before_a_crash_is_quoted_first() -> None:
     error = "InternalError: cudaGetDevice() failed. Status: cudaGetErrorString symbol not found."
-    process = result(
+    process = make_result(
         *IMPORTED,
         {"stage": "compute", "status": "begin"},
         {"stage": "compute", "gpu": 0, "ok": False, "error": f"{error}\nmore"},
@@ -240,7 +246,7 @@ def test_error_before_a_crash_is_quoted_first() -> None:
         code=-6,
     )
     answer = read_answer(process, LIMITS)
-    text = detail(process, "compute")
+    text = get_failed_detail(process, "compute")
     assert text.startswith("InternalError: cudaGetDevice() failed")
     assert "Then TensorFlow was ended by abort (SIGABRT) on GPU:1 (float32)" in text
     assert answer.error == f"{error}\nmore"
@@ -264,11 +270,14 @@ def test_error_before_a_crash_is_quoted_first() -> None:
 )
 def test_unclear_errors_are_explained(said: str, means: str) -> None:
     line = {"stage": "compute", "status": "failed", "detail": f"GPU:0: {said}", "error": said}
-    process = result(*IMPORTED, line, {"end": True})
-    assert detail(process, "compute").endswith(means)
+    process = make_result(*IMPORTED, line, {"end": True})
+    assert get_failed_detail(process, "compute").endswith(means)
     assert read_answer(process, LIMITS).error == said
 
 
 def test_other_errors_are_not_changed() -> None:
     line = {"stage": "compute", "status": "failed", "detail": "GPU:0: OOM when allocating"}
-    assert detail(result(*IMPORTED, line, {"end": True}), "compute") == "GPU:0: OOM when allocating"
+    assert (
+        get_failed_detail(make_result(*IMPORTED, line, {"end": True}), "compute")
+        == "GPU:0: OOM when allocating"
+    )

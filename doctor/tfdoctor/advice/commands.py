@@ -18,28 +18,33 @@ from tfdoctor.advice import user_permissions
 from tfdoctor.advice.kernel import adapt_to_kernel
 from tfdoctor.advice.links import link_commands
 from tfdoctor.advice.pip import check_again, pip_install, pip_uninstall, quote
-from tfdoctor.advice.releases import best_release, extra_installs, gpu_requirement, install_release
-from tfdoctor.advice.search_path import export_path, keep_line
+from tfdoctor.advice.releases import (
+    can_install_extra,
+    find_best_release,
+    install_release,
+    list_gpu_requirements,
+)
+from tfdoctor.advice.search_path import format_export, list_keep_commands
 from tfdoctor.advice.user_permissions import InstallFolder
-from tfdoctor.advice.wheels import site_packages
+from tfdoctor.advice.wheels import get_site_packages
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
-    Drop,
+    CommentOut,
     Export,
     Install,
     LinkParts,
     MakeLink,
     Prepend,
     Remove,
+    RemoveEntries,
     Rename,
-    TakeOut,
     Uninstall,
     Unset,
     remove_entries,
 )
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.findings import Cause, Remedy, Severity
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -49,20 +54,32 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Release
     from tfdoctor.findings import Finding
 
-FOLDER = "$HOME/for-tensorflow"
+SEPARATE_FOLDER = "$HOME/for-tensorflow"
 """The folder for wheels that cannot be installed into a Python."""
-ORDER = (TakeOut, Drop, Unset, Export, Rename, Remove, Uninstall, Install, MakeLink, LinkParts, Prepend)
+STEP_ORDER = (
+    CommentOut,
+    RemoveEntries,
+    Unset,
+    Export,
+    Rename,
+    Remove,
+    Uninstall,
+    Install,
+    MakeLink,
+    LinkParts,
+    Prepend,
+)
 """The order of steps when several remedies are combined."""
 
 
 def adapt_findings(
-    target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
+    target: Target, root: Finding | None, findings: Sequence[Finding], excluded_codes: Iterable[str] = ()
 ) -> dict[int, Finding]:
     """Map the `id` of each finding to the finding with remedies that this user can carry out.
 
-    `beside`: codes of findings that never explain what this Python meets.
+    `excluded_codes`: codes of findings that never explain what this Python meets.
     """
-    skipped = frozenset(beside)
+    skipped = frozenset(excluded_codes)
     adapted_by_id = {}
     for finding in findings:
         if finding is root:
@@ -95,7 +112,7 @@ def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> lis
         root.remedies[0],
         [new for remedy in root.remedies[1:] for new in _adapt_remedy(target, remedy)],
     )
-    joined = with_others(target, root, others)
+    joined = combine_remedies(target, root, others)
     if joined is None:
         return [*_adapt_remedy(target, first), *rest]
     # `fix` handles each finding by itself, and may have been started for one of them only, so the steps stay.
@@ -168,7 +185,7 @@ def _can_join(target: Target, root: Finding) -> bool:
     return bool(first.steps) or _is_manual(target, first)
 
 
-def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
+def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
     """Return one remedy with the steps of the root finding and those that the other errors need besides.
 
     None if the other errors need no further steps, or if the root finding must be fixed first.
@@ -186,7 +203,7 @@ def with_others(target: Target, root: Finding, others: Sequence[Finding]) -> Rem
             parts.append(finding.remedies[0])
     if len(steps) == len(first.steps):
         return None
-    steps.sort(key=lambda step: ORDER.index(type(step)))
+    steps.sort(key=lambda step: STEP_ORDER.index(type(step)))
     commands = (*format_steps(target, steps), check_again(target))
     return Remedy(_join_texts(parts), commands, first.changes_system and bool(first.steps), tuple(steps))
 
@@ -253,9 +270,9 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
             folder, _, name = step.path.rpartition("/")
             lines.append(f"rm -rf {quote(folder)}/{name if '*' in name else quote(name)}")
         elif isinstance(step, Prepend):
-            line = export_path(step.folders, step.name)
+            line = format_export(step.folders, step.name)
             lines.append(line)
-            keep += keep_line(target, line)[1]
+            keep += list_keep_commands(target, line)[1]
         else:
             lines.append(_format_variable_step(target, step))
     return (*lines, *keep)
@@ -263,25 +280,25 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
 
 def _format_install(target: Target, step: Install) -> str:
     """Return the command of an install step."""
-    requirements = list_wanted(target, step)
-    options = ("--force-reinstall " if step.again else "") + ("" if step.dependencies else "--no-deps")
+    requirements = list_requirements(target, step)
+    options = ("--force-reinstall " if step.reinstall else "") + ("" if step.dependencies else "--no-deps")
     return pip_install(
         target, requirements, options=options.strip() if requirements == step.requirements else ""
     )
 
 
-def list_wanted(target: Target, step: Install) -> tuple[str, ...]:
+def list_requirements(target: Target, step: Install) -> tuple[str, ...]:
     """Return the requirements of a step, or TensorFlow's extra if it installs the same."""
     build = target.build
     release = build.release if build is not None and build.exact else None
-    if step.lock is not None and release is not None and extra_installs(target, release):
-        return gpu_requirement(target, release)
+    if step.lock is not None and release is not None and can_install_extra(target, release):
+        return list_gpu_requirements(target, release)
     return step.requirements
 
 
-def _format_variable_step(target: Target, step: Drop | Unset | Export | Rename | TakeOut) -> str:
+def _format_variable_step(target: Target, step: RemoveEntries | Unset | Export | Rename | CommentOut) -> str:
     """Return the command that changes a variable in this shell, or disables the line of a file that sets it."""
-    if isinstance(step, TakeOut):
+    if isinstance(step, CommentOut):
         mark = "pass  # " if step.path.endswith(".py") else "# "
         return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {quote(step.path)}"
     if isinstance(step, Unset):
@@ -305,7 +322,7 @@ def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
 def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return remedies that change only what this user may change, with the programs that exist."""
     remedy = _use_conda(target, _drop_sudo(target, remedy))
-    folder = user_permissions.place(target)
+    folder = user_permissions.find_install_folder(target)
     if folder is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
         removal = _make_pythonpath_remedy(target)
         return [removal if removal is not None else remedy]
@@ -315,19 +332,19 @@ def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
         return [replace(remedy, steps=()) if folder is InstallFolder.CLOSED else remedy]
     if folder is InstallFolder.ELSEWHERE and not any(isinstance(step, Install) for step in remedy.steps):
         return [remedy]
-    remedies, reason = [], WHY[folder].format(owner=_get_owner(target))
+    remedies, reason = [], PLACE_REASONS[folder].format(owner=_get_owner(target))
     commands = _make_separate_commands(target, remedy.steps)
     if commands:
         text = "Put it into your own folder, and add it to the search path before Python starts."
         remedies.append(Remedy(f"{reason} {text}", commands))
     release = _find_same_release(target)
-    if not commands and folder in OTHERS and release is not None:
+    if not commands and folder in OWNER_TEXTS and release is not None:
         text = f"Make your own environment with TensorFlow {release.version}."
         remedies.append(install_release(target, release, f"{reason} {text}"))
-    if folder in OTHERS:
+    if folder in OWNER_TEXTS:
         # `fix` also runs as this user and would fail half way, so a remedy that others must apply has no
         # steps.
-        text = OTHERS[folder].format(owner=_get_owner(target), text=remedy.text)
+        text = OWNER_TEXTS[folder].format(owner=_get_owner(target), text=remedy.text)
         remedies.append(replace(remedy, text=text, steps=()))
     return remedies or [remedy]
 
@@ -336,10 +353,10 @@ def _find_same_release(target: Target) -> Release | None:
     """Return the installed release, or the best one if it is not known or has no GPU code."""
     build = target.build
     installed = build.release if build is not None and build.exact else None
-    return installed if installed is not None and installed.gpu else best_release(target)
+    return installed if installed is not None and installed.gpu else find_best_release(target)
 
 
-WHY = {
+PLACE_REASONS = {
     InstallFolder.CLOSED: "You have no permission to write to this environment, which belongs to {owner}.",
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
@@ -347,7 +364,7 @@ WHY = {
 """The reason why the remedy cannot be applied as written, by folder."""
 
 
-OTHERS = {
+OWNER_TEXTS = {
     InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
     InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
@@ -355,7 +372,7 @@ OTHERS = {
 
 
 def _get_owner(target: Target) -> str:
-    return user_permissions.owner(target) or "its owner"
+    return user_permissions.get_folder_owner(target) or "its owner"
 
 
 def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
@@ -379,7 +396,7 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
 
 def _use_conda(target: Target, remedy: Remedy) -> Remedy:
     """Replace conda in commands with the program of its kind that is installed."""
-    program = user_permissions.conda(target)
+    program = user_permissions.choose_conda(target)
     if program == "conda":
         return remedy
     commands = (f"{program}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
@@ -400,8 +417,8 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
     None unless that folder is on PYTHONPATH and this Python has its own TensorFlow, which is then not
     replaced.
     """
-    python, entries = target.python, entries_of("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
-    folder = site_packages(target)
+    python, entries = target.python, split_entries("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
+    folder = get_site_packages(target)
     if python is None or folder not in [posixpath.normpath(entry) for entry in entries]:
         return None
     installed = [
@@ -411,7 +428,9 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
     ]
     if not installed:
         return None
-    step = Drop("PYTHONPATH", tuple(entry for entry in entries if posixpath.normpath(entry) == folder))
+    step = RemoveEntries(
+        "PYTHONPATH", tuple(entry for entry in entries if posixpath.normpath(entry) == folder)
+    )
     return Remedy(
         f"Remove {folder} from PYTHONPATH: this Python has {installed[0].name} {installed[0].version} of its own.",
         (_format_variable_step(target, step), check_again(target)),
@@ -448,12 +467,12 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
     if wheels:
         command, folders = _make_wheel_install(target, wheels, folders)
         lines.append(command)
-    exports = [export_path(dict.fromkeys(folders))] if folders else []
+    exports = [format_export(dict.fromkeys(folders))] if folders else []
     if modules:
         own_folder = _choose_folder(modules)
-        lines.append(user_permissions.install_to(target, own_folder, modules))
-        exports.append(export_path([own_folder], "PYTHONPATH"))
-    kept_lines = [line for item in exports for line in keep_line(target, item)[1]]
+        lines.append(user_permissions.format_folder_install(target, own_folder, modules))
+        exports.append(format_export([own_folder], "PYTHONPATH"))
+    kept_lines = [line for item in exports for line in list_keep_commands(target, item)[1]]
     return (*lines, *exports, check_again(target), *kept_lines)
 
 
@@ -463,20 +482,20 @@ def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -
     A library searches its dependencies in its own folder: those that are not installed are added, and the
     folders of those beside TensorFlow are returned too.
     """
-    folder_of, site = _map_wheel_folders(target), site_packages(target)
+    folder_of, site = _map_wheel_folders(target), get_site_packages(target)
     projects = {versions.project_of(requirement) for requirement in wheels}
     python = target.python
     present = {d.name for d in python.distributions if d.location == site} if python is not None else set()
-    partners = {project for project in folder_of if _get_library_name(project) in PARTNERS}
+    partners = {project for project in folder_of if _get_library_name(project) in DEPENDENCY_WHEELS}
     added = [
         project
         for project in folder_of
-        if project in partners - present - projects and _get_library_name(project) in NEEDED
+        if project in partners - present - projects and _get_library_name(project) in COMMON_DEPENDENCIES
     ]
     own_folder = _choose_folder(wheels)
     projects |= set(added)
     replaced = {f"{site}/{folder_of[project]}" for project in projects if project in folder_of}
-    return user_permissions.install_to(target, own_folder, [*wheels, *added]), [
+    return user_permissions.format_folder_install(target, own_folder, [*wheels, *added]), [
         *(f"{own_folder}/{subfolder}" for project, subfolder in folder_of.items() if project in projects),
         *(folder for folder in folders if folder not in replaced),
         *(
@@ -487,9 +506,9 @@ def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -
     ]
 
 
-NEEDED = frozenset({"cublas", "nvjitlink"})
-PARTNERS = NEEDED | {"cusparse", "cuda-nvrtc"}
-"""Wheels with libraries that other wheels need; nearly all of them need one of `NEEDED`."""
+COMMON_DEPENDENCIES = frozenset({"cublas", "nvjitlink"})
+DEPENDENCY_WHEELS = COMMON_DEPENDENCIES | {"cusparse", "cuda-nvrtc"}
+"""Wheels with libraries that other wheels need; nearly all of them need one of `COMMON_DEPENDENCIES`."""
 
 
 def _get_library_name(project: str) -> str:
@@ -500,7 +519,7 @@ def _get_library_name(project: str) -> str:
 def _choose_folder(requirements: Sequence[str]) -> str:
     """Return a separate folder for each set of wheels, because pip skips what a `--target` already contains."""
     names = [versions.project_of(requirement).removeprefix("nvidia-") for requirement in requirements]
-    return f"{FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
+    return f"{SEPARATE_FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 
 
 def _map_wheel_folders(target: Target) -> dict[str, str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.search_path import export_path
+from tfdoctor.advice.search_path import format_export
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -26,5 +26,5 @@ def conda_folder(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str
     channel, packages = conda_packages(compat, cuda, cudnn)
     return (
         f'conda create --prefix "$HOME/cuda-{cuda}" -c {channel} {packages}',
-        export_path([f"$HOME/cuda-{cuda}/lib"]),
+        format_export([f"$HOME/cuda-{cuda}/lib"]),
     )

@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from tfdoctor.facts.containers import CdiSpec, Runtime, ToolkitConfig
 
 HOOK = "nvidia-container-runtime-hook"
-KIND = "nvidia.com/gpu"
+CDI_KIND = "nvidia.com/gpu"
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 GPUS, RUNTIME, DEVICE = (
     "--gpus all",
     "--runtime=nvidia -e NVIDIA_VISIBLE_DEVICES=all",
-    f"--device {KIND}=all",
+    f"--device {CDI_KIND}=all",
 )
 """The options of `docker run` that give GPUs: through NVIDIA's hook, its runtime, or a CDI specification."""
 GPUS_BY_CDI_FROM = "29"
@@ -44,7 +44,7 @@ LEGACY_MODES = frozenset({"", "auto", "legacy"})
 
 
 @dataclass(frozen=True, slots=True)
-class EngineTrouble:
+class EngineProblem:
     """A problem that keeps GPUs from containers, now or later."""
 
     kind: str
@@ -60,12 +60,12 @@ class EngineTrouble:
 # ---------------------------------------------------------------- queries
 
 
-def lacks(capabilities: str, part: str) -> bool:
+def lacks_capability(capabilities: str, part: str) -> bool:
     """Return whether a value of `CAPABILITIES` excludes this part of the driver."""
     return not {part, "all"} & set(capabilities.replace(" ", "").split(","))
 
 
-def name_parts(target: Target) -> Remedy:
+def make_capabilities_remedy(target: Target) -> Remedy:
     """Return the remedy that sets `CAPABILITIES`, so that a container gets libcuda and NVML."""
     value = "compute,utility"
     steps: tuple[Export, ...] = ()
@@ -76,13 +76,13 @@ def name_parts(target: Target) -> Remedy:
     return Remedy(text, (f"docker run --gpus all -e {CAPABILITIES}={value} IMAGE",), steps=steps)
 
 
-def engine(containers: ContainerFacts) -> DockerEngine | None:
+def get_docker_engine(containers: ContainerFacts) -> DockerEngine | None:
     """Return Docker's engine; None if it did not answer."""
     answer = value_of(containers.docker)
     return answer if isinstance(answer, DockerEngine) else None
 
 
-def silence(containers: ContainerFacts) -> EngineSilence | None:
+def get_engine_silence(containers: ContainerFacts) -> EngineSilence | None:
     """Return the reason why Docker's engine did not answer; None if it did, or if there is no Docker."""
     answer = value_of(containers.docker)
     return answer if isinstance(answer, EngineSilence) else None
@@ -96,15 +96,15 @@ def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
 
 def gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
     """Return the CDI specifications of NVIDIA's GPUs, and unreadable ones, which may be such."""
-    return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == KIND)
+    return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
 
 
-def docker_ways(containers: ContainerFacts) -> tuple[str, ...]:
+def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
     """Return the options of `docker run` with which this engine can give GPUs.
 
     Empty if there are none, or if the engine did not answer.
     """
-    docker, toolkit = engine(containers), value_of(containers.toolkit)
+    docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
         return ()
     nvidia = docker.runtime("nvidia")
@@ -134,7 +134,7 @@ def _has_version(docker: DockerEngine, version: str) -> bool:
     return versions.is_version(number) and versions.is_at_least(number, version)
 
 
-def podman_way(containers: ContainerFacts) -> bool | None:
+def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
     """Return whether Podman can give GPUs to containers.
 
     None without Podman, or if it depends on Podman's version and that is not known.
@@ -154,12 +154,12 @@ def podman_way(containers: ContainerFacts) -> bool | None:
 # ---------------------------------------------------------------- unreachable engines
 
 
-def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
+def find_unreachable_engine(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return the problem that Docker's engine does not answer.
 
     Empty if it does, if there is no Docker, or if the engine is remote and was not asked.
     """
-    silent = silence(containers)
+    silent = get_engine_silence(containers)
     if silent is None or silent.kind == "remote":
         return []
     start = (
@@ -198,7 +198,7 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineT
         text = "The socket is open, but the engine does not answer."
         remedies = (Remedy("See its log.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
     return [
-        EngineTrouble(
+        EngineProblem(
             f"engine-{silent.kind}",
             Cause.INCONCLUSIVE,
             Severity.INFO,
@@ -214,18 +214,18 @@ def unreachable(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineT
 # ---------------------------------------------------------------- engines without GPU support
 
 
-def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
+def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return the problems of engines that cannot give GPUs to containers."""
-    docker, toolkit = engine(containers), value_of(containers.toolkit)
+    docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     problems = []
     unable = []
     if docker is not None and docker.desktop:
         problems.append(_report_desktop(containers))
-    elif docker is not None and docker.snap and not docker_ways(containers):
+    elif docker is not None and docker.snap and not list_docker_gpu_options(containers):
         problems.append(_report_snap(sudo))
-    elif docker is not None and not docker_ways(containers):
+    elif docker is not None and not list_docker_gpu_options(containers):
         unable.append("Docker")
-    if podman_way(containers) is False:
+    if can_podman_give_gpus(containers) is False:
         unable.append("Podman")
     if not unable:
         return problems
@@ -238,29 +238,29 @@ def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -
     return problems
 
 
-def make_runtime_trouble(
+def make_runtime_problem(
     kind: str,
     title: str,
     explanation: str,
     evidence: Sequence[Evidence],
     remedies: Sequence[Remedy],
     severity: Severity = Severity.INFO,
-) -> EngineTrouble:
+) -> EngineProblem:
     """Return a problem with the cause no-nvidia-runtime."""
-    return EngineTrouble(
+    return EngineProblem(
         kind, Cause.NO_NVIDIA_RUNTIME, severity, title, explanation, tuple(evidence), tuple(remedies)
     )
 
 
-def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo: str) -> EngineTrouble:
+def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo: str) -> EngineProblem:
     """Report that NVIDIA's container toolkit is not installed."""
-    docker = engine(containers)
+    docker = get_docker_engine(containers)
     evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
-        evidence.append(Evidence("docker info", f"Runtimes: {names(docker.runtimes)}"))
+        evidence.append(Evidence("docker info", f"Runtimes: {format_runtime_names(docker.runtimes)}"))
     setup = [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in engines else []
     if "Docker" in engines and docker is not None:
-        setup += configure(docker, sudo)
+        setup += list_configure_commands(docker, sudo)
     remedies = [
         Remedy(
             f"Install the package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then let "
@@ -278,7 +278,7 @@ def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo
                 (f"{apptainer.name} exec --nv IMAGE.sif python3 SCRIPT.py",),
             )
         )
-    return make_runtime_trouble(
+    return make_runtime_problem(
         "no-toolkit",
         f"{' and '.join(engines)} cannot give GPUs to containers: NVIDIA's container toolkit is not here",
         "The driver works, but containers cannot use it: an engine gives them its device nodes and libraries "
@@ -288,7 +288,7 @@ def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo
     )
 
 
-def configure(docker: DockerEngine, sudo: str) -> list[str]:
+def list_configure_commands(docker: DockerEngine, sudo: str) -> list[str]:
     """Return the commands that register the toolkit with this engine and restart it."""
     if docker.rootless:
         return [
@@ -301,25 +301,29 @@ def configure(docker: DockerEngine, sudo: str) -> list[str]:
 
 def _report_unregistered_runtime(
     containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
-) -> EngineTrouble:
+) -> EngineProblem:
     """Report that Docker does not use the toolkit, which is installed at least in part."""
     evidence = [
         Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
         Evidence("PATH", f"not there: {HOOK}"),
-        Evidence("docker info", f"Runtimes: {names(docker.runtimes)}"),
+        Evidence("docker info", f"Runtimes: {format_runtime_names(docker.runtimes)}"),
     ]
     if gpu_specs(containers) and not docker.cdi_folders:
         evidence.append(Evidence("docker info", "CDI is off"))
     if toolkit.has("nvidia-container-runtime"):
-        fix = Remedy("Register the runtime, then restart the engine.", tuple(configure(docker, sudo)), True)
+        fix = Remedy(
+            "Register the runtime, then restart the engine.",
+            tuple(list_configure_commands(docker, sudo)),
+            True,
+        )
     else:
         fix = Remedy(
             f"Install the whole package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then "
             "register it.",
-            tuple(configure(docker, sudo)),
+            tuple(list_configure_commands(docker, sudo)),
             changes_system=True,
         )
-    return make_runtime_trouble(
+    return make_runtime_problem(
         "not-registered",
         "Docker is not configured for NVIDIA's container toolkit",
         f"The toolkit is only partly installed. `--gpus` needs {HOOK} in the engine's PATH, "
@@ -330,38 +334,38 @@ def _report_unregistered_runtime(
     )
 
 
-def write_spec(sudo: str = "sudo ") -> Remedy:
+def make_spec_remedy(sudo: str = "sudo ") -> Remedy:
     """Return the remedy that writes the CDI specification for Podman."""
     return Remedy(
         "Write the CDI specification; again after each update of the driver.",
         (
             f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml",
-            f"podman run --rm --device {KIND}=all IMAGE nvidia-smi",
+            f"podman run --rm --device {CDI_KIND}=all IMAGE nvidia-smi",
         ),
         changes_system=True,
     )
 
 
-def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineTrouble:
+def _report_missing_spec(containers: ContainerFacts, sudo: str) -> EngineProblem:
     """Report that there is no CDI specification for Podman."""
     podman = containers.tool("podman")
     version = podman.version if podman is not None else None
-    return make_runtime_trouble(
+    return make_runtime_problem(
         "podman-no-cdi",
         "Podman cannot give GPUs to containers: there is no CDI specification",
         f"Podman from {PODMAN_CDI_FROM} on is given GPUs through a CDI specification in /etc/cdi or /var/run/cdi; "
         "there is none for NVIDIA, and no OCI hook either.",
         [
             Evidence("podman --version", version or "not known"),
-            Evidence("/etc/cdi, /var/run/cdi", f"no {KIND}"),
+            Evidence("/etc/cdi, /var/run/cdi", f"no {CDI_KIND}"),
         ],
-        [write_spec(sudo)],
+        [make_spec_remedy(sudo)],
     )
 
 
-def _report_desktop(containers: ContainerFacts) -> EngineTrouble:
+def _report_desktop(containers: ContainerFacts) -> EngineProblem:
     """Report that Docker Desktop for Linux does not support GPUs."""
-    return make_runtime_trouble(
+    return make_runtime_problem(
         "docker-desktop",
         "Docker Desktop for Linux gives no GPU to containers",
         "Its engine runs in a virtual machine, which has neither the card nor NVIDIA's toolkit. Docker "
@@ -379,9 +383,9 @@ def _report_desktop(containers: ContainerFacts) -> EngineTrouble:
     )
 
 
-def _report_snap(sudo: str) -> EngineTrouble:
+def _report_snap(sudo: str) -> EngineProblem:
     """Report that Docker's snap has not registered its NVIDIA runtime."""
-    return make_runtime_trouble(
+    return make_runtime_problem(
         "snap",
         "Docker's snap has not set up its NVIDIA support",
         "It does not see the toolkit installed on this machine, has its own, and registers the runtime "
@@ -397,6 +401,6 @@ def _report_snap(sudo: str) -> EngineTrouble:
     )
 
 
-def names(runtimes: Sequence[Runtime]) -> str:
+def format_runtime_names(runtimes: Sequence[Runtime]) -> str:
     """Return the names of the runtimes, joined with commas, or "none"."""
     return ", ".join(runtime.name for runtime in runtimes) or "none"

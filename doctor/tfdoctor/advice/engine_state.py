@@ -12,14 +12,14 @@ from tfdoctor.advice.engine import (
     LEGACY_MODES,
     RUNTIME,
     STOCK_RUNTIMES,
-    EngineTrouble,
-    engine,
+    EngineProblem,
     find_engines_lacking_gpus,
+    find_unreachable_engine,
+    format_runtime_names,
+    get_docker_engine,
     gpu_specs,
-    make_runtime_trouble,
-    names,
+    make_runtime_problem,
     toolkit_config,
-    unreachable,
 )
 from tfdoctor.advice.pip import quote
 from tfdoctor.facts import Unknown, value_of
@@ -29,15 +29,15 @@ if TYPE_CHECKING:
     from tfdoctor.facts.containers import CdiSpec, ContainerFacts, ToolkitConfig
 
 
-def troubles(
+def list_engine_problems(
     containers: ContainerFacts, *, driver: str | None = None, sudo: str = "sudo "
-) -> tuple[EngineTrouble, ...]:
+) -> tuple[EngineProblem, ...]:
     """Return all problems of container engines, the most severe first, for commands that run containers."""
     problems = [
-        *unreachable(containers, sudo),
+        *find_unreachable_engine(containers, sudo),
         *find_misconfigurations(containers, sudo),
         *find_engines_lacking_gpus(containers, sudo),
-        *stale(containers, driver, sudo),
+        *find_stale_specs(containers, driver, sudo),
         *find_loss_conditions(containers, sudo),
     ]
     return tuple(sorted(problems, key=lambda trouble: -trouble.severity))
@@ -46,14 +46,18 @@ def troubles(
 # ---------------------------------------------------------------- configuration
 
 
-def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
+def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return the problems of configurations that cannot work."""
     problems = [*_check_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
-    docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
+    docker, toolkit, config = (
+        get_docker_engine(containers),
+        value_of(containers.toolkit),
+        toolkit_config(containers),
+    )
     is_native = docker is not None and not docker.snap and not docker.desktop
     if config is not None and config.problem:
         problems.append(
-            make_runtime_trouble(
+            make_runtime_problem(
                 "toolkit-config",
                 "The configuration of NVIDIA's container toolkit is not TOML",
                 "Its hook and its runtime stop with an error, and no container with GPUs starts.",
@@ -73,7 +77,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
     readable = not isinstance(toolkit.config, Unknown)
     if docker.rootless and readable and not (config is not None and config.no_cgroups):
         problems.append(
-            make_runtime_trouble(
+            make_runtime_problem(
                 "rootless-cgroups",
                 "Rootless Docker is refused when it gives GPUs: the toolkit wants to change cgroups",
                 "A rootless engine may not change device cgroups; NVIDIA's hook does so unless no-cgroups is true, "
@@ -98,7 +102,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
     mode = (config.mode or "") if config is not None else ""
     if config is not None and mode not in LEGACY_MODES and not config.skip_mode_detection:
         problems.append(
-            make_runtime_trouble(
+            make_runtime_problem(
                 "hook-refuses",
                 f"`docker run --gpus` is refused: the toolkit's mode is {mode!r}",
                 "`--gpus` calls NVIDIA's hook directly, which serves the modes auto and legacy alone.",
@@ -125,7 +129,7 @@ def _format_cgroups(config: ToolkitConfig | None) -> str:
     return "not set" if value is None else str(value).lower()
 
 
-def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
+def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
     """Return the problem that daemon.json is invalid or names an undefined default runtime."""
     config = value_of(containers.daemon_config)
     if config is None:
@@ -136,7 +140,7 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrou
     )
     if config.problem:
         return [
-            make_runtime_trouble(
+            make_runtime_problem(
                 "daemon-json",
                 "Docker's configuration is not valid JSON",
                 "The engine refuses to start with it; one that runs has not read it yet and will fail at its next "
@@ -152,7 +156,7 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrou
                 Severity.WARNING,
             )
         ]
-    docker = engine(containers)
+    docker = get_docker_engine(containers)
     defined = {
         runtime.name for runtime in (*config.runtimes, *(docker.runtimes if docker is not None else ()))
     }
@@ -160,13 +164,13 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrou
     if default in STOCK_RUNTIMES or default in defined:
         return []
     return [
-        make_runtime_trouble(
+        make_runtime_problem(
             "default-runtime",
             f"Docker's default runtime {default!r} is not defined",
             "The engine refuses to start with such a configuration.",
             [
                 Evidence(config.path, f'"default-runtime": "{default}"'),
-                Evidence(config.path, f"runtimes: {names(config.runtimes)}"),
+                Evidence(config.path, f"runtimes: {format_runtime_names(config.runtimes)}"),
             ],
             [
                 Remedy(
@@ -184,9 +188,9 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineTrou
     ]
 
 
-def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[EngineTrouble]:
+def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
     """Return the problems of NVIDIA runtimes whose program does not exist."""
-    docker, config = engine(containers), value_of(containers.daemon_config)
+    docker, config = get_docker_engine(containers), value_of(containers.daemon_config)
     runtimes = {item.name: item for item in (docker.runtimes if docker is not None else ())}
     runtimes |= {item.name: item for item in (config.runtimes if config is not None else ())}
     default = (docker.default_runtime if docker is not None else None) or (
@@ -198,7 +202,7 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
             continue
         note = " It is the default runtime: no container starts at all." if runtime.name == default else ""
         problems.append(
-            make_runtime_trouble(
+            make_runtime_problem(
                 "runtime-missing",
                 f"Docker's runtime {runtime.name!r} points to a program that is not there",
                 f"Docker is told to start containers with {runtime.path}, which does not exist on this "
@@ -228,12 +232,14 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
 # ---------------------------------------------------------------- CDI
 
 
-def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -> list[EngineTrouble]:
+def find_stale_specs(
+    containers: ContainerFacts, driver: str | None, sudo: str = "sudo "
+) -> list[EngineProblem]:
     """Return the problems of CDI specifications that are unreadable or do not match the installed driver.
 
     `driver`: the version of the loaded driver; None if it is not known.
     """
-    docker, config = engine(containers), toolkit_config(containers)
+    docker, config = get_docker_engine(containers), toolkit_config(containers)
     in_use = bool(
         containers.tool("podman", "nerdctl")
         or (docker is not None and docker.cdi_folders)
@@ -256,7 +262,7 @@ def stale(containers: ContainerFacts, driver: str | None, sudo: str = "sudo ") -
         )
         serious = in_use and not replaced
         problems.append(
-            EngineTrouble(
+            EngineProblem(
                 "cdi-unreadable" if spec.problem else "cdi-stale",
                 Cause.CONTAINER_DRIVER_LIBS,
                 Severity.WARNING if serious else Severity.INFO,
@@ -328,9 +334,13 @@ def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 # ---------------------------------------------------------------- loss of GPUs
 
 
-def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineTrouble]:
+def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
     """Return conditions under which a container loses its GPUs while it runs, or cannot open them."""
-    docker, toolkit, config = engine(containers), value_of(containers.toolkit), toolkit_config(containers)
+    docker, toolkit, config = (
+        get_docker_engine(containers),
+        value_of(containers.toolkit),
+        toolkit_config(containers),
+    )
     if (
         docker is None
         or toolkit is None
@@ -342,7 +352,7 @@ def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> lis
         return []
     if config is not None and config.no_cgroups:
         return [
-            EngineTrouble(
+            EngineProblem(
                 "no-cgroups",
                 Cause.CONTAINER_NVML_LOST,
                 Severity.WARNING,
@@ -362,7 +372,7 @@ def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> lis
     if docker.cgroup_driver != "systemd":
         return []
     return [
-        EngineTrouble(
+        EngineProblem(
             "systemd-cgroups",
             Cause.CONTAINER_NVML_LOST,
             Severity.INFO,

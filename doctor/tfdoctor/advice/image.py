@@ -11,16 +11,16 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.commands import format_steps, list_wanted, with_others
+from tfdoctor.advice.commands import combine_remedies, format_steps, list_requirements
 from tfdoctor.advice.engine import DEVICE, GPUS
 from tfdoctor.advice.pip import quote
 from tfdoctor.causes.steps import (
-    Drop,
     Export,
     Install,
     LinkParts,
     MakeLink,
     Prepend,
+    RemoveEntries,
     Rename,
     Unset,
     remove_entries,
@@ -31,12 +31,12 @@ from tfdoctor.fit.images import list_fitting_tags
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
-    from tfdoctor.advice.target import InImage, Target
+    from tfdoctor.advice.target import Target, TargetImage
     from tfdoctor.causes.steps import Step
     from tfdoctor.compat import Compat, Release
     from tfdoctor.findings import Finding
 
-OF_BASE = frozenset(
+BASE_IMAGE_CAUSES = frozenset(
     {
         Cause.CUDNN_MISSING,
         Cause.CUDNN_VERSION_MISMATCH,
@@ -46,7 +46,7 @@ OF_BASE = frozenset(
     }
 )
 """Causes that another base image removes."""
-OF_HOST = frozenset(
+HOST_CAUSES = frozenset(
     {
         Cause.COMPAT_NOT_SUPPORTED,
         Cause.CONTAINER_CUDA_REQUIREMENT,
@@ -65,24 +65,24 @@ OF_HOST = frozenset(
     }
 )
 """Causes outside an image: the driver, and how a container is started."""
-OF_RELEASE = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
+RELEASE_CAUSES = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
 """Causes that only an image with another TensorFlow removes."""
-ANY_GPU = (GPUS, DEVICE)
+GENERIC_GPU_OPTIONS = (GPUS, DEVICE)
 """The options of `run` that remedies for any engine use."""
 
 
 def adapt_image_findings(
-    target: Target, root: Finding | None, findings: Sequence[Finding], beside: Iterable[str] = ()
+    target: Target, root: Finding | None, findings: Sequence[Finding], excluded_codes: Iterable[str] = ()
 ) -> dict[int, Finding]:
     """Map the `id` of each finding to the finding adapted for an image.
 
     The remedy of the root finding also covers the other errors.
     """
-    skipped = frozenset(beside)
+    skipped = frozenset(excluded_codes)
     adapted = {id(finding): adapt_image_finding(target, finding) for finding in findings}
     if root is not None and root.remedies:
         others = [finding for finding in findings if finding is not root and finding.code not in skipped]
-        joined = with_others(target, root, others)
+        joined = combine_remedies(target, root, others)
         if joined is not None:
             adapted[id(root)] = adapt_image_finding(
                 target, replace(root, remedies=(joined, *root.remedies[1:]))
@@ -95,19 +95,19 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
 
     Remedies that concern the host are kept.
     """
-    if finding.cause in OF_HOST:
+    if finding.cause in HOST_CAUSES:
         host_remedies = [new for remedy in finding.remedies for new in _adapt_host_remedy(target, remedy)]
         return replace(finding, remedies=tuple(host_remedies))
     build = target.build
     release = build.release if build is not None and build.exact else None
-    needs_base = finding.cause in OF_BASE and release is not None
+    needs_base = finding.cause in BASE_IMAGE_CAUSES and release is not None
     candidates = [remedy for remedy in finding.remedies if not (needs_base and remedy.replaces)]
     remedies = [new for remedy in candidates for new in _convert_remedy(target, remedy, whole=needs_base)]
     if needs_base and release is not None:
-        remedies += on_another_base(target.compat, release, _get_python(target))
+        remedies += suggest_base_images(target.compat, release, _get_python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(remedy.replaces for remedy in remedies):
         build_remedy = (
-            _make_card_build_remedy(target) if finding.cause in OF_RELEASE else make_build_remedy(release)
+            _make_card_build_remedy(target) if finding.cause in RELEASE_CAUSES else make_build_remedy(release)
         )
         remedies.append(_rename_result(target, build_remedy))
     return replace(finding, remedies=tuple(remedies))
@@ -123,7 +123,7 @@ def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     image, steps = target.image, remedy.steps or _list_exports(remedy)
     if image is not None and image.name and not remedy.steps and steps and all(map(_format_variable, steps)):
         # Which GPU of this machine is used, and how, is decided at the start of a container.
-        return [replace(remedy, commands=(start_of(image, *map(_format_variable, steps)),))]
+        return [replace(remedy, commands=(format_start_command(image, *map(_format_variable, steps)),))]
     if steps or _list_file_commands(remedy):
         return _convert_remedy(target, replace(remedy, steps=steps), whole=False)
     return [_end_with_check(target, remedy)]
@@ -154,7 +154,7 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
     return tuple(steps)
 
 
-def on_another_base(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
+def suggest_base_images(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
     """Return the remedy with the best nvidia/cuda image to build on; empty if there is none."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
@@ -185,7 +185,7 @@ def _get_image_name(target: Target) -> str:
     return target.image.name if target.image is not None else ""
 
 
-def new_name(image: str) -> str:
+def choose_image_name(image: str) -> str:
     """Return the name of an image that is built from this one, so that no existing image is overwritten."""
     if "@" in image or not _REFERENCE.fullmatch(image):
         return "fixed:1"
@@ -198,7 +198,7 @@ _REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
 """A name of an image, not its ID."""
 
 
-def start_of(image: InImage, *options: str) -> str:
+def format_start_command(image: TargetImage, *options: str) -> str:
     """Return the command that starts a container of the image with GPUs."""
     arguments = (image.program, "run", "--rm", image.access, *options, quote(image.name))
     return " ".join(argument for argument in arguments if argument)
@@ -214,7 +214,7 @@ def _end_with_check(target: Target, remedy: Remedy) -> Remedy:
     return replace(remedy, commands=tuple(lines))
 
 
-def _format_run_command(image: InImage, line: str) -> str:
+def _format_run_command(image: TargetImage, line: str) -> str:
     """Return a command such as `docker run --gpus all IMAGE` for this image and its engine.
 
     Other commands are returned unchanged.
@@ -223,7 +223,7 @@ def _format_run_command(image: InImage, line: str) -> str:
     if program not in ("docker", "podman") or arguments[:1] != ["run"] or "IMAGE" not in arguments:
         return line
     rest = " ".join(arguments)
-    for option in ANY_GPU:
+    for option in GENERIC_GPU_OPTIONS:
         rest = rest.replace(option, image.access)
     quoted = (
         quote(image.name) if argument == "IMAGE" else argument for argument in rest.split(" ") if argument
@@ -236,7 +236,7 @@ def _rename_result(target: Target, remedy: Remedy) -> Remedy:
     name = _get_image_name(target)
     if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
         return remedy
-    new_image = new_name(name)
+    new_image = choose_image_name(name)
     return replace(
         remedy, commands=(f"{remedy.commands[0]} --tag {new_image}", f"tfdoctor verify {new_image}")
     )
@@ -271,7 +271,7 @@ def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:
 
 
 def _make_image_remedies(
-    target: Target, image: InImage, remedy: Remedy, files: tuple[str, ...]
+    target: Target, image: TargetImage, remedy: Remedy, files: tuple[str, ...]
 ) -> list[Remedy]:
     """Return the remedies for an existing image.
 
@@ -284,7 +284,7 @@ def _make_image_remedies(
     if lines:
         as_root = image.user.partition(":")[0] in ("", "0", "root")
         user = "" if as_root or all(line.startswith("ENV ") for line in lines) else image.user
-        new_image = new_name(image.name)
+        new_image = choose_image_name(image.name)
         remedies.append(
             Remedy(
                 f"{text} Write this at the end of the image's Dockerfile, or into one that begins with "
@@ -300,7 +300,7 @@ def _make_image_remedies(
         )
     options = [_format_variable(step) for step in remedy.steps]
     if options and all(options):
-        remedies.append(Remedy("For one container this does.", (start_of(image, *options),)))
+        remedies.append(Remedy("For one container this does.", (format_start_command(image, *options),)))
     unset_names = [step.name for step in remedy.steps if isinstance(step, Unset)]
     if unset_names:
         prefix = "" if lines else f"{text} "
@@ -314,7 +314,7 @@ def _make_image_remedies(
             f"variable. For a single container, use this "
             "command."
         )
-        remedies.append(Remedy(text, (f"{shell}{start_of(image, arguments)}",)))
+        remedies.append(Remedy(text, (f"{shell}{format_start_command(image, arguments)}",)))
     return remedies
 
 
@@ -340,7 +340,7 @@ def _convert_step(target: Target, step: Step) -> list[str]:
         return [f"ENV {step.name}={quote(':'.join(step.folders))}${{{step.name}:+:${step.name}}}"]
     if isinstance(step, Rename):
         return [f"ENV {step.right}={quote(target.variables.get(step.wrong, ''))}"]
-    if isinstance(step, Drop):
+    if isinstance(step, RemoveEntries):
         entries = remove_entries(step, target.variables.get(step.name, ""))
         return [f"ENV {step.name}={quote(':'.join(entries))}"]
     return [f"RUN {line}" for line in format_steps(target, (step,))]
@@ -359,7 +359,7 @@ def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, whole: bool) ->
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if installs:
-        requirements = [requirement for step in installs for requirement in list_wanted(target, step)]
+        requirements = [requirement for step in installs for requirement in list_requirements(target, step)]
         # packages that the loader must be told about are left to another base image
         packages = [
             quote(requirement)

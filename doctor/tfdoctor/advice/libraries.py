@@ -8,9 +8,9 @@ from tfdoctor import versions
 from tfdoctor.advice.conda import conda_folder, conda_packages
 from tfdoctor.advice.links import link_commands, make_link_steps
 from tfdoctor.advice.pip import check_again, pip_install, quote
-from tfdoctor.advice.releases import extra_installs, gpu_requirement, suggest_release
-from tfdoctor.advice.search_path import name_folders
-from tfdoctor.advice.wheels import bring_wheels, cuda_requirements, site_packages, wheel_places
+from tfdoctor.advice.releases import can_install_extra, list_gpu_requirements, suggest_release
+from tfdoctor.advice.search_path import make_path_remedy
+from tfdoctor.advice.wheels import cuda_requirements, get_site_packages, make_install_steps, map_wheel_folders
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Remedy
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
 
 
-def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
+def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy]:
     """Return the remedies that install these libraries for this TensorFlow and make it find them."""
     build = target.build
     if build is None:
@@ -34,15 +34,15 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
             *suggest_release(target, "Use {release}, whose CUDA libraries come as wheels."),
         ]
     release = build.release if build.exact else None
-    steps, install = bring_wheels(target, requirements)
+    steps, install = make_install_steps(target, requirements)
     if set(sonames) >= set(build.required) and release is not None:
-        if extra_installs(target, release):
-            install = (pip_install(target, gpu_requirement(target, release)),)
+        if can_install_extra(target, release):
+            install = (pip_install(target, list_gpu_requirements(target, release)),)
         chosen = target.compat.cuda_set(release.version)
-        if chosen is not None and not any(step.again for step in steps):
+        if chosen is not None and not any(step.reinstall for step in steps):
             steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
-    places = wheel_places(target, build.cuda or "", sonames)
-    site = site_packages(target)
+    places = map_wheel_folders(target, build.cuda or "", sonames)
+    site = get_site_packages(target)
     links = make_link_steps(target.compat, release, site, places) if release is not None and site else ()
     remedies = [
         Remedy(
@@ -63,7 +63,7 @@ def bring_libraries(target: Target, sonames: Sequence[str]) -> list[Remedy]:
                 [],
                 "Install NVIDIA's wheels and add their folders to the search path before Python starts.",
             )
-        remedies.append(name_folders(target, folders, text, first=install, steps=steps))
+        remedies.append(make_path_remedy(target, folders, text, first=install, steps=steps))
     return remedies
 
 
@@ -86,7 +86,7 @@ def _make_conda_remedies(target: Target) -> list[Remedy]:
         prefix = python.conda_prefix
         channel, packages = conda_packages(target.compat, cuda, build.cudnn)
         return [
-            name_folders(
+            make_path_remedy(
                 target,
                 [f"{prefix}/lib"],
                 f"Install CUDA {cuda} and its cuDNN from conda, and add its folder to the search path "

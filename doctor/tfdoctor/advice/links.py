@@ -30,7 +30,7 @@ def framework_folders(release: Release | None) -> tuple[str, ...]:
     return next((folders for name, folders in runpath.items() if "libtensorflow_framework" in name), ())
 
 
-def runpath_target(folders: Sequence[str]) -> str | None:
+def choose_runpath_folder(folders: Sequence[str]) -> str | None:
     """Return the folder of a RUNPATH in which to create links; None if there are no folders.
 
     The folder of cuSPARSE, cuBLAS or the CUDA runtime is preferred, then TensorFlow's own.
@@ -48,15 +48,15 @@ def link_to(library: str, folder: str) -> MakeLink:
     return MakeLink(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
 
 
-def links_of(name: str, own: str, folder: str) -> Step:
+def make_library_link(name: str, source_folder: str, folder: str) -> Step:
     """Return the step that links a library in the folder `own` into `folder`.
 
     For cuDNN the parts that it opens are linked too.
     """
     stem, _, version = name.partition(".so")
     if stem == "libcudnn":
-        return LinkParts(own, f"libcudnn*.so{version}", folder)
-    return link_to(f"{own}/{name}", folder)
+        return LinkParts(source_folder, f"libcudnn*.so{version}", folder)
+    return link_to(f"{source_folder}/{name}", folder)
 
 
 def make_link_steps(
@@ -69,10 +69,10 @@ def make_link_steps(
     """
     folders = framework_folders(release)
     if folders:
-        target = runpath_target([f"{site}/nvidia/{folder}/lib" for folder in folders])
+        target = choose_runpath_folder([f"{site}/nvidia/{folder}/lib" for folder in folders])
         missed = [name for name in release.runpath_misses if name in places]
         return tuple(
-            links_of(name, f"{site}/{places[name]}", target) for name in missed if target is not None
+            make_library_link(name, f"{site}/{places[name]}", target) for name in missed if target is not None
         )
     if not compat.has(release.version, "cuda-in-own-folder"):
         return ()
@@ -97,7 +97,7 @@ def _format_path(path: str) -> str:
     return shlex.quote(path.removeprefix("$PWD/"))
 
 
-def links_for(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
+def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
     """Return the links that a release needs to find its wheels in `site`, one for each file; often none."""
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[MakeLink, None] = {}

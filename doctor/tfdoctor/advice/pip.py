@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 CHECK_AGAIN = "tfdoctor check"
 
 
-FOUND = ("$", "python3 on", "python on")
+AUTOMATIC_CHOICES = ("$", "python3 on", "python on")
 """The beginnings of `PythonFacts.requested` if the user named no Python."""
 
 
@@ -31,19 +31,19 @@ def pip_install(target: Target, requirements: Iterable[str], *, options: str = "
 
 def pip_uninstall(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
-    return user_permissions.uninstall(target, names)
+    return user_permissions.format_uninstall(target, names)
 
 
 def venv_with(target: Target, requirements: Iterable[str], python: str = "python3") -> tuple[str, ...]:
     """Return the commands that create a new virtual environment with these requirements, and check it."""
     arguments = " ".join(quote(requirement) for requirement in requirements)
     return (
-        *user_permissions.new_environment(target, python, "tf-env", arguments),
+        *user_permissions.make_environment_commands(target, python, "tf-env", arguments),
         "tfdoctor check --python tf-env",
     )
 
 
-def interpreter(target: Target) -> str:
+def get_interpreter(target: Target) -> str:
     """Return the examined Python, from which another environment can be created."""
     return target.python.executable if target.python is not None else "python3"
 
@@ -54,7 +54,7 @@ def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, 
     If the system or another user owns it, they use a new environment instead.
     """
     python = target.python
-    if python is not None and user_permissions.needs_another(target):
+    if python is not None and user_permissions.needs_new_environment(target):
         return venv_with(target, requirements, python.executable)
     return pip_install(target, requirements), check_again(target)
 
@@ -64,8 +64,8 @@ def check_again(target: Target) -> str:
     python, choice = target.python, target.choice
     if choice is not None and choice.kernel is not None:
         return f"{CHECK_AGAIN} --python {quote(choice.kernel)}"
-    if python is None and choice is not None and not choice.how.startswith(FOUND):
+    if python is None and choice is not None and not choice.how.startswith(AUTOMATIC_CHOICES):
         return f"{CHECK_AGAIN} --python {quote(choice.path)}"
-    if python is None or python.requested.startswith(FOUND):
+    if python is None or python.requested.startswith(AUTOMATIC_CHOICES):
         return CHECK_AGAIN
     return f"{CHECK_AGAIN} --python {quote(python.executable)}"

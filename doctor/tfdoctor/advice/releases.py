@@ -15,7 +15,12 @@ from tfdoctor.advice.pip import (
     pip_uninstall,
     venv_with,
 )
-from tfdoctor.advice.wheels import cudnn_requirement, site_packages, wheel_places, wheels_for
+from tfdoctor.advice.wheels import (
+    cudnn_requirement,
+    get_site_packages,
+    list_release_wheels,
+    map_wheel_folders,
+)
 from tfdoctor.causes.steps import Install, Uninstall
 from tfdoctor.findings import Remedy
 
@@ -25,7 +30,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
 
 
-def extra_installs(target: Target, release: Release, python: str | None = None) -> bool:
+def can_install_extra(target: Target, release: Release, python: str | None = None) -> bool:
     """Return whether this release has a CUDA extra and pip can install it on this Python."""
     if release.pip_extra is None:
         return False
@@ -39,9 +44,9 @@ def extra_installs(target: Target, release: Release, python: str | None = None) 
     return True
 
 
-def gpu_requirement(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
+def list_gpu_requirements(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
     """Return the requirements for this release with its CUDA libraries, if they are available as wheels."""
-    if extra_installs(target, release, python):
+    if can_install_extra(target, release, python):
         requirements = [f"{release.package}[{release.pip_extra}]=={release.version}"]
         cudnn_pins = [
             pin for pin in release.extra_pins if versions.project_of(pin).startswith("nvidia-cudnn-")
@@ -53,7 +58,7 @@ def gpu_requirement(target: Target, release: Release, python: str | None = None)
         return (*requirements, *companion_pins(target.compat, release))
     return (
         f"{release.package}=={release.version}",
-        *wheels_for(target, release, release.required_libraries),
+        *list_release_wheels(target, release, release.required_libraries),
         *companion_pins(target.compat, release),
     )
 
@@ -66,7 +71,7 @@ def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
     return tuple(compat.companion_limits(release.version, release.requires).values())
 
 
-def best_release(target: Target, *, python: str | None = None) -> Release | None:
+def find_best_release(target: Target, *, python: str | None = None) -> Release | None:
     """Return the release that fits this machine best on the examined Python, or on `python`.
 
     This is the release that `recommend` names. None if no release fits or no Python is known.
@@ -76,7 +81,7 @@ def best_release(target: Target, *, python: str | None = None) -> Release | None
     return best.release if best is not None else None
 
 
-def ask_recommend() -> Remedy:
+def make_recommend_remedy() -> Remedy:
     """Return the remedy for a machine and Python that no release fits."""
     return Remedy(
         "No TensorFlow with GPU code works on this machine and Python: this shows why, and what would work.",
@@ -91,9 +96,9 @@ def install_release(target: Target, release: Release, text: str, python: str | N
     """
     if target.image is not None:
         return Remedy(text, (f"tfdoctor build --tf {release.version}",), replaces=True)
-    requirements = gpu_requirement(target, release, python)
+    requirements = list_gpu_requirements(target, release, python)
     examined = target.python
-    if python is None and not user_permissions.needs_another(target):
+    if python is None and not user_permissions.needs_new_environment(target):
         site = examined.site_packages[0] if examined is not None and examined.site_packages else ""
         commands = install_commands(target, requirements)
     else:
@@ -113,7 +118,7 @@ def install_for_cpu(target: Target, release: Release, text: str) -> Remedy:
 
 def make_replacement(target: Target, names: tuple[str, ...], release: Release, text: str) -> Remedy:
     """Return the remedy that removes these distributions and installs a release into the examined Python."""
-    requirements, site = gpu_requirement(target, release), site_packages(target)
+    requirements, site = list_gpu_requirements(target, release), get_site_packages(target)
     commands = (
         pip_uninstall(target, names),
         pip_install(target, requirements),
@@ -133,7 +138,7 @@ def make_link_commands(target: Target, release: Release, site: str) -> tuple[str
     needed = release.required_libraries
     if not site or release.cuda is None or not needed:
         return ()
-    if not wheels_for(target, release, needed):
+    if not list_release_wheels(target, release, needed):
         return conda_folder(target.compat, release.cuda, release.cudnn)
     return link_commands(_make_link_steps(target, release, site))
 
@@ -142,7 +147,7 @@ def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step,
     """Return the links to NVIDIA's wheels that this release needs; empty if it finds them without links."""
     if release.cuda is None:
         return ()
-    places = wheel_places(target, release.cuda, release.required_libraries)
+    places = map_wheel_folders(target, release.cuda, release.required_libraries)
     return make_link_steps(target.compat, release, site, places)
 
 
@@ -151,7 +156,7 @@ def suggest_release(target: Target, text: str) -> list[Remedy]:
 
     Empty if there is none, or if it is the installed one.
     """
-    release, build = best_release(target), target.build
+    release, build = find_best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):
         return []
     return [install_release(target, release, text.format(release=f"TensorFlow {release.version}"))]

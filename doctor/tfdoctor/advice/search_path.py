@@ -6,11 +6,11 @@ import posixpath
 from typing import TYPE_CHECKING
 
 from tfdoctor.advice import user_permissions
-from tfdoctor.advice.links import link_commands, links_of, runpath_target
+from tfdoctor.advice.links import choose_runpath_folder, link_commands, make_library_link
 from tfdoctor.advice.pip import check_again, quote
-from tfdoctor.causes.steps import Drop, LinkParts, Prepend
+from tfdoctor.causes.steps import LinkParts, Prepend, RemoveEntries
 from tfdoctor.findings import Remedy
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import FoundElsewhere, Tried
 
 
-def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
+def format_export(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
     """Return the shell command that puts folders at the front of a search path.
 
     Folders may begin with "$HOME/" or "$PWD/".
@@ -35,7 +35,7 @@ def export_path(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
     return f'export {name}={":".join(quoted)}"{rest}"'
 
 
-def export_lines(folder: str, name: str) -> tuple[str, str]:
+def format_export_lines(folder: str, name: str) -> tuple[str, str]:
     """Return two shell commands that put one folder at the front of LD_LIBRARY_PATH.
 
     The first one sets the variable `name` to the folder, so that the lines stay short.
@@ -44,7 +44,7 @@ def export_lines(folder: str, name: str) -> tuple[str, str]:
     return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{rest}"'
 
 
-def name_folders(
+def make_path_remedy(
     target: Target,
     folders: Iterable[str],
     text: str,
@@ -58,19 +58,19 @@ def name_folders(
     remedy.
     """
     paths = tuple(folders)
-    line = export_path(paths)
-    note, commands = keep_line(target, line)
+    line = format_export(paths)
+    note, commands = list_keep_commands(target, line)
     all_steps = (*steps, Prepend("LD_LIBRARY_PATH", paths)) if steps is not None else ()
     return Remedy(f"{text} {note}", (*first, line, check_again(target), *commands), steps=all_steps)
 
 
-def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
+def list_keep_commands(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
     """Return a sentence and the commands that keep a shell command for later shells.
 
     The file is conda's activate.d, the activate script of a virtual environment, or ~/.profile.
     """
     python = target.python
-    if user_permissions.place(target) is user_permissions.InstallFolder.CLOSED:
+    if user_permissions.find_install_folder(target) is user_permissions.InstallFolder.CLOSED:
         python = None
     if python is not None and python.conda_prefix is not None:
         folder = f"{python.conda_prefix}/etc/conda/activate.d"
@@ -87,31 +87,31 @@ def keep_line(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
     return "The last line keeps it for each login.", (f"echo {quote(line)} >> ~/.profile",)
 
 
-def drop_folders(
-    target: Target, bad: Sequence[Tried], behind: Sequence[FoundElsewhere] = ()
+def remove_folders_of_files(
+    target: Target, files: Sequence[Tried], hidden: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
 
     None if not all of them are found through that variable.
     """
-    if not bad or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in bad):
+    if not files or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in files):
         return None
-    return drop_from_path(
-        target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in bad)), behind
+    return remove_folders(
+        target, tuple(dict.fromkeys(posixpath.dirname(tried.path) for tried in files)), hidden
     )
 
 
-def drop_from_path(
-    target: Target, folders: Sequence[str], behind: Sequence[FoundElsewhere] = ()
+def remove_folders(
+    target: Target, folders: Sequence[str], hidden: Sequence[FoundElsewhere] = ()
 ) -> Remedy | None:
     """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
 
     None if none of the folders is on it.
 
-    `behind`: libraries that are then no longer found, and are linked into a folder that TensorFlow searches.
+    `hidden`: libraries that are then no longer found, and are linked into a folder that TensorFlow searches.
     """
     removal = _make_drop(target, folders)
-    link = link_into_runpath(target, behind)
+    link = link_into_runpath(target, hidden)
     if removal is None or link is None:
         return removal
     text = f"{removal.text} Then: {link.text}"
@@ -125,7 +125,7 @@ def _make_drop(target: Target, folders: Sequence[str]) -> Remedy | None:
     return _drop_entries(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
 
 
-def drop_folders_named(target: Target, word: str, text: str) -> Remedy | None:
+def remove_matching_folders(target: Target, word: str, text: str) -> Remedy | None:
     """Return the remedy that removes folders with `word` in their path from LD_LIBRARY_PATH.
 
     None if there are no such folders.
@@ -136,7 +136,7 @@ def drop_folders_named(target: Target, word: str, text: str) -> Remedy | None:
 
 def _list_entries(target: Target) -> list[str]:
     """Return the entries of LD_LIBRARY_PATH without empty ones."""
-    return entries_of("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
+    return split_entries("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
 def _drop_entries(target: Target, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:
@@ -145,13 +145,13 @@ def _drop_entries(target: Target, entries: Sequence[str], wrong: Sequence[str], 
         return None
     remaining = [entry for entry in entries if entry not in wrong]
     command = f"export LD_LIBRARY_PATH={quote(':'.join(remaining))}" if remaining else "unset LD_LIBRARY_PATH"
-    steps = (Drop("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),)
+    steps = (RemoveEntries("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),)
     return Remedy(text, (command, check_again(target)), steps=steps)
 
 
-def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
+def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
     """Return the remedy that adds folders to the loader's configuration for all programs."""
-    root = user_permissions.sudo(target)
+    root = user_permissions.sudo_prefix(target)
     lines = " ".join(quote(folder) for folder in folders)
     return Remedy(
         "Add it to the loader's search path for every program.",
@@ -163,24 +163,26 @@ def ldconfig(target: Target, folders: Sequence[str]) -> Remedy:
     )
 
 
-def link_into_runpath(target: Target, found: Sequence[FoundElsewhere]) -> Remedy | None:
+def link_into_runpath(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
     """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's own RUNPATH.
 
     This changes least: no variable is set, and nothing outside the environment is touched. None if TensorFlow
     searches no folder beside them, or if they are not from wheels.
     """
-    if not found:
+    if not libraries:
         return None
     steps: dict[Step, None] = {}
-    for library in found:
+    for library in libraries:
         site, inside, _ = library.path.partition("/nvidia/")
         library_folder = posixpath.dirname(library.path)
         wheels = [f for f in target.runpath_folders if f.startswith(f"{site}/nvidia/")]
-        folder = runpath_target(wheels or [f for f in target.runpath_folders if f.startswith(f"{site}/")])
+        folder = choose_runpath_folder(
+            wheels or [f for f in target.runpath_folders if f.startswith(f"{site}/")]
+        )
         if not inside or folder is None:
             return None
         steps[
-            links_of(library.name, library_folder, folder)
+            make_library_link(library.name, library_folder, folder)
             if wheels
             else LinkParts(library_folder, "*.so*", folder)
         ] = None

@@ -30,10 +30,10 @@ MANAGERS = {
 
 def package_manager(target: Target) -> str | None:
     """Return the package manager of the target's distribution; None if it is not known."""
-    return manager_of(target.distribution, *target.like)
+    return find_package_manager(target.distribution, *target.like)
 
 
-def manager_of(*names: str | None) -> str | None:
+def find_package_manager(*names: str | None) -> str | None:
     """Return the package manager of the first known distribution (ID and ID_LIKE of /etc/os-release).
 
     None if none of them is known.
@@ -41,7 +41,7 @@ def manager_of(*names: str | None) -> str | None:
     return next((MANAGERS[name] for name in names if name in MANAGERS), None)
 
 
-def driver_install(target: Target) -> Remedy:
+def make_driver_remedy(target: Target) -> Remedy:
     """Return the remedy that installs NVIDIA's driver on this distribution."""
     manager = package_manager(target)
     if manager == APT and target.distribution == "ubuntu":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
 from tfdoctor.fit import Host, build_host
-from tfdoctor.predict import build_of
+from tfdoctor.predict import describe_build
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -18,11 +18,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import Choice
     from tfdoctor.predict import Build
 
-__all__ = ["InImage", "Target", "target_of"]
+__all__ = ["Target", "TargetImage", "target_of"]
 
 
 @dataclass(frozen=True, slots=True)
-class InImage:
+class TargetImage:
     """A container image that is examined, and how its containers are started on this machine."""
 
     name: str
@@ -59,11 +59,11 @@ class Target:
     """ID of /etc/os-release."""
     like: tuple[str, ...] = ()
     """ID_LIKE of /etc/os-release."""
-    image: InImage | None = None
+    image: TargetImage | None = None
     """The image that commands must change; None if they change this machine."""
 
 
-def target_of(facts: Facts, compat: Compat, image: InImage | None = None) -> Target:
+def target_of(facts: Facts, compat: Compat, image: TargetImage | None = None) -> Target:
     """Build the target from the facts of an examined machine, or of an image, which root builds."""
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
     python = value_of(facts.python)
@@ -75,7 +75,7 @@ def target_of(facts: Facts, compat: Compat, image: InImage | None = None) -> Tar
         python=python,
         choice=facts.choice,
         tensorflow=tensorflow,
-        build=build_of(tensorflow, compat) if tensorflow is not None else None,
+        build=describe_build(tensorflow, compat) if tensorflow is not None else None,
         library_path=loader.library_path if loader is not None else (),
         runpath_folders=loader.runpath_folders if loader is not None else (),
         variables=facts.environment.variables,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from tfdoctor.causes.steps import Remedy
 
-__all__ = ["LOOKS_ONLY", "describe_undo", "describe_undo_rights", "needs_root"]
+__all__ = ["READ_ONLY_TEXT", "describe_undo", "describe_undo_rights", "needs_root"]
 
-LOOKS_ONLY = "This only looks; it changes nothing."
+READ_ONLY_TEXT = "This only looks; it changes nothing."
 
 _NEW_FOLDER = "Undo: remove the new folder; nothing else changes."
 _PACKAGES = "Undo: with the same package manager."
@@ -77,7 +77,7 @@ def describe_undo(remedy: Remedy) -> str:
     unquoted = [_QUOTED.sub("''", command) for command in remedy.commands]
     parts = [part.strip() for command in unquoted for part in _COMMAND.split(command) if part.strip()]
     if all(_READ_ONLY.match(part) for part in parts):
-        return LOOKS_ONLY
+        return READ_ONLY_TEXT
     changing = [part for part in parts if not _READ_ONLY.match(part)]
     return next((hint for pattern, hint in _UNDO_HINTS for part in changing if re.match(pattern, part)), "")
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tfdoctor.advice.target import Target
     from tfdoctor.facts import PythonFacts
 
-TOOLS = "$HOME/pip-for-tensorflow"
+PIP_ENVIRONMENT = "$HOME/pip-for-tensorflow"
 """A virtual environment that only provides pip, if the examined Python has none and cannot install it."""
 
 
@@ -31,7 +31,7 @@ class InstallFolder(enum.Enum):
     MANAGED = "the system's Python (PEP 668)"
 
 
-def place(target: Target) -> InstallFolder:
+def find_install_folder(target: Target) -> InstallFolder:
     """Return the folder that pip would install into; OWN if the Python is not known."""
     python = target.python
     if python is None:
@@ -52,27 +52,27 @@ def _tensorflow_folder(target: Target) -> str:
     return posixpath.dirname(target.tensorflow.package_dir) if target.tensorflow is not None else ""
 
 
-def owner(target: Target) -> str:
+def get_folder_owner(target: Target) -> str:
     """Return the owner of the folder that this user cannot write to; empty if that is not known."""
     return (
         next((name for _, name in target.python.unwritable if name), "") if target.python is not None else ""
     )
 
 
-def has(target: Target, program: str) -> bool | None:
+def has_program(target: Target, program: str) -> bool | None:
     """Return whether a program is on this user's PATH; None if programs were not looked for."""
     programs = target.programs
     return None if programs is None else program in programs
 
 
-def sudo(target: Target) -> str:
+def sudo_prefix(target: Target) -> str:
     """Return "sudo ", or "" for root."""
     return "" if target.root else "sudo "
 
 
 def lacks_sudo(target: Target) -> bool:
     """Return whether this user is known to be neither root nor able to use sudo."""
-    return target.root is False and has(target, "sudo") is False
+    return target.root is False and has_program(target, "sudo") is False
 
 
 # ---------------------------------------------------------------- pip and uv
@@ -83,12 +83,12 @@ def install(target: Target, requirements: Iterable[str], options: str = "") -> s
     return _format_command(target, "install", options, requirements)
 
 
-def uninstall(target: Target, names: Iterable[str]) -> str:
+def format_uninstall(target: Target, names: Iterable[str]) -> str:
     """Return the command that removes distributions from the examined Python."""
     return _format_command(target, "uninstall", "", names)
 
 
-def install_to(target: Target, folder: str, requirements: Iterable[str]) -> str:
+def format_folder_install(target: Target, folder: str, requirements: Iterable[str]) -> str:
     """Return the command that installs wheels, without dependencies, into a new folder.
 
     The folder may begin with "$HOME/".
@@ -116,7 +116,7 @@ def _format_command(target: Target, verb: str, options: str, items: Iterable[str
         flags.insert(0, "-y")
     if uv:
         flags.insert(0, f"--python {shlex.quote(python.executable)}")
-    folder = place(target)
+    folder = find_install_folder(target)
     if not separate and folder is InstallFolder.USER and verb == "install" and not uv:
         flags.insert(0, "--user")
     if not separate and folder is InstallFolder.MANAGED:
@@ -133,7 +133,7 @@ def _choose_program(target: Target, python: PythonFacts, *, separate: bool) -> t
     The installer of the existing packages is preferred, because it knows this user's index. `separate`:
     nothing is installed into the Python itself, which need not be writable.
     """
-    uv, own_pip = has(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
+    uv, own_pip = has_program(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
     installers = {distribution.installer for distribution in python.distributions}
     installed_by_uv = "uv" in installers and "pip" not in installers
     uv_serves = separate or not _needs_pip(target)
@@ -146,86 +146,86 @@ def _choose_program(target: Target, python: PythonFacts, *, separate: bool) -> t
     if (
         python.ensurepip
         and not separate
-        and place(target) in (InstallFolder.OWN, InstallFolder.USER, InstallFolder.ELSEWHERE)
+        and find_install_folder(target) in (InstallFolder.OWN, InstallFolder.USER, InstallFolder.ELSEWHERE)
     ):
-        user_option = " --user" if place(target) is InstallFolder.USER else ""
+        user_option = " --user" if find_install_folder(target) is InstallFolder.USER else ""
         return f"{shlex.quote(python.executable)} -m ensurepip{user_option} && ", own_pip
     if python.ensurepip:
-        tools_python = f'"{TOOLS}/bin/python"'
+        tools_python = f'"{PIP_ENVIRONMENT}/bin/python"'
         python_option = "" if separate else f" --python {shlex.quote(python.executable)}"
         return (
-            f'{shlex.quote(python.executable)} -m venv "{TOOLS}" && ',
+            f'{shlex.quote(python.executable)} -m venv "{PIP_ENVIRONMENT}" && ',
             f"{tools_python} -m pip{python_option}",
         )
     for name in ("pip3", "pip"):
-        if has(target, name):
+        if has_program(target, name):
             return "", f"{name} --python {shlex.quote(python.executable)}"
-    if has(target, "apt-get"):
+    if has_program(target, "apt-get"):
         return (
-            f"{sudo(target)}apt-get install python3-pip && ",
+            f"{sudo_prefix(target)}apt-get install python3-pip && ",
             f"python3 -m pip --python {shlex.quote(python.executable)}",
         )
     return "", own_pip
 
 
-def needs_another(target: Target) -> bool:
+def needs_new_environment(target: Target) -> bool:
     """Return whether TensorFlow should be installed into a new environment.
 
     This is so if the system or another user owns this Python.
     """
-    return place(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
+    return find_install_folder(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
 
 
-def new_environment(target: Target, python: str, folder: str, wanted: str) -> tuple[str, ...]:
+def make_environment_commands(target: Target, python: str, folder: str, arguments: str) -> tuple[str, ...]:
     """Return the commands that create a virtual environment and install into it.
 
-    `wanted`: quoted requirements, joined with spaces.
+    `arguments`: quoted requirements, joined with spaces.
     """
     examined, name = target.python, shlex.quote(python)
     new_python = f"{folder}/bin/python"
     default = (
         f"{name} -m venv {folder}",
         f"{new_python} -m pip install --upgrade pip",
-        f"{new_python} -m pip install {wanted}",
+        f"{new_python} -m pip install {arguments}",
     )
     if examined is None or python != examined.executable or examined.ensurepip is not False:
         return default
     # this Python cannot create pip, as on Debian without python3-venv
-    if has(target, "uv"):
+    if has_program(target, "uv"):
         return (
             f"uv venv --python {name} {folder}",
-            f"uv pip install --python {new_python} {wanted}",
+            f"uv pip install --python {new_python} {arguments}",
         )
     if examined.pip:
         return (
             f"{name} -m venv --without-pip {folder}",
-            f"{name} -m pip --python {new_python} install {wanted}",
+            f"{name} -m pip --python {new_python} install {arguments}",
         )
-    if has(target, "apt-get") and not lacks_sudo(target):
+    if has_program(target, "apt-get") and not lacks_sudo(target):
         package = f"python{'.'.join(examined.version.split('.')[:2])}-venv"
-        return (f"{sudo(target)}apt-get install {package}", *default)
+        return (f"{sudo_prefix(target)}apt-get install {package}", *default)
     return default
 
 
-def uv(target: Target) -> tuple[tuple[str, ...], str]:
+def choose_uv(target: Target) -> tuple[tuple[str, ...], str]:
     """Return (commands that install uv, command name of uv); the commands are empty if uv is available."""
-    if has(target, "uv") is not False or target.python is None:
+    if has_program(target, "uv") is not False or target.python is None:
         return (), "uv"
-    return new_environment(target, target.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
+    return make_environment_commands(target, target.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
 
 
-def conda(target: Target) -> str:
+def choose_conda(target: Target) -> str:
     """Return the command name of conda, or of mamba or micromamba if only these are available."""
-    if has(target, "conda") is not False:
+    if has_program(target, "conda") is not False:
         return "conda"
-    return next((name for name in ("mamba", "micromamba") if has(target, name)), "conda")
+    return next((name for name in ("mamba", "micromamba") if has_program(target, name)), "conda")
 
 
 def _needs_pip(target: Target) -> bool:
     """Return whether pip is required, because the installation needs `--user`, which uv does not support."""
     python = target.python
-    return place(target) is InstallFolder.USER or (
-        place(target) is InstallFolder.MANAGED
+    return find_install_folder(target) is InstallFolder.USER or (
+        find_install_folder(target) is InstallFolder.MANAGED
         and python is not None
         and python.user_site is not None
         and _tensorflow_folder(target) == python.user_site

@@ -31,7 +31,7 @@ def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]
     )
 
 
-def wheels_for(target: Target, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
+def list_release_wheels(target: Target, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
     """Return the requirements of NVIDIA's wheels with these libraries for a release that is not installed."""
     if release.cuda is None:
         return ()
@@ -88,21 +88,21 @@ def _list_wheels(
     return tuple(requirements)
 
 
-def cudnn_requirement(target: Target, project: str, pinned: str, built: str | None = None) -> str:
+def cudnn_requirement(target: Target, project: str, pinned: str, built_cudnn: str | None = None) -> str:
     """Return a cuDNN requirement with the major version of the build and with code for these GPUs.
 
     `built`: the cuDNN version of the build; if it is None, return `pinned`.
     """
-    if built is None:
+    if built_cudnn is None:
         return pinned
-    major = versions.major(built)
+    major = versions.major(built_cudnn)
     cards = [card.capability for card in target.host.cards]
     old = [card for card in cards if not versions.is_at_least(card, "7.5")]
     kepler = [card for card in cards if not versions.is_at_least(card, "5.0")]
     if pinned == project:
         if major == 8 and kepler and project.endswith("-cu11"):
             return f"{project}>=8.5,<{target.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has no code below 5.0
-        minimum = built if "." in built else str(major)
+        minimum = built_cudnn if "." in built_cudnn else str(major)
         pinned = f"{project}>={minimum},<{major + 1}"
     if old and major == 9 and "==" not in pinned:
         limit = target.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
@@ -125,7 +125,7 @@ def _strip_installed(target: Target, requirement: str) -> str:
     return f"{requirement}{',' if specifier else ''}!={installed.version}" if fits else requirement
 
 
-def site_packages(target: Target) -> str:
+def get_site_packages(target: Target) -> str:
     """Return the folder of this TensorFlow and its wheels; empty if that is not known."""
     if target.tensorflow is not None:
         return posixpath.dirname(target.tensorflow.package_dir)
@@ -134,7 +134,7 @@ def site_packages(target: Target) -> str:
     return ""
 
 
-def wheel_places(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
+def map_wheel_folders(target: Target, cuda: str, sonames: Sequence[str]) -> dict[str, str]:
     """Map each soname to the folder of its wheel, relative to site-packages.
 
     Sonames in no wheel are left out.
@@ -152,7 +152,7 @@ def find_registered_wheel(target: Target, requirement: str) -> str | None:
     installed = target.python.distribution(project) if target.python is not None else None
     if (
         installed is None
-        or installed.location != site_packages(target)
+        or installed.location != get_site_packages(target)
         or not versions.is_version(installed.version)
     ):
         return None
@@ -161,7 +161,9 @@ def find_registered_wheel(target: Target, requirement: str) -> str | None:
     return f"{project}=={installed.version}" if fits else None
 
 
-def bring_wheels(target: Target, requirements: Sequence[str]) -> tuple[tuple[Install, ...], tuple[str, ...]]:
+def make_install_steps(
+    target: Target, requirements: Sequence[str]
+) -> tuple[tuple[Install, ...], tuple[str, ...]]:
     """Return (steps, commands) that install wheels whose libraries are missing.
 
     Wheels that are registered all the same are reinstalled, because pip takes them for installed.
@@ -178,6 +180,6 @@ def bring_wheels(target: Target, requirements: Sequence[str]) -> tuple[tuple[Ins
         steps.append(Install(fresh))
         commands.append(pip_install(target, fresh))
     if registered:
-        steps.append(Install(registered, again=True, dependencies=False))
+        steps.append(Install(registered, reinstall=True, dependencies=False))
         commands.append(pip_install(target, registered, options="--force-reinstall --no-deps"))
     return tuple(steps), tuple(commands)

@@ -41,7 +41,7 @@ def check(
 
     from tfdoctor.compat import Compat
     from tfdoctor.errors import UsageError
-    from tfdoctor.examine import examine, live_machine
+    from tfdoctor.examine import examine, make_live_system
     from tfdoctor.render.report import report_json
     from tfdoctor.system import RecordedSystem
 
@@ -53,7 +53,11 @@ def check(
             report = examine(recorded, Compat.load(), python=python or recorded.python, timeout=timeout)
         else:
             report = examine(
-                live_machine(python, env=os.environ), Compat.load(), python=python, timeout=timeout, deep=deep
+                make_live_system(python, env=os.environ),
+                Compat.load(),
+                python=python,
+                timeout=timeout,
+                deep=deep,
             )
     document: Check = as_printed(report_json(report))
     return document
@@ -124,6 +128,6 @@ def handle_signals() -> Iterator[None]:
     try:
         with signals.handle_ending_signals():
             yield
-    except signals.EndedError as ended:
+    except signals.TerminationError as ended:
         signal.raise_signal(ended.number)
         raise

@@ -11,7 +11,7 @@ import subprocess
 import sys
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.cli.fast_parser import plain
+from tfdoctor.cli.fast_parser import parse_check
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -21,16 +21,16 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
 
-__all__ = ["Shown", "tfdoctor_magic"]
+__all__ = ["CheckResult", "tfdoctor_magic"]
 
-SHOWN_HERE = {"python", "deep", "timeout"}
+DISPLAYABLE_OPTIONS = {"python", "deep", "timeout"}
 """Options of `check` with which its result is shown as HTML."""
 
-OF_A_PYTHON = ("fix", "capture", "report")
+PYTHON_COMMANDS = ("fix", "capture", "report")
 """Commands besides `check` that examine a Python."""
 
 
-class Shown:
+class CheckResult:
     """A result of `check`: HTML in a notebook, text elsewhere, and `answer` for programs."""
 
     def __init__(self, report: Report, fix: Offer | None, notes: Sequence[str]) -> None:
@@ -59,7 +59,7 @@ class Shown:
         return report_html(self._report, fix=self._fix, notes=self._notes)
 
 
-def tfdoctor_magic(line: str) -> Shown | None:
+def tfdoctor_magic(line: str) -> CheckResult | None:
     """Run `%tfdoctor`: report why TensorFlow can or cannot use the GPUs in this kernel's Python.
 
     `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH]` return the result for display. All other
@@ -71,10 +71,10 @@ def tfdoctor_magic(line: str) -> Shown | None:
         sys.stderr.write(f"tfdoctor: {error}.\n")
         return None
     arguments = arguments or ["check"]
-    options = plain(arguments)
+    options = parse_check(arguments)
     if options is not None and _is_displayable(options):
         return _check_kernel(options)
-    _run([*arguments, "--python", sys.executable] if _lacks_python(arguments, options) else arguments)
+    _run_command([*arguments, "--python", sys.executable] if _lacks_python(arguments, options) else arguments)
     return None
 
 
@@ -82,24 +82,24 @@ def _lacks_python(arguments: Sequence[str], options: Options | None) -> bool:
     """Return whether the command examines a Python that is not given, so this kernel's is added."""
     if options is not None:
         return options["python"] is None and options["facts"] is None
-    return arguments[0] in OF_A_PYTHON and not any(
+    return arguments[0] in PYTHON_COMMANDS and not any(
         argument.startswith(("--python", "--facts")) for argument in arguments
     )
 
 
 def _is_displayable(options: Options) -> bool:
     """Return whether these are options of `check` with which its result is shown as HTML."""
-    displayable = dict.fromkeys(SHOWN_HERE)
-    return {**options, **displayable} == {**(plain(["check"]) or {}), **displayable}
+    displayable = dict.fromkeys(DISPLAYABLE_OPTIONS)
+    return {**options, **displayable} == {**(parse_check(["check"]) or {}), **displayable}
 
 
-def _check_kernel(options: Options) -> Shown | None:
+def _check_kernel(options: Options) -> CheckResult | None:
     """Check a Python, by default that of this kernel. Return None after an error, which is printed."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
-    from tfdoctor.environment.fix_availability import offer
+    from tfdoctor.environment.fix_availability import find_offer
     from tfdoctor.errors import Error
-    from tfdoctor.examine import examine, live_machine
+    from tfdoctor.examine import examine, make_live_system
     from tfdoctor.system.live import get_process_variables
 
     python, notes, env = options["python"], [], None
@@ -107,7 +107,7 @@ def _check_kernel(options: Options) -> Shown | None:
         python = sys.executable
         env = get_process_variables()
         notes = _note_late_changes(env)
-    system = live_machine(python, env=env or os.environ)
+    system = make_live_system(python, env=env or os.environ)
     try:
         with handle_signals():
             report = examine(
@@ -116,7 +116,7 @@ def _check_kernel(options: Options) -> Shown | None:
     except Error as error:
         sys.stderr.write(f"tfdoctor: {error.message}\n" + (f"hint: {error.hint}\n" if error.hint else ""))
         return None
-    return Shown(report, offer(report, system), notes)
+    return CheckResult(report, find_offer(report, system), notes)
 
 
 def _note_late_changes(env: Mapping[str, str]) -> list[str]:
@@ -129,7 +129,7 @@ def _note_late_changes(env: Mapping[str, str]) -> list[str]:
     ]
 
 
-def _run(arguments: Sequence[str]) -> None:
+def _run_command(arguments: Sequence[str]) -> None:
     """Run the command line without input and pass its output on line by line."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
     with subprocess.Popen(

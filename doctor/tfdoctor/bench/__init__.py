@@ -15,9 +15,9 @@ from tfdoctor.bench.models import (
     Timed,
     TimedDevice,
     Watched,
-    duration,
+    format_duration,
 )
-from tfdoctor.bench.reader import Measured, earlier, read_lines
+from tfdoctor.bench.reader import Measured, read_earlier, read_lines
 from tfdoctor.bench.warmup import describe_first_calls
 
 __all__ = [
@@ -36,8 +36,8 @@ __all__ = [
     "Watched",
     "compare_runs",
     "describe_first_calls",
-    "duration",
-    "earlier",
     "evaluate_bench",
+    "format_duration",
+    "read_earlier",
     "read_lines",
 ]

@@ -6,14 +6,14 @@ import dataclasses
 import math
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.interconnects import evaluate_links, narrow
+from tfdoctor.bench.interconnects import evaluate_links, report_narrow_links
 from tfdoctor.bench.models import Bench, Crossover, Disturbance, is_gpu
-from tfdoctor.bench.noise import unsteadiness
-from tfdoctor.bench.scaling import THERMAL, scalings
+from tfdoctor.bench.noise import compute_unsteadiness
+from tfdoctor.bench.scaling import THERMAL, compute_scalings
 from tfdoctor.bench.warmup import split_first_call
 from tfdoctor.causes.codes import BELOW_PEAK, BENCH_DISTURBED, NOT_TIMED, SLOWER_THAN_ONE
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.rules.compute_fails import cause_of_words
+from tfdoctor.rules.compute_fails import classify_text
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["evaluate_bench"]
 
-MUCH = 0.25
+MAX_DISTURBED_SHARE = 0.25
 """If more than this part of the measurements was disturbed, the whole run is; else only these measurements."""
-FAR = 0.3
+MIN_PEAK_SHARE = 0.3
 """Part of the float32 peak below which a GPU's largest product is reported; cuBLAS reaches 0.6 and more."""
 
 
@@ -52,13 +52,13 @@ def evaluate_bench(
     )
     links = () if software else evaluate_links(measured.links, runs, measured.log)
     crossover = () if software else _find_crossovers(runs, devices)
-    scaling = scalings(runs, measured.watched, links)
+    scaling = compute_scalings(runs, measured.watched, links)
     disturbed, disturbance = _measure_disturbance(runs, measured.watched)
     findings = [
         *_report_untimed(measured, look),
         *_report_disturbed(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
         *_report_slower(scaling),
-        *([] if software else narrow(measured.watched, links)),
+        *([] if software else report_narrow_links(measured.watched, links)),
         *_report_below_peak(runs, devices, measured.watched),
     ]
     return Bench(
@@ -73,7 +73,7 @@ def evaluate_bench(
         links=links,
         disturbance=disturbance,
         yardstick=measured.yardstick,
-        unsteady=unsteadiness(item for item in runs if not item.disturbed),
+        unsteady=compute_unsteadiness(item for item in runs if not item.disturbed),
         stopped=measured.stopped,
         findings=tuple(findings),
         summary=_summarize(runs, devices, crossover, scaling, asked=measured.asked),
@@ -200,7 +200,7 @@ def _measure_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> t
         if set(card.slowdowns) & set(THERMAL):
             heat = f" at {card.temperature} °C" if card.temperature is not None else ""
             gpu_reasons.append(f"{card.device} lowered its clocks for heat{heat}")
-    is_much = bool(gpu_reasons) or len(disturbed) > MUCH * len(assessed)
+    is_much = bool(gpu_reasons) or len(disturbed) > MAX_DISTURBED_SHARE * len(assessed)
     return "; ".join(reasons + gpu_reasons), Disturbance(len(disturbed), len(assessed), is_much, worst >= 1)
 
 
@@ -229,7 +229,7 @@ def _report_untimed(measured: Measured, look: str) -> list[Finding]:
     """Report that nothing was timed, with the most likely reason."""
     if measured.any_timed:
         return []
-    out_of_memory = [t for t in measured.runs if cause_of_words(t.left_out) is Cause.OOM]
+    out_of_memory = [t for t in measured.runs if classify_text(t.left_out) is Cause.OOM]
     if measured.interrupted and not measured.error:
         remedy = Remedy("Measure again; importing TensorFlow and building what is timed comes first.")
     elif out_of_memory:
@@ -264,7 +264,7 @@ def _report_below_peak(
         best = max((t.gflops for t in products if t.gflops), default=None)
         if device.peak_gflops is None or best is None or max(t.size for t in products) < 4096:
             continue
-        if best < FAR * device.peak_gflops:
+        if best < MIN_PEAK_SHARE * device.peak_gflops:
             findings.append(
                 _report_far(device, best, next((w for w in watched if w.device == device.device), None))
             )

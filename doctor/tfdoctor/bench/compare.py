@@ -7,7 +7,7 @@ import statistics
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.models import BenchComparison, PieceChange
-from tfdoctor.bench.noise import MIN_PIECES, SHORT_PIECE_S, longer, sway, unsteadiness
+from tfdoctor.bench.noise import MIN_PIECES, SHORT_PIECE_S, compute_sway, compute_unsteadiness, select_longer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compare_runs"]
 
-FLOOR = 0.07
+MIN_NOISE = 0.07
 """Least noise between two runs of one program on one machine, caused by addresses, clocks and order.
 
 Of 486 pairs of measurements of `SHORT_PIECE_S` or more, 95 % differed by less, and 99 % of whole runs
@@ -25,19 +25,19 @@ Of 486 pairs of measurements of `SHORT_PIECE_S` or more, 95 % differed by less, 
 """
 SHORT_PIECE_NOISE = 0.3
 """The same for shorter measurements, from 1,074 pairs."""
-DRIFT = 2.98
+DRIFT_FACTOR = 2.98
 """Factor from the variation between rounds to the difference between two runs that can be chance.
 
 A machine whose speed changes from round to round changes as much from run to run, because the causes (other virtual
 machines on its processor, heat) last for seconds as well as moments. The factor is Student's t of 99 % with the 14
 degrees of freedom of twice eight rounds.
 """
-ANOTHER = 1.5
+MAX_PROCESSOR_RATIO = 1.5
 """Ratio from which the processor counts as another one, or as throttled, so that times on it are not compared.
 
 The effect of another virtual machine on the same core was smaller (docs/verified.md).
 """
-ALIKE = 0.05
+MIN_PROCESSOR_CHANGE = 0.05
 """Change of the processor's speed (logarithm of the ratio) below which it is not mentioned."""
 
 
@@ -56,7 +56,7 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
         if excluded:
             reason += f"; {_format_pieces(excluded)} disturbed"
         return BenchComparison(name, "incomparable", None, None, tuple(changes), reason, then.tensorflow)
-    long_keys = {piece.key for piece in longer(change.then for change in changes)}
+    long_keys = {piece.key for piece in select_longer(change.then for change in changes)}
     long = [change for change in changes if change.now.key in long_keys]
     machine = _compare_processors(then.yardstick, now.yardstick)
     clock = statistics.median(math.log(change.ratio) for change in long)
@@ -64,11 +64,12 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
         math.log(change.ratio) - (0.0 if change.now.on_gpu else math.log(machine)) for change in long
     )
     drift = _estimate_drift(
-        unsteadiness(change.now for change in changes), unsteadiness(change.then for change in changes)
+        compute_unsteadiness(change.now for change in changes),
+        compute_unsteadiness(change.then for change in changes),
     )
     # The spread of the ratios is noise, too. What remains is what the whole run has in common.
     spread = statistics.median(abs(math.log(change.ratio) - clock) for change in long) * 1.4826
-    noise = max(FLOOR, math.expm1(2 * spread / math.sqrt(len(long))), drift)
+    noise = max(MIN_NOISE, math.expm1(2 * spread / math.sqrt(len(long))), drift)
     slower, faster = min(clock, corrected) > math.log1p(noise), max(clock, corrected) < -math.log1p(noise)
     verdict = "slower" if slower else "faster" if faster else "same"
     which = "longer " if len(long) < len(changes) else ""
@@ -77,14 +78,16 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
         reason += (
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
         )
-    if abs(math.log(machine)) >= ALIKE:
+    if abs(math.log(machine)) >= MIN_PROCESSOR_CHANGE:
         reason += f"; {_describe_machine(machine)}"
     if excluded:
         reason += f"; {excluded} that were disturbed {'are' if excluded > 1 else 'is'} left out"
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, reason = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
-    elif abs(math.log(machine)) > math.log(ANOTHER) and not all(change.now.on_gpu for change in long):
+    elif abs(math.log(machine)) > math.log(MAX_PROCESSOR_RATIO) and not all(
+        change.now.on_gpu for change in long
+    ):
         verdict, reason = "disturbed", _describe_machine(machine)
     return BenchComparison(name, verdict, math.exp(clock), noise, tuple(changes), reason, then.tensorflow)
 
@@ -107,9 +110,9 @@ def _compare_pieces(
             continue
         ratio = piece.seconds.median / earlier.seconds.median
         noise = max(
-            FLOOR if earlier.seconds.median >= SHORT_PIECE_S else SHORT_PIECE_NOISE,
+            MIN_NOISE if earlier.seconds.median >= SHORT_PIECE_S else SHORT_PIECE_NOISE,
             2 * math.hypot(piece.seconds.noise, earlier.seconds.noise),
-            _estimate_drift(sway(piece.rounds), sway(earlier.rounds)),
+            _estimate_drift(compute_sway(piece.rounds), compute_sway(earlier.rounds)),
         )
         changes.append(PieceChange(piece, earlier, ratio, noise))
     return changes, excluded
@@ -125,7 +128,7 @@ def _describe_machine(ratio: float) -> str:
 
 def _estimate_drift(now: float | None, then: float | None) -> float:
     """Return the relative difference that chance can cause, from the variation between the rounds of both runs."""
-    return math.expm1(DRIFT * math.hypot(now or 0.0, then or 0.0))
+    return math.expm1(DRIFT_FACTOR * math.hypot(now or 0.0, then or 0.0))
 
 
 def _compare_processors(then: ProcessorTimes | None, now: ProcessorTimes | None) -> float:

@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import Interconnect, Timed, Watched
 
-__all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "narrow"]
+__all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "report_narrow_links"]
 
-LOOKS = 3
+MIN_SAMPLES = 3
 """Samples of a busy GPU that are required to assess its PCI Express generation, which idle GPUs lower."""
-FAR = {
+SLOW_PATHS = {
     "bridges": "through two host bridges of one processor",
     "processors": "through the link between two processors (NUMA)",
 }
@@ -76,15 +76,15 @@ def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequ
     if speeds:
         description = f"; between these devices at most {max(speeds):.1f} GB/s were measured"
     relevant = [link for link in links if {link.one, link.other} <= set(devices)]
-    slow = next((link for link in relevant if link.kind in FAR), None)
+    slow = next((link for link in relevant if link.kind in SLOW_PATHS), None)
     if any(link.peer is False for link in relevant):
         description += "; they cannot reach each other's memory, so all of it goes through the host's"
     elif slow is not None:
-        description += f"; between {slow.one} and {slow.other} it goes {FAR[slow.kind]}"
+        description += f"; between {slow.one} and {slow.other} it goes {SLOW_PATHS[slow.kind]}"
     return description
 
 
-def narrow(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Finding]:
+def report_narrow_links(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Finding]:
     """Report GPUs whose link to the host is narrower or slower than GPU and slot support."""
     findings = []
     for card in watched:
@@ -92,7 +92,7 @@ def narrow(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Fi
         if card.lanes and card.lanes_most and card.lanes < card.lanes_most:
             limits.append(f"{card.lanes} of {card.lanes_most} lanes")
         slower = card.generation and card.generation_most and card.generation < card.generation_most
-        if slower and card.looks >= LOOKS:
+        if slower and card.looks >= MIN_SAMPLES:
             limits.append(f"generation {card.generation} of {card.generation_most}")
         link = next((item for item in links if item.kind == "pcie" and item.other == card.device), None)
         if limits:

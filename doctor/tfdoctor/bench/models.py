@@ -26,11 +26,11 @@ __all__ = [
     "Timed",
     "TimedDevice",
     "Watched",
-    "duration",
+    "format_duration",
     "is_gpu",
 ]
 
-UNSTEADY = 0.05
+MIN_UNSTEADINESS = 0.05
 """Variation from round to round (as in `unsteadiness`) from which a machine's speed is called unsteady."""
 
 MAX_OTHER_SHARE = 0.15
@@ -56,7 +56,7 @@ def is_gpu(name: str) -> bool:
     return name.startswith("GPU:")
 
 
-def duration(seconds: float) -> str:
+def format_duration(seconds: float) -> str:
     """Return a duration with its unit, such as "1.23 ms"."""
     for unit, factor in (("s", 1.0), ("ms", 1e3), ("µs", 1e6)):
         if seconds * factor >= 1 or unit == "µs":
@@ -345,7 +345,7 @@ class Bench:
     @property
     def is_unsteady(self) -> bool:
         """Whether the machine's speed varied enough to mention it."""
-        return self.unsteady is not None and self.unsteady >= UNSTEADY and not self.disturbance.much
+        return self.unsteady is not None and self.unsteady >= MIN_UNSTEADINESS and not self.disturbance.much
 
     @property
     def much_disturbed(self) -> str:

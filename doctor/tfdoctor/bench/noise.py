@@ -13,7 +13,14 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import Timed
 
-__all__ = ["MIN_PIECES", "SHORT_PIECE_S", "interval", "longer", "sway", "unsteadiness"]
+__all__ = [
+    "MIN_PIECES",
+    "SHORT_PIECE_S",
+    "compute_interval",
+    "compute_sway",
+    "compute_unsteadiness",
+    "select_longer",
+]
 
 MIN_TIMES = 6
 """Times that are required for a 95 % interval of a median: 1 - 2 * 0.5**6 is 97 %.
@@ -33,7 +40,7 @@ MIN_PIECES = 3
 """Measurements that are required to assess a whole run."""
 
 
-def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
+def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
     """Return the median with its confidence interval, or None if there are no times.
 
     It uses the order statistics of the times, whatever their distribution. With fewer than `MIN_TIMES` times the
@@ -52,7 +59,7 @@ def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Sec
         return Seconds(middle, ordered[0], ordered[-1])
     deviation = 1.96 * math.sqrt(count) / 2
     low, high = math.floor(count / 2 - deviation) - 1, math.ceil(count / 2 + deviation)
-    spread, round_count = sway(rounds), sum(value is not None for value in rounds)
+    spread, round_count = compute_sway(rounds), sum(value is not None for value in rounds)
     factor = 1.0
     if spread is not None:
         factor = math.exp(
@@ -65,7 +72,7 @@ def interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Sec
     )
 
 
-def sway(rounds: Sequence[float | None]) -> float | None:
+def compute_sway(rounds: Sequence[float | None]) -> float | None:
     """Return the standard deviation of the logarithms, or None if there are too few rounds.
 
     A value of 0.1 means 10 % up and down from round to round.
@@ -74,7 +81,7 @@ def sway(rounds: Sequence[float | None]) -> float | None:
     return statistics.stdev(logs) if len(logs) >= MIN_TIMES else None
 
 
-def longer(pieces: Iterable[Timed]) -> list[Timed]:
+def select_longer(pieces: Iterable[Timed]) -> list[Timed]:
     """Return the measurements of `SHORT_PIECE_S` or more, the longest first, and at least the `MIN_PIECES` longest."""
     ordered = sorted(
         (piece for piece in pieces if piece.seconds),
@@ -87,12 +94,12 @@ def longer(pieces: Iterable[Timed]) -> list[Timed]:
     ]
 
 
-def unsteadiness(pieces: Iterable[Timed]) -> float | None:
+def compute_unsteadiness(pieces: Iterable[Timed]) -> float | None:
     """Return how much all longer measurements together vary from round to round, as `sway` does; None if not known.
 
     Variation of a single measurement is excluded: each round counts with the median deviation of all of them.
     """
-    usable = [piece for piece in longer(pieces) if sway(piece.rounds) is not None]
+    usable = [piece for piece in select_longer(pieces) if compute_sway(piece.rounds) is not None]
     if len(usable) < MIN_PIECES:
         return None
     common = []
@@ -103,4 +110,4 @@ def unsteadiness(pieces: Iterable[Timed]) -> float | None:
             if piece.seconds and number < len(piece.rounds) and piece.rounds[number] is not None
         ]
         common.append(statistics.median(deviations) if len(deviations) >= MIN_PIECES else None)
-    return sway(common)
+    return compute_sway(common)

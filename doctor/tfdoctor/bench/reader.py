@@ -11,8 +11,8 @@ import statistics
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.bench.models import Interconnect, ProcessorTimes, Seconds, Timed, TimedDevice, Watched
-from tfdoctor.bench.noise import interval
-from tfdoctor.bench.warmup import NAMES
+from tfdoctor.bench.noise import compute_interval
+from tfdoctor.bench.warmup import STEP_NAMES
 from tfdoctor.errors import UsageError
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean, clean_line
@@ -20,16 +20,16 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Measured", "earlier", "read_lines"]
+__all__ = ["Measured", "read_earlier", "read_lines"]
 
 MAX_PIECES = 5000
 """Most measurements that are read."""
-ROUNDS = 64
+MAX_ROUNDS = 64
 """Most rounds that are read."""
-LOG = 100_000
+MAX_LOG_CHARS = 100_000
 """Most characters of the log that are kept."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
-WRITE_ONE = "Write one with tfdoctor bench -o FOLDER."
+WRITE_HINT = "Write one with tfdoctor bench -o FOLDER."
 STRATEGIES = ("one", "towers", "mirrored")
 
 
@@ -102,7 +102,7 @@ def read_lines(parts: Iterable[object]) -> Measured:
         tuple(runs.values()),
         error=error,
         yardstick=yardstick,
-        log=log[:LOG],
+        log=log[:MAX_LOG_CHARS],
         unserved=unserved,
         autotuned=autotuned,
     )
@@ -124,7 +124,7 @@ def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
         if isinstance(samples, list) and len(times) == len(samples)
         else ()
     )
-    return _parse_piece(raw, interval(times, rounds), len(times), rounds)
+    return _parse_piece(raw, compute_interval(times, rounds), len(times), rounds)
 
 
 def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None, ...]:
@@ -132,9 +132,9 @@ def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None,
 
     The result is empty if the counts do not match the times.
     """
-    if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts[:ROUNDS]):
+    if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts[:MAX_ROUNDS]):
         return ()
-    if len(counts) > ROUNDS or sum(counts) != len(times):
+    if len(counts) > MAX_ROUNDS or sum(counts) != len(times):
         return ()
     medians, start = [], 0
     for count in counts:
@@ -184,7 +184,7 @@ def _parse_piece(
 
 def _parse_compiled(value: object) -> tuple[str, ...]:
     names = value.get("what") if isinstance(value, dict) else None
-    return tuple(name for name in names[:8] if name in NAMES) if isinstance(names, list) else ()
+    return tuple(name for name in names[:8] if name in STEP_NAMES) if isinstance(names, list) else ()
 
 
 def _parse_positive(value: object) -> float | None:
@@ -202,7 +202,7 @@ def _clean_text(value: object) -> str | None:
     return clean_line(value, limit=300) if isinstance(value, str) and value else None
 
 
-def earlier(data: bytes, name: str) -> Measured:
+def read_earlier(data: bytes, name: str) -> Measured:
     """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is something else."""
     error_prefix = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
     try:
@@ -212,11 +212,11 @@ def earlier(data: bytes, name: str) -> Measured:
         raise UsageError(message) from error
     if not isinstance(raw, dict) or "schema_version" not in raw or not isinstance(raw.get("runs"), list):
         message = f"{error_prefix}: `schema_version` and `runs` are not there."
-        raise UsageError(message, hint=WRITE_ONE)
+        raise UsageError(message, hint=WRITE_HINT)
     if raw["schema_version"] != 1:
         kind = clean_line(json.dumps(raw["schema_version"]), limit=40)
         message = f"{error_prefix} that this version of tfdoctor reads: its schema_version is {kind}, not 1."
-        raise UsageError(message, hint=WRITE_ONE)
+        raise UsageError(message, hint=WRITE_HINT)
     runs = []
     for number, run in enumerate(raw["runs"][:MAX_PIECES]):
         seconds = run.get("seconds") if isinstance(run, dict) else None
@@ -235,7 +235,7 @@ def earlier(data: bytes, name: str) -> Measured:
         )
         if piece is None or (seconds is not None and parsed is None):
             message = f"{error_prefix}: its `runs[{number}]` cannot be read."
-            raise UsageError(message, hint=WRITE_ONE)
+            raise UsageError(message, hint=WRITE_HINT)
         runs.append(piece)
     devices = raw.get("devices")
     return Measured(
@@ -253,7 +253,7 @@ def earlier(data: bytes, name: str) -> Measured:
 
 def _parse_medians(value: object) -> tuple[float | None, ...]:
     """Return the round medians of an earlier result; older files have none."""
-    return tuple(map(_parse_positive, value[:ROUNDS])) if isinstance(value, list) else ()
+    return tuple(map(_parse_positive, value[:MAX_ROUNDS])) if isinstance(value, list) else ()
 
 
 def _get_disturbance(raw: Mapping[str, Any]) -> str:

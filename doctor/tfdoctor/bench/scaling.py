@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.bench.interconnects import describe_transfer
-from tfdoctor.bench.models import Scaling, duration
+from tfdoctor.bench.models import Scaling, format_duration
 from tfdoctor.records import dataclass
 from tfdoctor.text import join_words
 
@@ -14,17 +14,17 @@ if TYPE_CHECKING:
 
     from tfdoctor.bench.models import Interconnect, Timed, Watched
 
-__all__ = ["POWER", "THERMAL", "scalings"]
+__all__ = ["POWER", "THERMAL", "compute_scalings"]
 
 THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
 POWER = ("sw_power_cap", "hw_power_brake_slowdown")
-ALIKE = 0.8
+MIN_SPEED_RATIO = 0.8
 """Ratio of the times of two devices below which one counts as faster."""
-GOOD = 0.75
+MIN_EFFICIENCY = 0.75
 """Part of the ideal speedup from which nothing needs to be explained."""
-SHARE = 0.3
+MIN_COST_SHARE = 0.3
 """Part of a step above which a cost is reported as a reason."""
-BY = {
+AVERAGING_NAMES = {
     "CollectiveAllReduce, NCCL": "NCCL",
     "CollectiveAllReduce, RING": "TensorFlow's own ring (no NCCL)",
     "NcclAllReduce": "NCCL",
@@ -66,7 +66,7 @@ class _TrainingStep:
         return not self.one.on_gpu
 
 
-def scalings(
+def compute_scalings(
     runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
 ) -> tuple[Scaling, ...]:
     """Return one scaling for each strategy, model and set of devices.
@@ -173,8 +173,8 @@ def _make_scaling(
     if base is None or now is None:
         raise ValueError("only what was timed scales")
     speedup = base.median / now.median
-    slow = speedup < GOOD * step.count
-    is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < GOOD * step.count
+    slow = speedup < MIN_EFFICIENCY * step.count
+    is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < MIN_EFFICIENCY * step.count
     reasons: tuple[str, ...] = ()
     if slow or (is_input_bound and _report_input(step)):
         reasons = tuple(_list_reasons(step, runs, watched, links, slow=slow))
@@ -193,7 +193,7 @@ def _make_scaling(
         step.idle,
         step.input,
         step.fed_speedup,
-        BY.get(timed.way or "", timed.way),
+        AVERAGING_NAMES.get(timed.way or "", timed.way),
     )
 
 
@@ -239,7 +239,7 @@ def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list
             sentence = f"{card.device} lowers its clocks ({card.slowdowns[0]}); the others wait for it."
             losses.append((7.0, sentence))
     times = [other.seconds.median for other in step.alone.values() if other.seconds is not None]
-    if not step.parts and len(times) > 1 and min(times) < ALIKE * max(times):
+    if not step.parts and len(times) > 1 and min(times) < MIN_SPEED_RATIO * max(times):
         slowest = max((o.seconds.median, name) for name, o in step.alone.items() if o.seconds is not None)[1]
         losses.append(
             (6.0, f"{slowest} is slower than the others, and each step waits for the slowest device.")
@@ -256,25 +256,32 @@ def _find_step_losses(
     if allreduce is not None and (compute is not None or step.one.strategy == "mirrored"):
         # If averaging was not timed separately, the rest of the step counts as averaging.
         saved = step.base - compute if compute is not None else None
-        if allreduce > SHARE * total or (saved is not None and 0 < saved < allreduce):
-            method = BY.get(step.one.way or "", step.one.way)
+        if allreduce > MIN_COST_SHARE * total or (saved is not None and 0 < saved < allreduce):
+            method = AVERAGING_NAMES.get(step.one.way or "", step.one.way)
             note = f" by {method}" if method else ""
             comparison = (
-                f", more than the split saves ({duration(saved)})" if saved and 0 < saved < allreduce else ""
+                f", more than the split saves ({format_duration(saved)})"
+                if saved and 0 < saved < allreduce
+                else ""
             )
             sentence = (
                 f"Averaging the gradients and changing the weights{note} takes {100 * allreduce / total:.0f} % of each "
-                f"step ({duration(allreduce)}){comparison}{describe_transfer(step.one.devices, runs, links)}."
+                f"step ({format_duration(allreduce)}){comparison}{describe_transfer(step.one.devices, runs, links)}."
             )
             losses.append((allreduce / total, sentence))
-    if idle is not None and idle > SHARE * total:
+    if idle is not None and idle > MIN_COST_SHARE * total:
         sentence = (
-            f"For {100 * idle / total:.0f} % of each step ({duration(idle)}) the devices neither compute nor average: "
+            f"For {100 * idle / total:.0f} % of each step ({format_duration(idle)}) the devices neither compute nor average: "
             "they wait for the program that starts their work, or for each other."
         )
         losses.append((idle / total, sentence))
     # Devices that share a processor take as long for two halves as for the whole batch.
-    if compute is not None and compute > GOOD * step.base and not step.parts and not step.one.software:
+    if (
+        compute is not None
+        and compute > MIN_EFFICIENCY * step.base
+        and not step.parts
+        and not step.one.software
+    ):
         share = f"1/{step.count} of it takes {100 * compute / step.base:.0f} % of the time of all of it on one device."
         losses.append((compute / total * 0.9, f"The batch of {step.one.size} is too small: {share}"))
     return losses
@@ -285,11 +292,11 @@ def _report_input(step: _TrainingStep) -> list[tuple[float, str]]:
     if step.input is None or step.fed is None or step.fed_speedup is None or step.fed_alone is None:
         return []
     share = step.input / step.fed
-    if share <= SHARE or step.fed_speedup[0] >= GOOD * step.count:
+    if share <= MIN_COST_SHARE or step.fed_speedup[0] >= MIN_EFFICIENCY * step.count:
         return []
     sentence = (
         "Input-bound: where the batch comes from the host's memory, bringing it to the devices takes "
-        f"{100 * share:.0f} % of a step ({duration(step.input)} of {duration(step.fed)}; "
-        f"{duration(step.fed_alone)} on one device)."
+        f"{100 * share:.0f} % of a step ({format_duration(step.input)} of {format_duration(step.fed)}; "
+        f"{format_duration(step.fed_alone)} on one device)."
     )
     return [(share, sentence)]

@@ -6,7 +6,7 @@ import dataclasses
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.bench.models import duration
+from tfdoctor.bench.models import format_duration
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -15,9 +15,9 @@ if TYPE_CHECKING:
     from tfdoctor.bench.models import Timed, TimedDevice
     from tfdoctor.bench.reader import Measured
 
-__all__ = ["NAMES", "describe_first_calls", "split_first_call"]
+__all__ = ["STEP_NAMES", "describe_first_calls", "split_first_call"]
 
-NAMES = {
+STEP_NAMES = {
     "ptx-jit": "the driver compiling PTX (JIT), or finding it in its cache",
     "ptxas": "ptxas compiling kernels",
     "xla": "XLA compiling",
@@ -66,9 +66,9 @@ def describe_first_calls(runs: Sequence[Timed]) -> str:
         return ""
     longest = sorted(sums.items(), key=lambda pair: -pair[1])
     parts = [
-        join_words([NAMES.get(reason, reason) for reason in reasons])
-        + (f" {duration(seconds)}" if len(longest) > 1 else "")
+        join_words([STEP_NAMES.get(reason, reason) for reason in reasons])
+        + (f" {format_duration(seconds)}" if len(longest) > 1 else "")
         for reasons, seconds in longest
         if seconds >= 0.01 * total
     ]
-    return f"First calls took {duration(total)} more, apart from the times: {'; '.join(parts)}."
+    return f"First calls took {format_duration(total)} more, apart from the times: {'; '.join(parts)}."

@@ -20,7 +20,7 @@ __all__ = [
     "RAN_ON_CPU",
     "RELEASE",
     "SLOWER_THAN_ONE",
-    "Explained",
+    "CodePage",
 ]
 
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
@@ -80,14 +80,14 @@ FLEET = {
 
 
 @dataclass(frozen=True, slots=True)
-class Explained:
+class CodePage:
     """The documentation page of one name in CLUSTER or FLEET."""
 
     name: str
     title: str
     summary: str
-    means: str
-    do: str
+    meaning: str
+    remedy: str
 
     @property
     def code(self) -> str:

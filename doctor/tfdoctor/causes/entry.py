@@ -10,7 +10,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.causes.steps import Remedy
 
-__all__ = ["CauseRow", "Do", "Severity"]
+__all__ = ["CauseData", "CommonRemedy", "Severity"]
 
 
 class Severity(enum.IntEnum):
@@ -25,7 +25,7 @@ class Severity(enum.IntEnum):
         return self.name.lower()
 
 
-class Do(enum.Enum):
+class CommonRemedy(enum.Enum):
     """A remedy that several causes share or that depends on the log.
 
     logs/advice.py has the sentences and commands.
@@ -49,7 +49,7 @@ class Do(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class CauseRow:
+class CauseData:
     """Everything that is known about one cause."""
 
     word: str
@@ -64,12 +64,12 @@ class CauseRow:
     """False if TensorFlow registers no GPU with this cause, unless the log shows one."""
     severity: Severity = Severity.ERROR
     """Severity of that finding."""
-    brings: tuple[str, ...] = ()
+    consequences: tuple[str, ...] = ()
     """Words of the causes whose findings only follow from this one, or are fixed with it."""
-    refusal: int | None = None
+    refusal_rank: int | None = None
     """Rank of this cause among the reasons why no release fits a machine; the lowest comes first.
 
     Causes on the user's side (the machine, the request) have the lowest ranks. None ranks after all numbers.
     """
-    remedies: Remedy | tuple[Remedy | Do, ...] = (Do.CHECK,)
+    remedies: Remedy | tuple[Remedy | CommonRemedy, ...] = (CommonRemedy.CHECK,)
     """Remedies for a log without access to the machine."""

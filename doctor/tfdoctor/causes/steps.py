@@ -8,11 +8,11 @@ from __future__ import annotations
 from typing import Union
 
 from tfdoctor.records import dataclass
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 __all__ = [
     "SHELL_STEPS",
-    "Drop",
+    "CommentOut",
     "Export",
     "Install",
     "LinkParts",
@@ -20,10 +20,10 @@ __all__ = [
     "Prepend",
     "Remedy",
     "Remove",
+    "RemoveEntries",
     "Rename",
     "ShellStep",
     "Step",
-    "TakeOut",
     "Uninstall",
     "Unset",
     "comment_out_line",
@@ -37,7 +37,7 @@ class Install:
 
     requirements: tuple[str, ...]
     """Requirements in pip's notation: `"nvidia-cufft-cu12==11.2.3.61"`."""
-    again: bool = False
+    reinstall: bool = False
     """True to reinstall distributions that are registered as installed but lack files."""
     dependencies: bool = True
     lock: str | None = None
@@ -87,7 +87,7 @@ class Remove:
 
 
 @dataclass(frozen=True, slots=True)
-class TakeOut:
+class CommentOut:
     """Comment out a line of a Python file or a .pth file.
 
     The line does nothing but set a variable or add a folder to the path.
@@ -132,16 +132,16 @@ class Prepend:
 
 
 @dataclass(frozen=True, slots=True)
-class Drop:
+class RemoveEntries:
     """Remove entries from a search path when the environment is activated."""
 
     name: str
     entries: tuple[str, ...]
 
 
-SHELL_STEPS = (Export, Unset, Rename, Prepend, Drop)
-ShellStep = Union[Export, Unset, Rename, Prepend, Drop]  # noqa: UP007 - Python 3.10 evaluates it
-Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, TakeOut, ShellStep]  # noqa: UP007
+SHELL_STEPS = (Export, Unset, Rename, Prepend, RemoveEntries)
+ShellStep = Union[Export, Unset, Rename, Prepend, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
+Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, CommentOut, ShellStep]  # noqa: UP007
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,13 +171,13 @@ class Remedy:
         return " Then: ".join(filter(None, (self.by_hand, self.text)))
 
 
-def remove_entries(step: Drop, value: str) -> tuple[str, ...]:
+def remove_entries(step: RemoveEntries, value: str) -> tuple[str, ...]:
     """Return the entries of a variable's value that the step keeps."""
     removed = {entry.rstrip("/") for entry in step.entries}
-    return tuple(entry for entry in entries_of(step.name, value) if entry.rstrip("/") not in removed)
+    return tuple(entry for entry in split_entries(step.name, value) if entry.rstrip("/") not in removed)
 
 
-def comment_out_line(step: TakeOut, text: str) -> str | None:
+def comment_out_line(step: CommentOut, text: str) -> str | None:
     """Return the file's text with that line commented out; None if the line has changed."""
     lines = text.split("\n")
     if not 0 < step.line <= len(lines) or lines[step.line - 1].rstrip() != step.text.rstrip():

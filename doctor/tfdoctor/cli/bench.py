@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.files import text_of
+from tfdoctor.cli.files import read_option_file
 from tfdoctor.cli.options import (
     FailOn,
     Force,
@@ -35,13 +35,13 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from tfdoctor.bench import Bench
-    from tfdoctor.verify.bench_runner import BenchWish, Timing
+    from tfdoctor.verify.bench_runner import BenchRequest, Timing
 
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
 DTYPES = ("float32", "tf32", "float16", "bfloat16")
 _DEVICE = re.compile(r"(?:CPU|GPU):\d{1,2}")
 _MAX_SIZE = 1 << 30
-BEFORE = {
+STAGE_DESCRIPTIONS = {
     "import": "TensorFlow is imported",
     "visible": "its devices are listed",
     "bench": "what is timed is built",
@@ -121,12 +121,12 @@ def bench(
     calls compile is told apart. Ctrl-C keeps what was measured; with IMAGE, in a container with the GPUs, it comes at
     the end alone.
     """
-    from tfdoctor.bench import compare_runs, earlier, evaluate_bench
-    from tfdoctor.examine import live_machine
-    from tfdoctor.verify.bench_runner import BenchWish, bench_python
+    from tfdoctor.bench import compare_runs, evaluate_bench, read_earlier
+    from tfdoctor.examine import make_live_system
+    from tfdoctor.verify.bench_runner import BenchRequest, bench_python
 
     workloads = _parse_list(workload, WORKLOADS, "--workload")
-    request = BenchWish(
+    request = BenchRequest(
         time,
         _parse_devices(devices),
         workloads,
@@ -136,18 +136,18 @@ def bench(
     )
     earlier_run = None
     if compare is not None:
-        earlier_run = earlier(text_of(compare, "--compare").encode(), str(compare))
+        earlier_run = read_earlier(read_option_file(compare, "--compare").encode(), str(compare))
     paint = _load_painter(output) if png else None
     if output is not None:
         _make_folder(output, force=force)
     if html is not None:
         check_file(html, force=force, option="--html", reads=[compare])
     compat = Compat.load()
-    progress = _Progress(time, quiet=as_json or not ERR.watched)
+    progress = _Progress(time, quiet=as_json or not ERR.is_terminal)
     if image is not None:
         timing = _time_in_image(compat, check_reference(image), python, request, progress)
     else:
-        timing = bench_python(live_machine(python), compat, python, request, told=progress.show)
+        timing = bench_python(make_live_system(python), compat, python, request, on_line=progress.show)
     progress.close()
     if timing.measured.unserved:
         message = f"nothing is timed: {timing.measured.unserved}."
@@ -168,7 +168,7 @@ def bench(
 
         write_json(bench_json(result))
     else:
-        OUT.write(render_bench(result, verbose=verbose, **OUT.looks))
+        OUT.write(render_bench(result, verbose=verbose, **OUT.layout))
     if timing.interrupted is not None:
         OUT.flush()
         raise timing.interrupted
@@ -202,13 +202,15 @@ def _write_page(target: Path, result: Bench, *, force: bool) -> None:
 
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.bench import benchmark_html
-    from tfdoctor.system.identity import redactor_for
+    from tfdoctor.system.identity import make_redactor
 
-    write_page(target, benchmark_html(result, redactor_for(os.environ, local=True)), force=force, quiet=False)
+    write_page(
+        target, benchmark_html(result, make_redactor(os.environ, local=True)), force=force, quiet=False
+    )
 
 
 def _time_in_image(
-    compat: Compat, image: str, python: str | None, request: BenchWish, progress: _Progress
+    compat: Compat, image: str, python: str | None, request: BenchRequest, progress: _Progress
 ) -> Timing:
     """Time in a container of the local engine."""
     from tfdoctor.engine import connect
@@ -233,8 +235,8 @@ class _Progress:
             return
         run = part.get("run")
         if not isinstance(run, dict):
-            if part.get("status") == "begin" and part.get("stage") in BEFORE and not self._began:
-                self._show(f"{BEFORE[str(part['stage'])]}; the time runs when it is done")
+            if part.get("status") == "begin" and part.get("stage") in STAGE_DESCRIPTIONS and not self._began:
+                self._show(f"{STAGE_DESCRIPTIONS[str(part['stage'])]}; the time runs when it is done")
             return
         import time
 
@@ -304,11 +306,11 @@ def _load_painter(output: Path | None) -> Callable[[str], bytes]:
 
     It is needed before the first timing, so that a missing library is reported at once. Raise UsageError or Error.
     """
-    from tfdoctor.render.png import painter
+    from tfdoctor.render.png import make_png_converter
 
     if output is None:
         raise UsageError("--png needs -o.", hint="tfdoctor bench -o FOLDER --png")
-    return painter()
+    return make_png_converter()
 
 
 def _make_folder(path: Path, *, force: bool) -> None:

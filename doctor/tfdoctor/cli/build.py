@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli import completion_values
 from tfdoctor.cli.build_emit import format_command, write_context
-from tfdoctor.cli.files import requirement_lines, text_of
+from tfdoctor.cli.files import read_option_file, requirement_lines
 from tfdoctor.cli.machine import host_for
 from tfdoctor.cli.options import (
     Driver,
@@ -31,7 +31,7 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_image
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.emit import EmittedImage, Form, default_tag
+from tfdoctor.dockerfile.emit import EmittedImage, Form, make_default_tag
 from tfdoctor.dockerfile.emit import emit as emitted
 from tfdoctor.dockerfile.write import MAX_UID, UID, Extras, check_index, check_reference
 from tfdoctor.errors import Error, ExitCode, UsageError
@@ -41,7 +41,7 @@ from tfdoctor.plan.arguments import check_driver, check_python, make_plan
 from tfdoctor.render.build import build_json, render_built, render_dry_run
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import recommendation_json, render_recommendation
-from tfdoctor.render.progress import progress
+from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.text import clean_line
 
@@ -161,7 +161,7 @@ def build(
 
         return check(check_file, as_json=as_json)
     from tfdoctor.engine import connect
-    from tfdoctor.engine.image import BuildSettings, build_image, context_of, with_mirror
+    from tfdoctor.engine.image import BuildSettings, build_image, render_context, with_mirror
 
     _check_form(emit, folder, print_only=print_only, force=force, as_json=as_json)
     is_text_only = print_only or emit is not None
@@ -190,7 +190,7 @@ def build(
         _report_no_plan(answer, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
         return ExitCode.FOUND
     option = with_mirror(answer.options[0], registry if base is None else None)
-    name = _check_tag(tag) if tag is not None else default_tag(option)
+    name = _check_tag(tag) if tag is not None else make_default_tag(option)
     if extras.requirements:
         _check_requirements(
             option, extras, ca_cert=ca_cert, proxy=proxy, quiet=quiet or as_json, without_index=is_text_only
@@ -212,7 +212,7 @@ def build(
         emitted_image = EmittedImage(
             *(
                 option,
-                context_of(option, extras),
+                render_context(option, extras),
                 name,
                 format_command(option, given_options),
                 uid,
@@ -234,7 +234,7 @@ def build(
         network=network,
     )
     engine, start_time, verification = connect(), time.monotonic(), None
-    with progress(quiet=quiet or as_json, verbose=verbose) as display:
+    with open_progress(quiet=quiet or as_json, verbose=verbose) as display:
         for caveat in option.caveats:
             if caveat.serious:
                 display.stage(f"Note: {caveat.text}")
@@ -279,7 +279,7 @@ def _print(
             names = ", ".join(sorted(image.context.files))
             ERR.write(f"It copies {names}: `{image.command} --emit context DIR` writes them, too.\n")
     else:
-        OUT.write(render_dry_run(image, whole=whole, **OUT.looks))
+        OUT.write(render_dry_run(image, whole=whole, **OUT.layout))
 
 
 def _list_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
@@ -291,10 +291,10 @@ def _report_built(
     engine: ContainerEngine, option: Option, name: str, size: int, seconds: float, uid: int
 ) -> None:
     """Print what was built, and how to run and remove it."""
-    from tfdoctor.advice.target import InImage
-    from tfdoctor.verify.image import usual_option
+    from tfdoctor.advice.target import TargetImage
+    from tfdoctor.verify.image import get_gpu_option
 
-    image = InImage(name, engine.name, usual_option(engine))
+    image = TargetImage(name, engine.name, get_gpu_option(engine))
     user = choose_user(uid, rootless=engine.rootless)
     OUT.write(render_built(option, image, size, seconds, user=user))
 
@@ -341,7 +341,7 @@ def _inspect_base(option: Option) -> Option:
     Otherwise say so and return the option unchanged. Raise BaseError if nothing can be built on the image.
     """
     from tfdoctor.engine import EngineError, connect
-    from tfdoctor.engine.image import look_into
+    from tfdoctor.engine.image import inspect_base
 
     assert option.base is not None  # noqa: S101 - every container option has one
     name = option.base.reference
@@ -352,7 +352,7 @@ def _inspect_base(option: Option) -> Option:
     except EngineError as error:
         is_present, reason = False, f"was not looked into, for {error.message.rstrip('.')}"
     if is_present:
-        return look_into(engine, option)
+        return inspect_base(engine, option)
     ERR.write(
         f"Note: {clean_line(name)} {clean_line(reason)}. A build looks into it, and where it has no Python "
         f"{option.python}, the Dockerfile is another one, or there is none. First: docker pull {clean_line(name)}\n"
@@ -388,7 +388,7 @@ def _push_image(
     if has_failed:
         ERR.write(f"{tag} was not pushed: it failed verification. --no-verify --push pushes it anyway.\n")
         return None
-    with progress(quiet=quiet, verbose=verbose) as display:
+    with open_progress(quiet=quiet, verbose=verbose) as display:
         digest = push(engine, tag, display)
     if not quiet:
         OUT.write(f"Pushed {tag}@{digest}\n")
@@ -437,15 +437,15 @@ def _check_requirements(
     This is checked before large downloads. `without_index` compares with the pinned versions only and does not use the
     network.
     """
-    from tfdoctor.engine.image import context_of
-    from tfdoctor.environment.precheck import Foreseen, find_unmet_pin, foresee
+    from tfdoctor.engine.image import render_context
+    from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
 
-    files = context_of(option, extras).files
+    files = render_context(option, extras).files
     limits = files.get("constraints.txt", b"").decode().splitlines()
     if without_index:
-        answer = Foreseen(conflict=find_unmet_pin(extras.requirements, limits, option.python))
+        answer = PrecheckResult(conflict=find_unmet_pin(extras.requirements, limits, option.python))
     else:
-        answer = foresee(
+        answer = check_requirements(
             extras.requirements,
             limits,
             option.python,
@@ -493,7 +493,7 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, ins
 def _read_certificate(path: Path) -> bytes:
     """Return the content of a certificate file. Raise UsageError."""
     display_name = clean_line(str(path))
-    certificate = text_of(path, "--ca-cert").encode()
+    certificate = read_option_file(path, "--ca-cert").encode()
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
         msg = f"--ca-cert: {display_name} is not a certificate in PEM form."
         raise UsageError(msg, hint="It begins with -----BEGIN CERTIFICATE-----.")
@@ -512,12 +512,12 @@ def _report_no_plan(
     elif is_text_only:  # standard output is for the Dockerfile or another file
         ERR.write(render_recommendation(answer, width=ERR.width))
     else:
-        OUT.write(render_recommendation(answer, **OUT.looks))
+        OUT.write(render_recommendation(answer, **OUT.layout))
         if answer.host.cards and for_this_host:
             OUT.write("\nFor a different machine than this one: --anywhere, or --gpu NAME --driver V.\n")
 
 
-WITHOUT_GPU = ("libraries", "import")
+STAGES_WITHOUT_GPU = ("libraries", "import")
 """Stages of a verification that need no GPU."""
 
 
@@ -537,27 +537,31 @@ def _verify_image(
     On a host without GPUs only the stages that need none are run. With `asked` a stand-in driver takes the GPUs' place.
     """
     from tfdoctor.cli.callbacks import make_stage_printer
-    from tfdoctor.cli.verify import host_of_engine, tell
+    from tfdoctor.cli.verify import host_of_engine, print_result
     from tfdoctor.verify.image import verify_image
-    from tfdoctor.verify.session import Wish, count_expected_gpus
+    from tfdoctor.verify.session import VerifyRequest, count_expected_gpus
 
     if simulation is not None:
         verification = verify_simulated_image(
-            engine, compat, image, Wish(simulated=simulation), simulation, quiet=quiet or as_json
+            engine, compat, image, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
         )
         verification = dataclasses.replace(verification, target=tag)
         if not as_json:
-            tell(verification, as_json=False, verbose=verbose, quiet=quiet)
+            print_result(verification, as_json=False, verbose=verbose, quiet=quiet)
         return verification
     host = host_of_engine(compat, engine)
     gpu_count = count_expected_gpus(host, None) if host is not None else None
-    request = Wish() if gpu_count or host is None else Wish(stages=WITHOUT_GPU, gpus="none")
+    request = (
+        VerifyRequest()
+        if gpu_count or host is None
+        else VerifyRequest(stages=STAGES_WITHOUT_GPU, gpus="none")
+    )
     on_stage = make_stage_printer(quiet=quiet or as_json)
     verification = dataclasses.replace(
         verify_image(engine, compat, image, request, host=host, on_stage=on_stage), target=tag
     )
     if not as_json:
-        tell(verification, as_json=False, verbose=verbose, quiet=quiet)
-    if request.stages == WITHOUT_GPU and not (quiet or as_json):
+        print_result(verification, as_json=False, verbose=verbose, quiet=quiet)
+    if request.stages == STAGES_WITHOUT_GPU and not (quiet or as_json):
         OUT.write(f"This machine shows no GPU: on one that has some, run  tfdoctor verify {tag}\n")
     return verification

@@ -11,18 +11,18 @@ from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
 from tfdoctor.compat import Compat
-from tfdoctor.dockerfile.analysis import judge_dockerfile
+from tfdoctor.dockerfile.analysis import check_dockerfile
 from tfdoctor.dockerfile.read.compose import (
-    Start,
+    ContainerStart,
     StartFileError,
-    devcontainer,
     is_compose,
     is_devcontainer,
-    services,
+    parse_devcontainer,
+    parse_services,
 )
 from tfdoctor.dockerfile.read.reader import read_dockerfile
 from tfdoctor.dockerfile.write import check_reference
-from tfdoctor.environment.precheck import foresee
+from tfdoctor.environment.precheck import check_requirements
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.dockerfile import make_dockerfile_json, render_judged, render_services, services_json
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
     from typing import BinaryIO
 
-    from tfdoctor.dockerfile.analysis import Judged
+    from tfdoctor.dockerfile.analysis import DockerfileReport
 
 MAX_FILE_BYTES = 1024 * 1024
 """The largest Dockerfile, or requirements file beside it, that is read."""
@@ -71,12 +71,12 @@ def check(path: Path, *, as_json: bool) -> int:
 
 def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool) -> int:
     """Check a Dockerfile and print the result; return the exit status. Raise UsageError."""
-    judged = judge_dockerfile(
+    judged = check_dockerfile(
         text,
         Compat.load(),
         name=display_name,
         read=make_file_reader(folder),
-        foresee=partial(foresee, env=os.environ),
+        foresee=partial(check_requirements, env=os.environ),
     )
     if judged is None:
         msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
@@ -87,11 +87,11 @@ def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool)
     if as_json:
         write_json(make_dockerfile_json(judged))
     else:
-        OUT.write(render_judged(judged, **OUT.looks))
+        OUT.write(render_judged(judged, **OUT.layout))
     return _exit_status([judged])
 
 
-def _exit_status(all_judged: Sequence[Judged | None]) -> int:
+def _exit_status(all_judged: Sequence[DockerfileReport | None]) -> int:
     """Return the exit status for the results; None stands for an image that could not be checked."""
     findings = [finding for judged in all_judged if judged is not None for finding in judged.findings]
     failed = any(finding.severity is Severity.ERROR for finding in findings)
@@ -113,12 +113,12 @@ def _read_text(stream: BinaryIO, display_name: str) -> str:
 # ---------------------------------------------------------------- files that start containers
 
 
-def _read_starts(text: str, path: Path, display_name: str) -> list[Start]:
+def _read_starts(text: str, path: Path, display_name: str) -> list[ContainerStart]:
     """Return the containers that the file starts. Raise StartFileError."""
     if is_compose(path.name, text):
-        return services(text, display_name)
-    container = devcontainer(text, display_name)
-    if isinstance(container, Start):
+        return parse_services(text, display_name)
+    container = parse_devcontainer(text, display_name)
+    if isinstance(container, ContainerStart):
         return [container]
     files, name = container
     read = make_file_reader(path.parent, above=1)
@@ -128,24 +128,24 @@ def _read_starts(text: str, path: Path, display_name: str) -> list[Start]:
         if content is None:
             message = f"{file}, which it names, cannot be read"
             raise StartFileError(message)
-        starts += [service for service in services(content, file) if service.name == name]
+        starts += [service for service in parse_services(content, file) if service.name == name]
     if len(starts) != 1:
         message = f"the service {name} is in {len(starts)} of its compose files: check those"
         raise StartFileError(message)
     return starts
 
 
-def _show_starts(starts: list[Start], display_name: str, folder: Path, *, as_json: bool) -> int:
+def _show_starts(starts: list[ContainerStart], display_name: str, folder: Path, *, as_json: bool) -> int:
     """Check the image of each container and print the results; return the exit status."""
     results = [(start, *_evaluate_start(start, folder)) for start in starts]
     if as_json:
         write_json(services_json(display_name, results))
     else:
-        OUT.write(render_services(results, **OUT.looks))
+        OUT.write(render_services(results, **OUT.layout))
     return _exit_status([judged for _, judged, _ in results])
 
 
-def _evaluate_start(start: Start, folder: Path) -> tuple[Judged | None, str]:
+def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileReport | None, str]:
     """Return (result for the container's image, ""), or (None, why it could not be checked)."""
     above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
     name, text = start.file, start.inline
@@ -162,18 +162,18 @@ def _evaluate_start(start: Start, folder: Path) -> tuple[Judged | None, str]:
             text = "\n" * (start.line - 1) + f"FROM {check_reference(start.image)}\n"
         except UsageError as error:
             return None, clean_line(error.message)
-    judged = judge_dockerfile(
+    judged = check_dockerfile(
         _apply_build_settings(text, start),
         Compat.load(),
         name=clean_line(name),
         read=make_file_reader(folder / start.context) if above == 0 else make_file_reader(folder, above=1),
         start=start,
-        foresee=partial(foresee, env=os.environ),
+        foresee=partial(check_requirements, env=os.environ),
     )
     return judged, "" if judged is not None else f"{clean_line(name)} has no FROM"
 
 
-def _apply_build_settings(text: str, start: Start) -> str:
+def _apply_build_settings(text: str, start: ContainerStart) -> str:
     """Return the Dockerfile up to the stage that is built, with the given build arguments.
 
     Line numbers do not change.

@@ -11,7 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.dockerfile.folder import folder_of
+from tfdoctor.dockerfile.folder import make_folder_files
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.render.build import render_context
 from tfdoctor.system.writing import place_file
@@ -53,7 +53,7 @@ def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: boo
     replaced only if `force`, and are restored if a later file cannot be written. Raise UsageError or Error.
     """
     display_name = clean_line(str(folder))
-    files = folder_of(made)
+    files = make_folder_files(made)
     changed = _find_changed(folder, files, display_name)
     if changed and not force and not dry_run:
         msg = f"--emit context: {display_name} has {_join_names(changed)} already, with different content."

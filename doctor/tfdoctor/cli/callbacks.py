@@ -20,7 +20,7 @@ def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
     """Return a function that prints a stage's line, or ignores it if `quiet`."""
 
     def tell_stage(stage: Stage) -> None:
-        OUT.write(render_stage(stage, **OUT.looks))
+        OUT.write(render_stage(stage, **OUT.layout))
         OUT.flush()
 
     return ignore_stage if quiet else tell_stage

@@ -13,12 +13,12 @@ from tfdoctor import __version__
 from tfdoctor.cli.options import Json, Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
-from tfdoctor.examine import examine, live_machine
+from tfdoctor.examine import examine, make_live_system
 from tfdoctor.render.capture import make_capture_json, render_captured
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem, RecordingSystem, archive, bundle
-from tfdoctor.system.identity import redactor_for
+from tfdoctor.system.identity import make_redactor
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Facts
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class Captured:
+class RedactedRecording:
     """A redacted recording of a host, with the reports of `check` on both."""
 
     files: dict[str, bytes]
@@ -43,7 +43,9 @@ class Captured:
     """Parts of the two reports that differ; usually none."""
 
 
-def look(system: System, compat: Compat, *, python: str | None, timeout: float, local: bool) -> Captured:
+def record_system(
+    system: System, compat: Compat, *, python: str | None, timeout: float, local: bool
+) -> RedactedRecording:
     """Examine a system, redact the recording and examine that as well.
 
     `local` says that `system` is this host. `timeout` is in seconds.
@@ -52,21 +54,21 @@ def look(system: System, compat: Compat, *, python: str | None, timeout: float, 
     machine = examine(recording, compat, python=python, timeout=timeout)
     full_recording = recording.get_recording(_make_variable_filter(machine.facts))
     full_recording.python = python
-    redactor = redactor_for(system.env, local=local)
+    redactor = make_redactor(system.env, local=local)
     redacted = bundle.redact(bundle.shorten(full_recording), redactor)
-    files = bundle.members(redacted)
+    files = bundle.build_files(redacted)
     replayed = RecordedSystem(files)
     report = examine(replayed, compat, python=replayed.python)
     differences = describe_differences(machine, report)
     date = datetime.now(timezone.utc).date().isoformat()
-    manifest = bundle.manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, date)
+    manifest = bundle.build_manifest(redacted, redactor, {"name": "tfdoctor", "version": __version__}, date)
     manifest["judged"] = {
         "cause": report.verdict.cause.value if report.verdict.cause is not None else None,
         "codes": sorted({finding.code for finding in report.findings}),
         "differs_from_the_machine": list(differences),
     }
     files[archive.MANIFEST] = (json.dumps(manifest, indent=1) + "\n").encode("ascii")
-    return Captured(files, manifest, report, machine, redactor, differences)
+    return RedactedRecording(files, manifest, report, machine, redactor, differences)
 
 
 def _make_variable_filter(facts: Facts) -> Any:
@@ -116,8 +118,8 @@ def capture(
     if target is None:
         target = Path(f"tfdoctor-{datetime.now(timezone.utc).date().isoformat()}.tar.gz")
     archive.check_target(target, force=force)
-    system = live_machine(python)
-    captured = look(system, Compat.load(), python=python, timeout=timeout, local=True)
+    system = make_live_system(python)
+    captured = record_system(system, Compat.load(), python=python, timeout=timeout, local=True)
     size = archive.write(target, captured.files, force=force)
     is_packed = archive.is_archive(target)
     if as_json:
@@ -131,7 +133,7 @@ def capture(
     return ExitCode.OK
 
 
-def warn(captured: Captured) -> None:
+def warn(captured: RedactedRecording) -> None:
     """Say on standard error that the redacted recording gives different results, if it does."""
     if captured.differences:
         sys.stderr.write(

@@ -24,11 +24,11 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.errors import Error, ExitCode, UsageError
-from tfdoctor.examine import begin, evaluate_facts, examine, live_machine, run_tensorflow
+from tfdoctor.examine import evaluate_facts, examine, make_live_system, run_tensorflow, start_query
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
-    from tfdoctor.cli.capture import Captured
+    from tfdoctor.cli.capture import RedactedRecording
     from tfdoctor.compat import Compat
     from tfdoctor.environment.models import Offer
     from tfdoctor.findings import Report
@@ -112,7 +112,7 @@ def check(
     requested_python = python
     if then_fix and as_json:
         return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
-    live = live_machine(python if facts is None else None)
+    live = make_live_system(python if facts is None else None)
     system: System = live
     earlier: RecordedSystem | None = None
     if facts is not None or against is not None:
@@ -123,7 +123,7 @@ def check(
             system, python = recorded, python or recorded.python
         earlier = RecordedSystem(against) if against is not None else None
     if facts is None:
-        begin(live, python, timeout=timeout)
+        start_query(live, python, timeout=timeout)
     try:
         needs_recording = (earlier is not None and facts is None) or html is not None
         local = facts is None
@@ -136,9 +136,9 @@ def check(
             comparison = _compare_reports(earlier, published, compat, timeout)
         fix = None
         if facts is None and (html is not None or not (quiet or as_json)):
-            from tfdoctor.environment.fix_availability import offer
+            from tfdoctor.environment.fix_availability import find_offer
 
-            fix = offer(report, system)
+            fix = find_offer(report, system)
         own_command = _format_own_command(python=requested_python, facts=facts)
         if html is not None and captured is not None:
             _write_page(html, report, captured, compat, fix=fix, typed=own_command, force=force, quiet=quiet)
@@ -180,23 +180,23 @@ def _check_simulated(
             hint='tfdoctor check --deep --simulate "RTX 4090"',
         )
     from tfdoctor.cli.simulation_options import (
-        label,
         live_with_stand_in,
         parse_simulation,
+        print_simulation_title,
         show_simulation_note,
     )
     from tfdoctor.compat import Compat
     from tfdoctor.render.json import write_json
     from tfdoctor.render.report import report_json
     from tfdoctor.render.verify import simulation_json
-    from tfdoctor.simulate.facts import AsSimulated
-    from tfdoctor.verify.session import PROVES
+    from tfdoctor.simulate.facts import SimulatedFacts
+    from tfdoctor.verify.session import STAGE_MEANINGS
 
     compat = Compat.load()
     simulation = parse_simulation(compat, names, driver=driver)
     if simulation is None:
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
-    system, simulated_facts = live_with_stand_in(python, simulation), AsSimulated()
+    system, simulated_facts = live_with_stand_in(python, simulation), SimulatedFacts()
     report = examine(system, compat, python=python, timeout=timeout, deep=True, as_if=simulated_facts)
     if simulated_facts.other is not None:
         msg = f"nothing could be simulated: the loader finds {clean_line(simulated_facts.other)} before the stand-in."
@@ -209,10 +209,10 @@ def _check_simulated(
             "import": observed is not None and observed.import_ok,
             "visible": bool(observed and observed.gpu_registered),
         }
-        proves = [PROVES[name] for name, passed in stage_results.items() if passed]
+        proves = [STAGE_MEANINGS[name] for name, passed in stage_results.items() if passed]
         write_json({**document, "simulated": simulation_json(simulation.simulation(proves))})
     else:
-        label(simulation, quiet=quiet)
+        print_simulation_title(simulation, quiet=quiet)
         _write(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
         show_simulation_note(quiet=quiet)
     return exit_status(report, FailOn.error.value)
@@ -282,7 +282,7 @@ def _examine_machine(
     needs_recording: bool,
     local: bool,
     quiet: bool,
-) -> tuple[Report, Captured | None, Compat]:
+) -> tuple[Report, RedactedRecording | None, Compat]:
     """Return (report, redacted recording, tables); the recording is None unless `alike`.
 
     `alike` asks for the redacted recording, for a comparison or a page. `local` says that the system is this host.
@@ -290,10 +290,10 @@ def _examine_machine(
     from tfdoctor.compat import Compat
 
     def tell(text: str) -> None:
-        from tfdoctor.render.progress import progress
+        from tfdoctor.render.progress import open_progress
         from tfdoctor.render.terminal import ERR
 
-        with progress(quiet=quiet or not ERR.watched, moving=False) as display:
+        with open_progress(quiet=quiet or not ERR.is_terminal, moving=False) as display:
             display.stage(text)
 
     compat = Compat.load()
@@ -308,10 +308,10 @@ def _examine_machine(
             meanwhile=lambda: _load_modules(compat),
         )
         return report, None, compat
-    from tfdoctor.cli.capture import look
+    from tfdoctor.cli.capture import record_system
 
     # Only a redacted recording can be compared with one of `capture`, and only that is published.
-    captured = look(system, compat, python=python, timeout=timeout, local=local)
+    captured = record_system(system, compat, python=python, timeout=timeout, local=local)
     report = captured.machine
     if deep:
         observed = run_tensorflow(system, compat, report.facts, timeout=timeout, tell=tell)
@@ -339,7 +339,7 @@ def _compare_reports(earlier: RecordedSystem, report: Report, compat: Compat, ti
 def _write_page(
     target: Path,
     report: Report,
-    captured: Captured,
+    captured: RedactedRecording,
     compat: Compat,
     *,
     fix: Offer | None,
@@ -401,12 +401,12 @@ def _write(
     from tfdoctor.render.report import render_report
     from tfdoctor.render.terminal import OUT
 
-    text = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.looks)
+    text = render_report(report, verbose=verbose, quiet=quiet, fix=fix, typed=typed, **OUT.layout)
     OUT.write(text)
     if comparison is not None and not quiet:
         from tfdoctor.render.diff import render_comparison
 
-        OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.looks))
+        OUT.write(render_comparison(comparison, str(against), verbose=verbose, **OUT.layout))
 
 
 def _format_own_command(**options: object) -> str:

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.files import text_of
+from tfdoctor.cli.files import read_option_file
 from tfdoctor.cli.options import FailOn, Json, Severe, argument, command, finite, option, verbose_option
 from tfdoctor.cluster import (
     ClusterSource,
@@ -81,7 +81,7 @@ def cluster(
 
         write_json(cluster_json(answers))
     else:
-        OUT.write(render_cluster(answers, verbose=verbose, **OUT.looks))
+        OUT.write(render_cluster(answers, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
         return ExitCode.OK
     threshold = Severity[fail_on.value.upper()]
@@ -194,7 +194,7 @@ def _load_file(name: str) -> ClusterSource:
             raise UsageError("standard input is closed.")
         text = sys.stdin.buffer.read(MAX_SPECIFICATION_CHARS + 1).decode("utf-8", "replace")
     else:
-        text = text_of(Path(name), VARIABLE)
+        text = read_option_file(Path(name), VARIABLE)
     first_lines = text[:200].splitlines()[:1]
     is_python = name.endswith((".py", ".pyw")) or (
         bool(first_lines) and first_lines[0].startswith("#!") and "python" in first_lines[0]

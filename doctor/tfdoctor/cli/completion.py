@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 FILES = ":files"
 """The answer for file names; no command, option or value begins with a colon."""
-A_FILE = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
+FILE_METAVARS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
 """Parts of the metavariables of values that are files."""
 Words = list[tuple[str, str]]
 
@@ -87,12 +87,14 @@ def completion(
     Fish: tfdoctor completion fish > ~/.config/fish/completions/tfdoctor.fish
     """
     if words is None:
-        OUT.document(SCRIPTS[shell])
+        OUT.write_document(SCRIPTS[shell])
         return ExitCode.OK
     words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # a quote that is still open
     words, left_out = _join_words(words) if shell is Shell.bash else (words, "")
     for value, text in candidates(words):
-        OUT.document(f"{_format_value(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n")
+        OUT.write_document(
+            f"{_format_value(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n"
+        )
     return ExitCode.OK
 
 
@@ -194,7 +196,7 @@ def _list_options(context: Any) -> list[tuple[str, str]]:
 
 def _list_values(context: Any, param: Any, typed: str) -> Words:
     """Return the candidates for the value of a parameter."""
-    if any(name in (param.metavar or "") for name in A_FILE):
+    if any(name in (param.metavar or "") for name in FILE_METAVARS):
         return [(FILES, "")]
     items = param.shell_complete(context, typed)
     return [(item.value, item.help or "") for item in items if item.type == "plain"]

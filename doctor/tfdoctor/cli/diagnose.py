@@ -25,9 +25,9 @@ from tfdoctor.cli.options import (
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
-from tfdoctor.logs.report import LogReport, diagnose_log, with_host
+from tfdoctor.logs.report import LogReport, diagnose_log, merge_host_finding
 from tfdoctor.render.log import log_json, render_log
-from tfdoctor.render.progress import meter
+from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.running import streams
 from tfdoctor.running.streams import STDIN, read_log
@@ -90,7 +90,7 @@ def diagnose(
     if follow:
         reports = [_follow_log(names[0], compat, aloud=not (as_json or as_github))]
     else:
-        shows_progress = ERR.watched and not (as_json or quiet)
+        shows_progress = ERR.is_terminal and not (as_json or quiet)
         reports = [_diagnose_whole(name, compat, progress=shows_progress, copy=copy) for name in names]
     if host:
         reports = _apply_host_facts(reports, compat)
@@ -103,13 +103,13 @@ def diagnose(
         write_json(documents[0] if len(documents) == 1 else {"schema_version": 1, "logs": documents})
     elif as_github:
         from tfdoctor.render.log_markdown import log_markdown
-        from tfdoctor.system.identity import redactor_for
+        from tfdoctor.system.identity import make_redactor
 
-        redactor = redactor_for(os.environ, local=True)
-        OUT.document("\n".join(log_markdown(report, redactor) for report in reports))
+        redactor = make_redactor(os.environ, local=True)
+        OUT.write_document("\n".join(log_markdown(report, redactor) for report in reports))
     else:
         for number, report in enumerate(reports):
-            text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.looks)
+            text = render_log(report, verbose=verbose, quiet=quiet, heading=len(reports) > 1, **OUT.layout)
             OUT.write(text if number == 0 and not follow else f"\n{text}")
     return exit_status(reports, fail_on.value)
 
@@ -120,7 +120,7 @@ def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogR
     from tfdoctor.system import LiveSystem
 
     report = examine(LiveSystem(), compat)
-    return [with_host(log_report, report.verdict.cause, report.root) for log_report in reports]
+    return [merge_host_finding(log_report, report.verdict.cause, report.root) for log_report in reports]
 
 
 def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
@@ -138,7 +138,7 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
 def _diagnose_whole(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
     """Return the report on a complete log; `copy` keeps standard input, which cannot be read twice."""
     label = clean(name, limit=300)
-    with meter(label) if progress else contextlib.nullcontext() as display:
+    with show_read_progress(label) if progress else contextlib.nullcontext() as display:
         chunks = read_log(name, note=note, meter=display)
         return diagnose_log(copy.keep(chunks) if copy and name == STDIN else chunks, compat, label)
 
@@ -173,12 +173,12 @@ def _write_page(
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.logs.excerpt import excerpt
     from tfdoctor.render.html.log import logs_html
-    from tfdoctor.system.identity import redactor_for
+    from tfdoctor.system.identity import make_redactor
 
     excerpts = [
         (report, excerpt(copy.replay(name), report)) for name, report in zip(names, reports, strict=True)
     ]
-    page = logs_html(excerpts, redactor_for(os.environ, local=True))
+    page = logs_html(excerpts, make_redactor(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
@@ -190,11 +190,11 @@ def _follow_log(name: str, compat: Compat, *, aloud: bool) -> LogReport:
     from tfdoctor.running.watch import Watch
 
     label = clean(name, limit=300)
-    if aloud and ERR.watched:
+    if aloud and ERR.is_terminal:
         note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
     def tell(report: LogReport) -> None:
-        OUT.write(render_log(report, quiet=True, **OUT.looks))
+        OUT.write(render_log(report, quiet=True, **OUT.layout))
         OUT.flush()
 
     watch = Watch(compat, label, tell if aloud else lambda _: None)

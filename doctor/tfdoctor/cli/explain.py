@@ -33,5 +33,5 @@ def explain(
     if as_json:
         write_json(explanation_json(explanation))
     else:
-        OUT.write(render_explanation(explanation, whole=verbose, **OUT.looks))
+        OUT.write(render_explanation(explanation, whole=verbose, **OUT.layout))
     return ExitCode.OK

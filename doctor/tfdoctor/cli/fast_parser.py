@@ -16,7 +16,7 @@ from tfdoctor.cli.options import FailOn
 if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
-__all__ = ["CONNECTING", "Options", "parse_connect", "plain"]
+__all__ = ["CONNECT_COMMAND", "Options", "parse_check", "parse_connect"]
 
 
 class Options(TypedDict):
@@ -63,7 +63,7 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
 """Option to its parameter, a pattern for values that need no Typer, and the conversion of the value."""
 
 
-CONNECTING = ("cluster", "--connect", "--json", "--fail-on", "never")
+CONNECT_COMMAND = ("cluster", "--connect", "--json", "--fail-on", "never")
 """The command on a host, before `--timeout SECONDS --tf-config JSON`."""
 
 
@@ -72,7 +72,7 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
 
     None for every other command line.
     """
-    if tuple(words[:5]) != CONNECTING or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
+    if tuple(words[:5]) != CONNECT_COMMAND or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
         return None
     if len(words) != 9 or re.fullmatch(VALUES["--timeout"][1], words[6]) is None or words[8][:1] != "{":
         return None
@@ -85,7 +85,7 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
     }
 
 
-def plain(words: Sequence[str]) -> Options | None:
+def parse_check(words: Sequence[str]) -> Options | None:
     """Return the options of a plain `check …` command; None for every other command line."""
     if (
         words[:1] != ["check"] or os.name == "nt"

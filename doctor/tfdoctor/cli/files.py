@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.requirements import RequirementSet, parse_packages, parse_requirements, read_wish
+from tfdoctor.environment.requirements import (
+    RequirementSet,
+    parse_packages,
+    parse_requirements,
+    read_requirement_files,
+)
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -12,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
 
-__all__ = ["requirement_lines", "text_of", "wish_of"]
+__all__ = ["read_option_file", "read_requirement_set", "requirement_lines"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
 """The largest file that is read."""
@@ -22,19 +27,19 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
     """Return the checked lines of `-r FILE…` and `--package P…`. Raise UsageError."""
     lines: list[str] = []
     for path in files:
-        lines += parse_requirements(text_of(path, "-r"), str(path))
+        lines += parse_requirements(read_option_file(path, "-r"), str(path))
     return (*lines, *parse_packages(packages))
 
 
-def wish_of(files: Sequence[Path]) -> RequirementSet:
+def read_requirement_set(files: Sequence[Path]) -> RequirementSet:
     """Return the requirements in `-r FILE…`: requirements files, pyproject.toml, environment.yml or locks.
 
     Raise UsageError.
     """
-    return read_wish(files, lambda path: text_of(path, "-r"))
+    return read_requirement_files(files, lambda path: read_option_file(path, "-r"))
 
 
-def text_of(path: Path, option: str) -> str:
+def read_option_file(path: Path, option: str) -> str:
     """Return the text of a file that an option names. Raise UsageError."""
     display_name = clean_line(str(path))
     try:

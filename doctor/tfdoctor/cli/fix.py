@@ -20,14 +20,14 @@ from tfdoctor.cli.options import (
     verbose_option,
 )
 from tfdoctor.compat import Compat
-from tfdoctor.environment.fix import FixRequest, fix_environment, plan, prefix_of, undo
+from tfdoctor.environment.fix import FixRequest, find_prefix, fix_environment, plan, undo
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.findings import Severity
 from tfdoctor.render.fix import fix_json, render_fix, render_undo, undo_json
 from tfdoctor.render.json import write_json
-from tfdoctor.render.progress import progress
+from tfdoctor.render.progress import open_progress
 from tfdoctor.render.terminal import ERR, OUT
-from tfdoctor.rules import RULE_OF
+from tfdoctor.rules import RULES_BY_CODE
 from tfdoctor.rules.retired import RETIRED, current_codes
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -95,23 +95,23 @@ def fix(
         installer=installer.value if installer is not None else None,
         timeout=timeout,
         deep=not no_deep,
-        inherit=not is_silent and ERR.watched,
+        inherit=not is_silent and ERR.is_terminal,
     )
 
     def show(result: FixResult, *, dry: bool, asking: bool = False) -> None:
         if as_json:
             write_json(fix_json(result))
         else:
-            OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.looks))
+            OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.layout))
 
-    with stop_on_signal(hosts), progress(quiet=is_silent, verbose=verbose, moving=False) as display:
+    with stop_on_signal(hosts), open_progress(quiet=is_silent, verbose=verbose, moving=False) as display:
         if take_back:
-            prefix = prefix_of(hosts, request)
+            prefix = find_prefix(hosts, request)
             undone = undo(prefix, force=force, tell=display)
             if as_json:
                 write_json(undo_json(prefix, undone))
             else:
-                OUT.write(render_undo(prefix, undone, **OUT.looks))
+                OUT.write(render_undo(prefix, undone, **OUT.layout))
             return ExitCode.FOUND if undone.kept else ExitCode.OK
         if dry_run or not yes:
             planned = plan(hosts, compat, request, env)
@@ -160,7 +160,7 @@ def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> 
     """
     codes: dict[str, None] = {}
     for code in asked:
-        current = [item for item in current_codes(code.upper(), retired) if item in RULE_OF]
+        current = [item for item in current_codes(code.upper(), retired) if item in RULES_BY_CODE]
         if not current:
             msg = f"there is no finding {clean_line(code, limit=40)}."
             raise UsageError(msg, hint="tfdoctor explain lists all of them.")

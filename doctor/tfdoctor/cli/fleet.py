@@ -28,18 +28,18 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Collection
 
-    from tfdoctor.fleet import Fleet, Gathered
+    from tfdoctor.fleet import Fleet, GatheredResults
     from tfdoctor.fleet.nodes import Engine, Job
     from tfdoctor.fleet.nodes.store import Store, StoredNode
 
 
 MAX_SPECIFICATION_CHARS = 60_000
 """Largest specification on a host's command line. Linux takes 128 KiB in one argument, and it is quoted twice."""
-SHARE = 0.6
+CONNECT_SHARE = 0.6
 """Part of a host's deadline for connecting; starting Python and tfdoctor there takes time as well."""
 
 
-class What(str, enum.Enum):
+class FleetAction(str, enum.Enum):
     """The action of `tfdoctor fleet`."""
 
     run = "run"
@@ -49,7 +49,8 @@ class What(str, enum.Enum):
 @command
 def fleet(
     what: Annotated[
-        What, argument("run: ask the hosts, then report. report: judge what is there.", metavar="run|report")
+        FleetAction,
+        argument("run: ask the hosts, then report. report: judge what is there.", metavar="run|report"),
     ],
     folder: Annotated[
         Path, argument("The results: files NODE.json, as `tfdoctor check --json` prints them.", metavar="DIR")
@@ -132,12 +133,14 @@ def fleet(
         check_file(html, force=force, option="--html", reads=folder.glob("*.json"))
     engines = {"ssh": ssh, "slurm": slurm, "dask": dask, "ray": ray, "kubernetes": kubernetes}
     chosen = [name for name, value in engines.items() if value is not None]
-    if what is What.report and (chosen or python or resume or pass_on or dry_run or image or emit or connect):
+    if what is FleetAction.report and (
+        chosen or python or resume or pass_on or dry_run or image or emit or connect
+    ):
         raise UsageError(
             "`fleet report` asks nobody: --ssh, --slurm, --dask, --ray, --kubernetes and what goes with them "
             "are options of `run`."
         )
-    if what is What.run:
+    if what is FleetAction.run:
         if len(chosen) != 1:
             raise UsageError(
                 "`fleet run` needs one of --ssh, --slurm, --dask, --ray and --kubernetes.",
@@ -188,7 +191,7 @@ def fleet(
 
         write_json(fleet_json(published))
     else:
-        OUT.write(render_fleet(result, verbose=verbose, **OUT.looks))
+        OUT.write(render_fleet(result, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
         return ExitCode.OK
     threshold = Severity[fail_on.value.upper()]
@@ -202,15 +205,15 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
     import json
 
     from tfdoctor.cli.cluster import parse_specification
-    from tfdoctor.cli.fast_parser import CONNECTING
-    from tfdoctor.fleet.peers import machine
+    from tfdoctor.cli.fast_parser import CONNECT_COMMAND
+    from tfdoctor.fleet.peers import get_machine
 
     if connect.isdecimal() and len(connect) < 6:
         if not 0 < int(connect) < 65536:
             raise UsageError("--connect: a port is a number from 1 to 65535.")
         if engine.name == "kubernetes":
             raise UsageError("--connect PORT: pods do not have their nodes' names. Give the run's TF_CONFIG.")
-        hosts = dict.fromkeys(machine(host_name) for host_name in engine.hosts())
+        hosts = dict.fromkeys(get_machine(host_name) for host_name in engine.hosts())
         addresses = [f"[{host}]:{connect}" if ":" in host else f"{host}:{connect}" for host in hosts]
         cluster: object = {"worker": addresses}
     else:
@@ -227,7 +230,7 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
             f"({MAX_SPECIFICATION_CHARS:,})."
         )
         raise UsageError(msg, hint="Take some of the hosts: a few tell whether a network is cut in two.")
-    return (*CONNECTING, "--timeout", f"{min(999.0, deadline * SHARE):.0f}", "--tf-config", text)
+    return (*CONNECT_COMMAND, "--timeout", f"{min(999.0, deadline * CONNECT_SHARE):.0f}", "--tf-config", text)
 
 
 def _emit_manifest(
@@ -236,14 +239,14 @@ def _emit_manifest(
     """Print the Kubernetes manifest and return the exit status. Raise UsageError."""
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.kubernetes import check_image, format_manifest
-    from tfdoctor.fleet.nodes.zipapp import zipapp
+    from tfdoctor.fleet.nodes.zipapp import build_zipapp
     from tfdoctor.render.terminal import OUT
 
     image = check_image(namespace, image)
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder, "tfdoctor.pyz")
-        path.write_bytes(zipapp())
-        OUT.document(
+        path.write_bytes(build_zipapp())
+        OUT.write_document(
             format_manifest(
                 namespace, image, Job(path, arguments, python=runner, deadline=deadline), gpus=gpus
             )
@@ -274,11 +277,11 @@ def _make_engine(name: str, value: str, options: list[str], *, image: str | None
         from tfdoctor.fleet.nodes.slurm import SlurmEngine
 
         return SlurmEngine(value, options=options)
-    from tfdoctor.cli.files import text_of
-    from tfdoctor.fleet.nodes.ssh import SshEngine, host_names
+    from tfdoctor.cli.files import read_option_file
+    from tfdoctor.fleet.nodes.ssh import SshEngine, parse_host_names
 
     is_file = "," not in value and os.path.isfile(value)  # noqa: PTH113 - of a long name, Path.is_file raises OSError
-    hosts = host_names(text_of(Path(value), "--ssh") if is_file else value)
+    hosts = parse_host_names(read_option_file(Path(value), "--ssh") if is_file else value)
     if not hosts:
         raise UsageError("--ssh names no host.")
     return SshEngine(hosts, options=options)
@@ -302,7 +305,7 @@ def _ask_hosts(
     from tfdoctor.cli.log_arguments import note
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.store import Store
-    from tfdoctor.fleet.nodes.zipapp import zipapp
+    from tfdoctor.fleet.nodes.zipapp import build_zipapp
     from tfdoctor.system.writing import scratch_folder
 
     store = Store(folder)
@@ -336,7 +339,7 @@ def _ask_hosts(
     )
     with scratch_folder() as temporary:
         path = temporary / "tfdoctor.pyz"
-        path.write_bytes(zipapp())
+        path.write_bytes(build_zipapp())
         _keep_answers(engine, remaining, Job(path, arguments, python=runner, deadline=deadline), store)
     return True
 
@@ -367,10 +370,10 @@ def _keep_answers(engine: Engine, hosts: list[str], job: Job, store: Store) -> N
 
 def load_results(folder: Path, engine: str) -> Fleet:
     """Return the evaluated results of a folder. Raise UsageError if there are none."""
-    from tfdoctor.fleet import MAX_ANSWER_BYTES, Gathered, evaluate_fleet
+    from tfdoctor.fleet import MAX_ANSWER_BYTES, GatheredResults, evaluate_fleet
     from tfdoctor.fleet.nodes.store import PEERS, Store
 
-    store, gathered = Store(folder), Gathered()
+    store, gathered = Store(folder), GatheredResults()
     for node in store.results(MAX_ANSWER_BYTES):
         _add_result(gathered, node)
     if not gathered.hosts:
@@ -382,7 +385,7 @@ def load_results(folder: Path, engine: str) -> Fleet:
     return evaluate_fleet(engine, gathered, aside=store.aside)
 
 
-def _add_connections(gathered: Gathered, node: StoredNode) -> None:
+def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
     """Add the connections of a host, or why they are unknown."""
     from tfdoctor.fleet import UnusableError, read_peers
 
@@ -391,37 +394,37 @@ def _add_connections(gathered: Gathered, node: StoredNode) -> None:
         return  # the missing result is reported already
     ending = node.ending
     if ending is not None and ending.ended != "answered":
-        gathered.mute[node.host] = ending.why
+        gathered.peer_failures[node.host] = ending.why
     elif node.content is None:
-        gathered.mute[node.host] = node.why or "its file is gone"
+        gathered.peer_failures[node.host] = node.why or "its file is gone"
     else:
         try:
             gathered.peers[node.host] = read_peers(node.content)
         except UnusableError as error:
-            gathered.mute[node.host] = str(error)
+            gathered.peer_failures[node.host] = str(error)
 
 
-def _add_result(gathered: Gathered, node: StoredNode) -> None:
+def _add_result(gathered: GatheredResults, node: StoredNode) -> None:
     """Add the result of a host, or why there is none: the last run decides, not an older file."""
     from tfdoctor.fleet import UnusableError, read_result
 
     ending = node.ending
     seconds = ending.seconds if ending is not None else None
     if ending is not None and ending.ended in ("lost", "timeout"):
-        gathered.silent(
+        gathered.add_silent(
             node.host, "lost" if ending.ended == "lost" else "timeout", ending.why, seconds=seconds
         )
         return
     if ending is not None and ending.ended != "answered":
-        gathered.silent(node.host, "failed", ending.why, seconds=seconds)
+        gathered.add_silent(node.host, "failed", ending.why, seconds=seconds)
         return
     if node.content is None:
-        gathered.silent(node.host, "failed", node.why or "its file is gone", seconds=seconds)
+        gathered.add_silent(node.host, "failed", node.why or "its file is gone", seconds=seconds)
         return
     try:
         result = read_result(node.content)
     except UnusableError as error:
-        gathered.silent(node.host, "failed", str(error), seconds=seconds)
+        gathered.add_silent(node.host, "failed", str(error), seconds=seconds)
         return
     asked_at, arrived_at = (ending.asked, ending.came) if ending is not None else (None, None)
     gathered.add(node.host, result, seconds=seconds, asked=asked_at, came=arrived_at)

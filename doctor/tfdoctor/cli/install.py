@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 from tfdoctor.cli import completion_values
-from tfdoctor.cli.files import wish_of
+from tfdoctor.cli.files import read_requirement_set
 from tfdoctor.cli.machine import PROBE_TIMEOUT_S, host_for
 from tfdoctor.cli.options import (
     Driver,
@@ -31,25 +31,25 @@ from tfdoctor.cli.options import (
 )
 from tfdoctor.cli.simulation_options import parse_simulation, verify_simulated_python
 from tfdoctor.compat import Compat
-from tfdoctor.environment.disk_space import needs, refuse, used
+from tfdoctor.environment.disk_space import check_needs, compute_needs, measure_usage
 from tfdoctor.environment.install import (
-    commands_of,
     describe_changes,
+    install_environment,
+    list_commands,
     list_locked_lines,
-    list_writing,
-    make,
-    try_requirements,
+    make_disk_plan,
+    resolve_requirements,
 )
-from tfdoctor.environment.install_state import is_free, read_record
+from tfdoctor.environment.install_state import check_free, read_record
 from tfdoctor.environment.installers import InstallFailedError, find_uv
 from tfdoctor.environment.requirements import parse_packages
 from tfdoctor.environment.resolution import NoSolutionError
-from tfdoctor.environment.selection import PlanChoice, Wishes, choose, choose_making
-from tfdoctor.environment.smoke_test import gpu_is_missing, is_right, prove
+from tfdoctor.environment.selection import InstallOptions, PlanChoice, choose, make_install_request
+from tfdoctor.environment.smoke_test import examine_installed, is_gpu_missing, is_intact
 from tfdoctor.errors import Error, ExitCode, UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.fit import Fit, Host, build_host, find_best_fit
-from tfdoctor.plan.arguments import check_driver, check_python, readings, settle_answer
+from tfdoctor.plan.arguments import check_driver, check_python, expand_card_names, settle_answer
 from tfdoctor.render.install import (
     environment_json,
     install_json,
@@ -59,20 +59,20 @@ from tfdoctor.render.install import (
 )
 from tfdoctor.render.json import write_json
 from tfdoctor.render.plan import recommendation_json, render_recommendation, size_text
-from tfdoctor.render.progress import progress
+from tfdoctor.render.progress import open_progress
 from tfdoctor.render.report import render_report
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.render.verify import render_end, verification_json
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 from tfdoctor.text import clean_line
-from tfdoctor.verify.session import Wish
+from tfdoctor.verify.session import VerifyRequest
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.environment.disk_space import Need
-    from tfdoctor.environment.install import InstallResult, Making
+    from tfdoctor.environment.install import InstallRequest, InstallResult
     from tfdoctor.facts import MachineFacts
     from tfdoctor.findings import Report, Verification
     from tfdoctor.simulate.request import Simulated
@@ -141,18 +141,18 @@ def install(
         raise InstallFailedError(
             msg, hint="On Windows, run it under WSL 2, or build an image: tfdoctor build."
         )
-    requirement_set, packages = wish_of(requirements or ()), parse_packages(package or ())
+    requirement_set, packages = read_requirement_set(requirements or ()), parse_packages(package or ())
     if index is not None:
         _check_index(index)
     folder = Path(os.path.abspath(into))  # noqa: PTH100 - keeps links, which resolve() would follow
-    is_free(folder)
+    check_free(folder)
     env = dict(os.environ)
     uv = None if installer is Installer.pip else find_uv(env)
     if installer is Installer.uv and uv is None:
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat, gpu = Compat.load(), gpu or simulate
     simulation = parse_simulation(compat, simulate or (), driver=driver)
-    system, wishes = LiveSystem(), Wishes(compat, tf, packages, requirement_set)
+    system, wishes = LiveSystem(), InstallOptions(compat, tf, packages, requirement_set)
     with stop_on_signal(system):
         host, machine = _find_host(
             compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
@@ -163,21 +163,21 @@ def install(
         if as_json:
             write_json(recommendation_json(choice))
         else:
-            OUT.write(render_recommendation(choice, verbose=verbose, **OUT.looks))
+            OUT.write(render_recommendation(choice, verbose=verbose, **OUT.layout))
         return ExitCode.FOUND
-    making, notes = choose_making(choice, wishes, folder, uv=uv, index=index, env=env)
+    making, notes = make_install_request(choice, wishes, folder, uv=uv, index=index, env=env)
     if dry_run:
         return _dry_run(making, notes, as_json=as_json, verbose=verbose)
     result = _make_environment(making, notes, quiet=quiet or as_json, verbose=verbose)
-    with progress(quiet=quiet or as_json or not ERR.watched, moving=False) as display:
-        report = prove(making, compat, display, deep=not no_deep)
+    with open_progress(quiet=quiet or as_json or not ERR.is_terminal, moving=False) as display:
+        report = examine_installed(making, compat, display, deep=not no_deep)
     is_for_this_host = not (gpu or anywhere or driver is not None or facts is not None)
-    is_correct = is_right(report) and not (is_for_this_host and gpu_is_missing(report))
+    is_correct = is_intact(report) and not (is_for_this_host and is_gpu_missing(report))
     document = _make_document(making, notes, result=result, report=report)
     if not as_json and not quiet:
         _report_result(making, result, report, verbose=verbose)
     elif not as_json and not is_correct:
-        OUT.write(render_report(report, quiet=True, **OUT.looks))
+        OUT.write(render_report(report, quiet=True, **OUT.layout))
     if simulation is not None and is_correct:
         verification = _verify_installation(
             compat, making, simulation, quiet=quiet, as_json=as_json, verbose=verbose
@@ -189,15 +189,21 @@ def install(
 
 
 def _verify_installation(
-    compat: Compat, making: Making, simulation: Simulated, *, quiet: bool, as_json: bool, verbose: bool
+    compat: Compat,
+    making: InstallRequest,
+    simulation: Simulated,
+    *,
+    quiet: bool,
+    as_json: bool,
+    verbose: bool,
 ) -> Verification:
     """Verify the new environment with a stand-in driver and print the result."""
     python = str(making.folder / "bin" / "python")
     verification = verify_simulated_python(
-        compat, python, Wish(simulated=simulation), simulation, quiet=quiet or as_json
+        compat, python, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
     )
     if not as_json:
-        OUT.write(render_end(verification, verbose=verbose, quiet=quiet, **OUT.looks))
+        OUT.write(render_end(verification, verbose=verbose, quiet=quiet, **OUT.layout))
     return verification
 
 
@@ -273,7 +279,7 @@ def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None)
             host,
             lambda reading: _list_deciding_parts(find_best_fit(compat, reading, python=version, spec=spec)),
         )
-    return readings(host)[0]
+    return expand_card_names(host)[0]
 
 
 def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
@@ -284,15 +290,15 @@ def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
 # ---------------------------------------------------------------- actions
 
 
-def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
+def _dry_run(making: InstallRequest, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
     """Print what would be done, after trying what can be tried without changes. Return the exit status.
 
     Raise NoRoomError or NoSolutionError.
     """
-    disk_needs = needs(list_writing(making), exact=True)
-    refuse(disk_needs, clean_line(str(making.folder)))
+    disk_needs = compute_needs(make_disk_plan(making), exact=True)
+    check_needs(disk_needs, clean_line(str(making.folder)))
     untried = ""
-    if making.asks:
+    if making.has_requirements:
         making, untried = _try_resolution(making)
     if as_json:
         write_json(_make_document(making, notes, disk_needs=disk_needs, untried=untried))
@@ -300,27 +306,29 @@ def _dry_run(making: Making, notes: Sequence[str], *, as_json: bool, verbose: bo
         lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(making)]
         if untried:
             lines.append(f"Could not check whether your requirements are compatible with it: {untried}")
-        folder, steps = str(making.folder), commands_of(making)
-        OUT.write(render_dry_run(making.option, folder, lines, steps, whole=verbose, **OUT.looks))
+        folder, steps = str(making.folder), list_commands(making)
+        OUT.write(render_dry_run(making.option, folder, lines, steps, whole=verbose, **OUT.layout))
     return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
 
 
-def _try_resolution(making: Making) -> tuple[Making, str]:
+def _try_resolution(making: InstallRequest) -> tuple[InstallRequest, str]:
     """Return (making with the resolved requirements, ""), or (making unchanged, why they could not be resolved).
 
     Raise NoSolutionError.
     """
-    if not making.can_try:
+    if not making.can_resolve_first:
         return making, f"the pip of Python {making.option.python} cannot say; uv can."
     try:
-        return dataclasses.replace(making, resolution=try_requirements(making)), ""
+        return dataclasses.replace(making, resolution=resolve_requirements(making)), ""
     except NoSolutionError:
         raise
     except InstallFailedError as error:
         return making, str(error)
 
 
-def _make_environment(making: Making, notes: Sequence[str], *, quiet: bool, verbose: bool) -> InstallResult:
+def _make_environment(
+    making: InstallRequest, notes: Sequence[str], *, quiet: bool, verbose: bool
+) -> InstallResult:
     """Make the environment; if it stays unfinished, say how to go on. Raise Error."""
     display_name = clean_line(str(making.folder))
     advice = (
@@ -328,10 +336,10 @@ def _make_environment(making: Making, notes: Sequence[str], *, quiet: bool, verb
         f"or remove it: rm -r {shlex.quote(display_name)}"
     )
     try:
-        with progress(quiet=quiet, verbose=verbose) as display:
+        with open_progress(quiet=quiet, verbose=verbose) as display:
             for note in (*(caveat.text for caveat in making.option.caveats if caveat.serious), *notes):
                 display.stage(f"Note: {note}")
-            return make(making, display)
+            return install_environment(making, display)
     except Error as error:
         if _is_unfinished(making.folder):
             error.hint = f"{error.hint} {advice}".strip()
@@ -351,7 +359,7 @@ def _is_unfinished(folder: Path) -> bool:
 
 
 def _make_document(
-    making: Making,
+    making: InstallRequest,
     notes: Sequence[str],
     *,
     result: InstallResult | None = None,
@@ -367,7 +375,7 @@ def _make_document(
             making.folder, making.installer.name, result.seconds, resumed=result.resumed
         )
     resolution = None
-    if making.asks:
+    if making.has_requirements:
         chosen = making.resolution
         changes = chosen.changes(list_locked_lines(making.locks.tensorflow)) if chosen is not None else ()
         resolution = resolution_json(
@@ -377,18 +385,18 @@ def _make_document(
         )
     return install_json(
         making.option,
-        [command for _, command in commands_of(making)],
+        [command for _, command in list_commands(making)],
         environment=environment,
         report=report,
         notes=notes,
         resolution=resolution,
-        room=[(str(item.folder), item.what, item.size, item.free) for item in disk_needs]
+        room=[(str(item.folder), item.purposes, item.size, item.free) for item in disk_needs]
         if result is None
         else None,
     )
 
 
-def _report_result(making: Making, result: InstallResult, report: Report, *, verbose: bool) -> None:
+def _report_result(making: InstallRequest, result: InstallResult, report: Report, *, verbose: bool) -> None:
     """Print the result."""
     option, folder = making.option, str(making.folder)
     contents = (
@@ -398,8 +406,8 @@ def _report_result(making: Making, result: InstallResult, report: Report, *, ver
         OUT.write(f"{clean_line(folder)} already exists, as planned ({contents}): nothing was done.\n")
     else:
         verb = "Finished" if result.resumed else "Made"
-        size = size_text(used(making.folder))
+        size = size_text(measure_usage(making.folder))
         OUT.write(
             f"{verb} {clean_line(folder)} ({size}, {result.seconds:.0f} s, {making.installer.name}): {contents}.\n"
         )
-    OUT.write(render_installed(folder, report, right=is_right(report), verbose=verbose, **OUT.looks))
+    OUT.write(render_installed(folder, report, right=is_intact(report), verbose=verbose, **OUT.layout))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
-from tfdoctor.lint import LintAnswer, LintProblem, LintTarget, Unreadable, kind_of_file, lint_text
+from tfdoctor.lint import LintProblem, LintResult, LintTarget, Unreadable, kind_of_file, lint_text
 from tfdoctor.lint.fixes import drop_names_elsewhere, format_diff, list_names_left, plan_edits
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
@@ -92,13 +92,13 @@ def lint(
         for name, reason in refused.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and form is LintFormat.text):
-        OUT.write(FORMATS[form.value](answer, **OUT.looks))
+        OUT.write(FORMATS[form.value](answer, **OUT.layout))
     return ExitCode.FOUND if answer.problems else ExitCode.OK
 
 
 def _lint_files(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
-) -> tuple[LintAnswer, dict[str, _Editable], dict[str, str]]:
+) -> tuple[LintResult, dict[str, _Editable], dict[str, str]]:
     """Return (answer, path to editable file, path to reason) for the given files and folders.
 
     The second has the files that --fix corrects, the third why it cannot correct others. Raise UsageError.
@@ -126,7 +126,7 @@ def _lint_files(
         if reason is not None:
             unreadable.append(Unreadable(label, reason))
         file_problems = [
-            replace(item, path=label) for item in file_problems if settings.wants(below_root, item.name)
+            replace(item, path=label) for item in file_problems if settings.includes(below_root, item.name)
         ]
         names_left[label] = list_names_left(source.text, kind, file_problems)
         if any(item.fix for item in file_problems):
@@ -146,7 +146,7 @@ def _lint_files(
         problems += fixable
     order = {label: index for index, label in enumerate(names_left)}
     problems.sort(key=lambda item: order[item.path])
-    return LintAnswer(len(names_left), tuple(problems), tuple(unreadable)), editable, refused
+    return LintResult(len(names_left), tuple(problems), tuple(unreadable)), editable, refused
 
 
 def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:

@@ -40,7 +40,7 @@ def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: 
 def _needs_arm64(compat: Compat, cards: Sequence[Card]) -> bool:
     """Return whether one of the GPUs exists only in hosts with a 64-bit ARM processor, whatever its name means."""
     return any(
-        all(compat.arm64.kind_of(card.name, text) is not None for text in (card.capability, *card.others))
+        all(compat.arm64.find_kind(card.name, text) is not None for text in (card.capability, *card.others))
         for card in cards
     )
 

@@ -14,8 +14,8 @@ from tfdoctor.compat import Compat, UnknownReleaseError
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.fit.matrix import MatrixQuery, list_refusals
 from tfdoctor.fit.matrix import select_rows as fulfilling
-from tfdoctor.plan.overview import overview
-from tfdoctor.plan.release_sheet import sheet
+from tfdoctor.plan.overview import list_overviews
+from tfdoctor.plan.release_sheet import make_sheet
 from tfdoctor.render import matrix as pages
 from tfdoctor.render.json import write_json
 from tfdoctor.render.terminal import OUT
@@ -120,7 +120,7 @@ def matrix(
     except versions.VersionSyntaxError as error:
         _fail_unknown_version(compat, "--tf", query.tf or "", str(error))
     has_one_version = query.tf is not None and len({row.release.version for row in rows}) == 1
-    newest = OUT.watched and not whole and query == MatrixQuery(os=query.os)
+    newest = OUT.is_terminal and not whole and query == MatrixQuery(os=query.os)
     _print(
         compat,
         query,
@@ -139,9 +139,9 @@ def matrix(
 def _write_explorer(target: Path, *, force: bool) -> int:
     """Write the page of `matrix --html FILE` and return the exit status. Raise UsageError or Error."""
     from tfdoctor.cli.log_arguments import note
-    from tfdoctor.plan.answer_table_builder import verdicts
+    from tfdoctor.plan.answer_table_builder import build_answer_table
     from tfdoctor.render.html.explorer import explorer_html
-    from tfdoctor.render.progress import progress
+    from tfdoctor.render.progress import open_progress
     from tfdoctor.render.terminal import ERR
     from tfdoctor.system.writing import check_file, write_file
 
@@ -155,10 +155,10 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     versions_of: dict[str, list[MatrixRow]] = {}
     for matrix_row in matrix_rows:
         versions_of.setdefault(matrix_row.release.version, []).append(matrix_row)
-    sheets = [sheet(compat, version_rows) for version_rows in versions_of.values()]
-    with progress(quiet=not ERR.watched, moving=False) as display:
-        table = verdicts(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
-    page = explorer_html(table, sheets, overview(compat, matrix_rows), as_of=compat.as_of)
+    sheets = [make_sheet(compat, version_rows) for version_rows in versions_of.values()]
+    with open_progress(quiet=not ERR.is_terminal, moving=False) as display:
+        table = build_answer_table(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
+    page = explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
     write_file(target, page, force=force, option="--html")
     note(f"{clean_line(str(target))} has {len(sheets)} releases as a page ({len(page) // 1000 + 1} kB).")
     return ExitCode.OK
@@ -170,7 +170,7 @@ def _list_gpus(*, as_json: bool) -> int:
     if as_json:
         write_json(pages.gpus_json(compat.gpus, compat.gpus_as_of))
     else:
-        OUT.write(pages.render_gpus(compat.gpus, **OUT.looks))
+        OUT.write(pages.render_gpus(compat.gpus, **OUT.layout))
     return ExitCode.OK
 
 
@@ -192,30 +192,32 @@ def _print(
     if has_one_version:
         python = None if query.python is None else versions.major_minor(query.python)
         capabilities = [] if query.capability is None else query.capability.split(",")
-        release_sheet = sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
+        release_sheet = make_sheet(compat, rows, capabilities=capabilities, python=python, system=query.os)
     as_of = compat.as_of
     if as_json:
         write_json(pages.matrix_json(rows, as_of, release_sheet))
     elif as_markdown and release_sheet is not None:
-        OUT.document(pages.markdown_sheet(release_sheet, as_of=as_of, note=note))
+        OUT.write_document(pages.markdown_sheet(release_sheet, as_of=as_of, note=note))
     elif as_markdown:
-        OUT.document(pages.markdown_rows(rows, note=note))
+        OUT.write_document(pages.markdown_rows(rows, note=note))
     elif not rows:
         reasons = [*filter(None, [note]), *_explain_no_match(compat, query, gpu)]
-        OUT.write(pages.render_nothing(reasons, **OUT.looks))
+        OUT.write(pages.render_nothing(reasons, **OUT.layout))
     else:
         if newest and query.os == "linux":
             OUT.write(
-                pages.render_overview(overview(compat, rows), releases=len(rows), as_of=as_of, **OUT.looks)
+                pages.render_overview(
+                    list_overviews(compat, rows), releases=len(rows), as_of=as_of, **OUT.layout
+                )
             )
             return
         OUT.write(
             pages.render_rows(
-                rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.looks
+                rows, as_of=as_of, note=note, windows=query.os == "windows", newest=newest, **OUT.layout
             )
             if release_sheet is None
             else (pages.render_sheet if whole else pages.render_sheet_screen)(
-                release_sheet, as_of=as_of, note=note, **OUT.looks
+                release_sheet, as_of=as_of, note=note, **OUT.layout
             )
         )
 
@@ -295,7 +297,7 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
             f"{name} can be a card of compute capability {', '.join(texts[:-1])} or {texts[-1]}: releases "
             "that run on one of them are shown. --gpu takes the PCI id, too (`lspci -nn` shows it: 10de:…)."
         )
-    if all(compat.arm64.kind_of(card.name, card.capability) is not None for card in match.gpus):
+    if all(compat.arm64.find_kind(card.name, card.capability) is not None for card in match.gpus):
         note += (
             " It is used in machines with a 64-bit ARM processor, which these wheels do not support: "
             "`tfdoctor recommend "

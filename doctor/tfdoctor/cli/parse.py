@@ -54,7 +54,7 @@ def parse(
         write_json({"schema_version": SCHEMA_VERSION, "kind": detected_kind, "data": data})
     else:
         lines = (f"{path}: {clean_line(str(value))}" for path, value in leaves(data))
-        OUT.document("\n".join((f"kind: {detected_kind}", *lines)) + "\n")
+        OUT.write_document("\n".join((f"kind: {detected_kind}", *lines)) + "\n")
     return 0
 
 

@@ -13,7 +13,7 @@ from tfdoctor.errors import ExitCode
 from tfdoctor.findings import Severity
 from tfdoctor.placement import evaluate_placement, find_era, needs_kernels, read_placement
 from tfdoctor.render.placement import placement_json, placement_svg, render_placement
-from tfdoctor.render.progress import meter
+from tfdoctor.render.progress import show_read_progress
 from tfdoctor.render.terminal import ERR, OUT
 from tfdoctor.running.streams import read_log
 from tfdoctor.system.writing import check_file, write_file
@@ -43,7 +43,9 @@ def placement(
     if svg is not None:
         check_file(svg, force=force, option="--svg", reads=[name])
     label = clean(name, limit=300)
-    with meter(label) if ERR.watched and not as_json else contextlib.nullcontext() as display:
+    with (
+        show_read_progress(label) if ERR.is_terminal and not as_json else contextlib.nullcontext() as display
+    ):
         placements = read_placement(read_log(name, note=note, meter=display))
     compat = Compat.load()
     era = find_era(placements.said, compat) if needs_kernels(placements) else None
@@ -55,7 +57,7 @@ def placement(
 
         write_json(placement_json(answer))
     else:
-        OUT.write(render_placement(answer, verbose=verbose, **OUT.looks))
+        OUT.write(render_placement(answer, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
         return ExitCode.OK
     threshold = Severity[fail_on.value.upper()]

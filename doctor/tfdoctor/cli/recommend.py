@@ -57,5 +57,5 @@ def recommend(
     if as_json:
         write_json(recommendation_json(answer))
     else:
-        OUT.write(render_recommendation(answer, verbose=verbose, **OUT.looks))
+        OUT.write(render_recommendation(answer, verbose=verbose, **OUT.layout))
     return ExitCode.FOUND if answer.conflict is not None else ExitCode.OK

@@ -5,11 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
-from tfdoctor.cli.capture import look, warn
+from tfdoctor.cli.capture import record_system, warn
 from tfdoctor.cli.options import Python, Timeout, command, option
 from tfdoctor.compat import Compat
 from tfdoctor.errors import ExitCode
-from tfdoctor.examine import live_machine
+from tfdoctor.examine import make_live_system
 from tfdoctor.render.report_markdown import report_markdown
 from tfdoctor.render.terminal import OUT
 from tfdoctor.system import RecordedSystem
@@ -40,15 +40,15 @@ def report(
     """
     if output is not None and output != STDOUT:
         check_file(output, force=force, reads=[facts])
-    system: System = live_machine(python if facts is None else None)
+    system: System = make_live_system(python if facts is None else None)
     if facts is not None:
         recorded = RecordedSystem(facts)
         system, python = recorded, python or recorded.python
-    captured = look(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
+    captured = record_system(system, Compat.load(), python=python, timeout=timeout, local=facts is None)
     text = report_markdown(captured.report, differences=captured.differences)
     if output is not None and output != STDOUT:
         write_file(output, text.encode("utf-8"), force=force)
     if output is None or output == STDOUT:
-        OUT.document(text)
+        OUT.write_document(text)
     warn(captured)
     return ExitCode.OK

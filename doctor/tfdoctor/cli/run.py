@@ -78,7 +78,7 @@ def run(
     notes: list[str] = []
     if verbose_loader:
         environment, notes = make_loader_environment(environment)
-    with signals.as_ever(), hold_signals() as mask:
+    with signals.use_default_signals(), hold_signals() as mask:
         analyst = Analyst(placement=placement)
         program = Passthrough(words, environment, mask, analyst.take)
         try:
@@ -93,13 +93,13 @@ def run(
                 program.write_line(message)
             return message is not None
 
-        status = program.wait({analyst.says: receive_message}, analyst.flush)
+        status = program.wait({analyst.answer_pipe: receive_message}, analyst.flush)
     has_finding = False
     try:
         has_finding = _write_answer(
             words, status, program, analyst, (notes, placement_notes), fail_on, verbose=verbose, quiet=quiet
         )
-    except signals.EndedError:
+    except signals.TerminationError:
         raise
     except (KeyboardInterrupt, OSError):  # the user does not want the answer, or it cannot be written
         pass
@@ -152,13 +152,13 @@ def _write_answer(
         answer.report if answer is not None else None,
         known=answer is not None and answer.known,
         failures=program.failures,
-        lost=analyst.lost,
+        lost=analyst.dropped_bytes,
         notes=notes[0] if answer is not None and answer.loader_seen else (),
         placement=answer.placement if answer is not None else None,
         placed=notes[1],
         verbose=verbose,
         quiet=quiet,
-        **ERR.looks,
+        **ERR.layout,
     )
     ERR.write(f"\n{text}" if program.has_open_line else text)
     ERR.flush()

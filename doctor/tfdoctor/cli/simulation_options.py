@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
     from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import LiveSystem
-    from tfdoctor.verify.session import Wish
+    from tfdoctor.verify.session import VerifyRequest
 
 __all__ = [
-    "label",
     "live_with_stand_in",
     "parse_simulation",
+    "print_simulation_title",
     "show_simulation_note",
     "verify_simulated_image",
     "verify_simulated_python",
@@ -65,21 +65,21 @@ def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
 
     Raise CompilerError if the stand-in cannot be built.
     """
-    from tfdoctor.examine import live_machine
+    from tfdoctor.examine import make_live_system
     from tfdoctor.simulate.build import build_stand_in
 
-    host = live_machine(python)
+    host = make_live_system(python)
     folder = build_stand_in(host.env)
-    return live_machine(python, env=add_stand_in(host.env, asked, str(folder)))
+    return make_live_system(python, env=add_stand_in(host.env, asked, str(folder)))
 
 
-def label(asked: Simulated, *, quiet: bool) -> None:
+def print_simulation_title(asked: Simulated, *, quiet: bool) -> None:
     """Print that this is a simulation, before any other output."""
     from tfdoctor.render.terminal import OUT
     from tfdoctor.render.verify import render_simulation
 
     if not quiet:
-        OUT.write(render_simulation(asked.title, **OUT.looks))
+        OUT.write(render_simulation(asked.title, **OUT.layout))
 
 
 def show_simulation_note(*, quiet: bool) -> None:
@@ -93,32 +93,32 @@ def show_simulation_note(*, quiet: bool) -> None:
 
 
 def verify_simulated_python(
-    compat: Compat, python: str | None, wish: Wish, asked: Simulated, *, quiet: bool
+    compat: Compat, python: str | None, wish: VerifyRequest, asked: Simulated, *, quiet: bool
 ) -> Verification:
     """Verify a Python of this host with the stand-in driver. Raise as `verify_python` does, or CompilerError."""
     from tfdoctor.cli.callbacks import make_stage_printer
-    from tfdoctor.render.progress import progress
+    from tfdoctor.render.progress import open_progress
     from tfdoctor.verify.python import verify_python
 
     system = live_with_stand_in(python, asked)
-    label(asked, quiet=quiet)
-    with progress(quiet=quiet, moving=False) as display:
+    print_simulation_title(asked, quiet=quiet)
+    with open_progress(quiet=quiet, moving=False) as display:
         return verify_python(
             system, compat, python, wish, on_stage=make_stage_printer(quiet=quiet), progress=display
         )
 
 
 def verify_simulated_image(
-    engine: ContainerEngine, compat: Compat, image: str, wish: Wish, asked: Simulated, *, quiet: bool
+    engine: ContainerEngine, compat: Compat, image: str, wish: VerifyRequest, asked: Simulated, *, quiet: bool
 ) -> Verification:
     """Verify an image with the stand-in driver. Raise as `verify_image` does, or CompilerError."""
     from tfdoctor.cli.callbacks import make_stage_printer
-    from tfdoctor.render.progress import progress
+    from tfdoctor.render.progress import open_progress
     from tfdoctor.simulate.build import build_stand_in
     from tfdoctor.verify.image import verify_image
 
     stand_in = build_stand_in()
-    label(asked, quiet=quiet)
-    with progress(quiet=quiet, moving=False) as display:
+    print_simulation_title(asked, quiet=quiet)
+    with open_progress(quiet=quiet, moving=False) as display:
         tell = make_stage_printer(quiet=quiet)
         return verify_image(engine, compat, image, wish, on_stage=tell, stand_in=stand_in, progress=display)

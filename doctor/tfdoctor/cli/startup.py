@@ -11,7 +11,7 @@ import threading
 from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.cli import stdio
-from tfdoctor.cli.fast_parser import parse_connect, plain
+from tfdoctor.cli.fast_parser import parse_check, parse_connect
 from tfdoctor.errors import Error, ExitCode
 from tfdoctor.system import signals
 
@@ -56,17 +56,17 @@ def _run_to_end(own_arguments: list[str], received: list[int]) -> int:
             from tfdoctor.render import program_name
 
             program_name.name()  # reads and removes the variable before child processes are started
-        options = plain(sys.argv[1:])
+        options = parse_check(sys.argv[1:])
         status = _run_typer() if options is None else _run_check(options)
     except KeyboardInterrupt:
         return _make_interrupt_code(received)
     except BrokenPipeError:  # `tfdoctor check | head`: nobody reads the rest
-        stdio.give_up(sys.stdout)
+        stdio.discard_output(sys.stdout)
         return ExitCode.OK
     except SystemExit as end:
         if not isinstance(end.__context__, BrokenPipeError):
             raise
-        stdio.give_up(sys.stdout)  # Typer catches it first if the answer is longer than a buffer
+        stdio.discard_output(sys.stdout)  # Typer catches it first if the answer is longer than a buffer
         return ExitCode.OK
     except Error as error:
         return _fail(error.exit_code, error.kind, error.message, error.hint, wants_json)
@@ -142,10 +142,10 @@ def _flush_output(status: int) -> int:
     try:
         sys.stdout.flush()
     except BrokenPipeError:
-        stdio.give_up(sys.stdout)
+        stdio.discard_output(sys.stdout)
         return ExitCode.OK
     except OSError as error:
-        stdio.give_up(sys.stdout)
+        stdio.discard_output(sys.stdout)
         _write_error(f"tfdoctor: standard output cannot be written: {error.strerror or error}.")
         return ExitCode.IMPOSSIBLE
     return status
@@ -198,7 +198,7 @@ def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) 
             write_json(document)
             sys.stdout.flush()
         except OSError:
-            stdio.give_up(sys.stdout)
+            stdio.discard_output(sys.stdout)
         else:
             return code
     _write_error(f"tfdoctor: {_format_as_called(clean(message, limit=1000))}")
@@ -213,7 +213,7 @@ def _format_as_called(text: str) -> str:
         from tfdoctor.render import program_name
     except (ImportError, OSError):
         return text
-    return program_name.as_called(text)
+    return program_name.adapt_commands(text)
 
 
 def _write_error(text: str) -> None:

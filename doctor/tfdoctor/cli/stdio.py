@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, TextIO, cast
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["give_up", "may_be_loader", "standard_streams"]
+__all__ = ["discard_output", "may_be_loader", "standard_streams"]
 
 
 class _SafeStream:
@@ -23,14 +23,14 @@ class _SafeStream:
         try:
             return self._stream.write(text)
         except OSError:
-            give_up(self._stream)
+            discard_output(self._stream)
             return len(text)
 
     def flush(self) -> None:
         try:
             self._stream.flush()
         except OSError:
-            give_up(self._stream)
+            discard_output(self._stream)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._stream, name)
@@ -64,7 +64,7 @@ def standard_streams() -> Iterator[None]:
         sys.stderr = stderr
 
 
-def give_up(stream: TextIO) -> None:
+def discard_output(stream: TextIO) -> None:
     """Discard what a broken stream still holds; otherwise Python fails at its exit."""
     with contextlib.suppress(OSError, ValueError):
         null_device = os.open(os.devnull, os.O_WRONLY)

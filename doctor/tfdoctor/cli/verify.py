@@ -30,7 +30,7 @@ from tfdoctor.render.terminal import OUT
 from tfdoctor.render.verify import junit, render_end, verification_json
 from tfdoctor.system.writing import check_file, write_file
 from tfdoctor.text import clean_line
-from tfdoctor.verify.session import Wish
+from tfdoctor.verify.session import VerifyRequest
 from tfdoctor.verify.stages import STAGES, Limits
 
 if TYPE_CHECKING:
@@ -126,7 +126,7 @@ def verify(
         raise UsageError("--driver belongs to --simulate: a real driver is what it is.")
     if simulation is not None and device is not ComputeDevice.GPU:
         raise UsageError("--device CPU needs no card, and --simulate is of a card; give one of them.")
-    request = Wish(
+    request = VerifyRequest(
         stages=_parse_stages(stages),
         expected=expect_gpus,
         gpus=_gpus(gpus) if simulation is None else None,
@@ -144,7 +144,7 @@ def verify(
         verification = _verify_python(compat, python, request, quiet=quiet or as_json)
     else:
         verification = _verify_image(compat, check_reference(image), request, quiet=quiet or as_json)
-    tell(verification, as_json=as_json, verbose=verbose, quiet=quiet)
+    print_result(verification, as_json=as_json, verbose=verbose, quiet=quiet)
     if junit_file is not None:
         write_file(junit_file, junit(verification).encode("utf-8"), force=force, option="--junit")
     if html is not None:
@@ -156,13 +156,13 @@ def _write_page(target: Path, verification: Verification, *, force: bool, quiet:
     """Write the HTML page, redacted. Raise UsageError or Error."""
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.verify import verification_html
-    from tfdoctor.system.identity import redactor_for
+    from tfdoctor.system.identity import make_redactor
 
-    page = verification_html(verification, redactor_for(os.environ, local=True))
+    page = verification_html(verification, make_redactor(os.environ, local=True))
     write_page(target, page, force=force, quiet=quiet)
 
 
-def _verify_image(compat: Compat, image: str, request: Wish, *, quiet: bool) -> Verification:
+def _verify_image(compat: Compat, image: str, request: VerifyRequest, *, quiet: bool) -> Verification:
     """Verify an image of the local engine."""
     from tfdoctor.engine import connect
     from tfdoctor.verify.image import verify_image
@@ -184,24 +184,26 @@ def host_of_engine(compat: Compat, engine: ContainerEngine) -> Facts | None:
     return collect_facts(LiveSystem(), compat, timeout=PROBE_TIMEOUT_S)
 
 
-def _verify_python(compat: Compat, python: str | None, request: Wish, *, quiet: bool) -> Verification:
+def _verify_python(
+    compat: Compat, python: str | None, request: VerifyRequest, *, quiet: bool
+) -> Verification:
     """Verify a Python of this host."""
-    from tfdoctor.examine import live_machine
+    from tfdoctor.examine import make_live_system
     from tfdoctor.verify.python import verify_python
 
     if request.simulated is not None:
         return verify_simulated_python(compat, python, request, request.simulated, quiet=quiet)
     return verify_python(
-        live_machine(python), compat, python, request, on_stage=make_stage_printer(quiet=quiet)
+        make_live_system(python), compat, python, request, on_stage=make_stage_printer(quiet=quiet)
     )
 
 
-def tell(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
+def print_result(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
     """Print the result."""
     if as_json:
         write_json(verification_json(done))
     else:
-        OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.looks))
+        OUT.write(render_end(done, verbose=verbose, quiet=quiet, **OUT.layout))
 
 
 def _parse_stages(text: str | None) -> tuple[str, ...]:

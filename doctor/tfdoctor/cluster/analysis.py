@@ -24,7 +24,7 @@ JOBS = ("chief", "worker", "ps", "evaluator")
 """Jobs that the strategies of TensorFlow 2 accept (python/distribute/multi_worker_util.py)."""
 MAX_FAULTS_PER_NAME = 50
 """Most faults of one name that are reported."""
-WHY = {
+REASONS = {
     "refused": "refuses the connection: nothing listens there, or it is not started yet",
     "timeout": "does not answer in time: a firewall, or no such machine",
     "no-such-name": "has a name that does not resolve here",
@@ -32,7 +32,7 @@ WHY = {
 }
 
 
-UNROUTED = ("unreachable", "no route to host", "host is down")
+NO_ROUTE_ENDINGS = ("unreachable", "no route to host", "host is down")
 """Ends of system error messages for hosts that cannot be reached at all."""
 
 
@@ -393,8 +393,8 @@ def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
     for member in members:
         if member.reachable is not False or (member.self and member.why == "refused"):
             continue  # this task itself is not started yet
-        problem = WHY.get(member.why or "", "cannot be reached")
-        if member.why == "timeout" and member.detail.endswith(UNROUTED):
+        problem = REASONS.get(member.why or "", "cannot be reached")
+        if member.why == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
             problem = "cannot be reached: there is no way to that machine from here"
         detail = f" ({_format_text(member.detail)})" if member.detail else ""
         message = f"{_format_text(str(member.task))} at {_format_text(member.address)} {problem}{detail}."

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tfdoctor.causes.codes import Explained
+from tfdoctor.causes.codes import CodePage
 
 __all__ = ["FAULTS"]
 
 
 FAULTS = (
-    Explained(
+    CodePage(
         "cluster-address",
         "An address of a cluster is not HOST:PORT",
         "A task's address has no port, a wrong one, or something else that TensorFlow does not take.",
@@ -17,7 +17,7 @@ FAULTS = (
         "tasks then wait without end. Port 0 is any free port, which only a cluster of one task can use.",
         'Write the host, a colon and a port from 1 to 65535: "localhost:2999".',
     ),
-    Explained(
+    CodePage(
         "cluster-task",
         "A process does not know which task of the cluster it is",
         "The task is missing, is not in the cluster, or is there twice.",
@@ -25,7 +25,7 @@ FAULTS = (
         "processes with the same task wait for the one that nobody is; one of them may fail to bind its port.",
         'Give each process its own: {"type": "worker", "index": 1}.',
     ),
-    Explained(
+    CodePage(
         "json-invalid",
         "TF_CONFIG is no JSON that TensorFlow can use",
         "The text does not parse, or has another form.",
@@ -33,7 +33,7 @@ FAULTS = (
         'around the whole. A text without "cluster" means: no cluster, each process trains alone.',
         "Write it with json.dumps, and put it into single quotes in a shell.",
     ),
-    Explained(
+    CodePage(
         "job-name",
         "A job of the cluster has a name that TensorFlow does not take",
         'The strategies of TensorFlow 2 know "chief", "worker", "ps" and "evaluator".',
@@ -41,21 +41,21 @@ FAULTS = (
         "the chief. tf.train.Server itself takes any name.",
         'Write "worker" for "workers", "chief" for "master".',
     ),
-    Explained(
+    CodePage(
         "address-twice",
         "Two tasks of the cluster have the same address",
         "Only one server can listen at a port of a machine.",
         "The second server does not start: its address is already in use. All names of loopback are one machine.",
         "Give each task on a machine its own port.",
     ),
-    Explained(
+    CodePage(
         "chief-twice",
         "The cluster has more than one chief",
         'There is at most one: two tasks of "chief", or "chief" beside "master", are refused.',
         'The chief writes checkpoints and starts what all do once. "master" is its name in TensorFlow 1.',
         'Leave one of them, as "chief"; make the others workers.',
     ),
-    Explained(
+    CodePage(
         "localhost-among-hosts",
         "An address of this machine alone stands among other machines",
         "localhost is another machine for each task.",
@@ -63,7 +63,7 @@ FAULTS = (
         "task there.",
         "Write the name or the address under which the other machines know that one.",
     ),
-    Explained(
+    CodePage(
         "evaluator-in-cluster",
         "The evaluator is listed in the cluster",
         "It is no part of the training cluster.",
@@ -71,7 +71,7 @@ FAULTS = (
         "listed, programs that count or wait for all tasks count it, too; two are refused.",
         'Take "evaluator" out of "cluster", and leave it in the "task" of its own process.',
     ),
-    Explained(
+    CodePage(
         "unreachable",
         "A task of the cluster does not answer",
         "tfdoctor cluster --connect could not reach it as TensorFlow would.",
@@ -81,7 +81,7 @@ FAULTS = (
         "message. It is asked from this machine alone.",
         "Start the task, open the port between the machines, or correct the address.",
     ),
-    Explained(
+    CodePage(
         "wrong-self-address",
         "This task's own address is none of this machine's",
         "The others would look for this task on another machine.",
@@ -89,7 +89,7 @@ FAULTS = (
         "address in the cluster. Behind a load balancer or with ports that a container engine forwards that is right.",
         "Check the index of this process, or write this machine's address.",
     ),
-    Explained(
+    CodePage(
         "version-differs",
         "The machines of the cluster have different TensorFlows",
         "tfdoctor cluster --peer compared recorded machines with this one.",

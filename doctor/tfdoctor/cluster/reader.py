@@ -21,7 +21,7 @@ __all__ = ["MAX_SPECIFICATION_CHARS", "convert_cluster", "parse_index", "read_cl
 
 MAX_SPECIFICATION_CHARS = 4 << 20
 """Most characters of a specification."""
-FORM = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
+FORMAT_HINT = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
 
 def read_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
@@ -246,7 +246,7 @@ def _describe_type(value: Any) -> str:
     return "null" if value is None else "something else"
 
 
-def _invalid(reason: str, fix: str = FORM) -> Written:
+def _invalid(reason: str, fix: str = FORMAT_HINT) -> Written:
     fault = Fault("json-invalid", Severity.ERROR, None, f"TensorFlow cannot use this: {reason}.", fix)
     return Written(None, None, faults=(fault,))
 
@@ -262,7 +262,7 @@ def _describe_error(text: str, error: Exception) -> str:
 def _suggest_fix(text: str) -> str:
     """Return how to correct text that is not JSON."""
     if not text.strip():
-        return f"Unset TF_CONFIG, or write it whole. {FORM}"
+        return f"Unset TF_CONFIG, or write it whole. {FORMAT_HINT}"
     if text.startswith("\ufeff"):
         return "Save it without a byte order mark."
     if len(text) < 100_000:
@@ -280,4 +280,4 @@ def _suggest_fix(text: str) -> str:
             )
     if '"' not in text and "cluster" in text:
         return "The shell took the double quotes away: put all of it into single quotes: '{\"cluster\": …}'."
-    return FORM
+    return FORMAT_HINT

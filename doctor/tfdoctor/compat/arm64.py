@@ -10,11 +10,11 @@ from typing import ClassVar
 from tfdoctor.compat.decode import Capability, Evidence, Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Way", "load_arm64"]
+__all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Source", "load_arm64"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Arm64Way:
+class Arm64Source:
     """One source of a TensorFlow with GPU code (`[[kind.way]]`)."""
 
     NAMED: ClassVar = ("text",)
@@ -35,7 +35,7 @@ class Arm64Kind:
     words: tuple[str, ...]
     """Lower-case words in the names of GPUs whose capability other machines have, too."""
     sources: Sources
-    ways: tuple[Arm64Way, ...] = field(default=(), metadata={"key": "way"})
+    ways: tuple[Arm64Source, ...] = field(default=(), metadata={"key": "way"})
     """Sources of TensorFlow, the best first; empty if none is known."""
 
 
@@ -58,7 +58,7 @@ class Arm64:
     index: Arm64Index
     kinds: tuple[Arm64Kind, ...] = field(metadata={"key": "kind"})
 
-    def kind_of(self, name: str, capability: str) -> Arm64Kind | None:
+    def find_kind(self, name: str, capability: str) -> Arm64Kind | None:
         """Return the kind of machine that has this GPU, or None if other machines can have it as well."""
         name_words = set(re.findall(r"[a-z0-9]+", name.lower()))
         return next(

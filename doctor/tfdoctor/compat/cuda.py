@@ -175,7 +175,7 @@ class CudaTable:
                 )
         return DriverMinimum(cuda, os, minimum, floor, own_driver, True, explanation, "documented", sources)
 
-    def newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
+    def find_newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """Return the newest CUDA minor whose own driver is not newer than `driver`.
 
         The result is None if the driver is older than all, or of a newer branch than the table has: that branch

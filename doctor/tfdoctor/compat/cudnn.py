@@ -84,7 +84,7 @@ class CudnnTable:
             (entry.cudnn for entry in self.conda if entry.cuda == cuda and entry.built in (None, major)), None
         )
 
-    def end_of(self, capability: str, major: int) -> str | None:
+    def find_end(self, capability: str, major: int) -> str | None:
         """Return the first minor of this major that lacks code for a capability supported by older minors, or None."""
         target = versions.parse_capability(capability)
         ranges = [r for r in self.ranges if versions.major(r.first) == major]

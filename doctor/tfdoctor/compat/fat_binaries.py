@@ -17,7 +17,14 @@ from tfdoctor import versions
 from tfdoctor.compat.decode import Sources, read
 from tfdoctor.records import dataclass
 
-__all__ = ["Coverage", "FatBinaries", "KernelCoverage", "coverage", "load_fat_binaries", "newest_text"]
+__all__ = [
+    "Coverage",
+    "FatBinaries",
+    "KernelCoverage",
+    "compute_coverage",
+    "find_newest_ptx",
+    "load_fat_binaries",
+]
 
 MIN_RATIO_WITH_CODE = 100
 """Number of fat binaries required for each one without code; with fewer, the GPU counts as unusable.
@@ -126,7 +133,7 @@ def load_fat_binaries(folder: Path) -> FatBinaries:
     return read(FatBinaries, folder / "fat_binaries.json")
 
 
-def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
+def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
     """Return which of the fat binaries a GPU of this compute capability can run.
 
     If some have machine code, those with only PTX do not count: they are NCCL's relocatable functions, whose machine
@@ -146,7 +153,7 @@ def coverage(counts: Mapping[str, int], capability: str) -> Coverage:
     return Coverage(capability, **totals, isa=max(ptx_versions, key=versions.parse, default=None))
 
 
-def newest_text(counts: Mapping[str, int]) -> tuple[int, int] | None:
+def find_newest_ptx(counts: Mapping[str, int]) -> tuple[int, int] | None:
     """Return the newest compute capability with PTX; None if there is only machine code."""
     return max(
         (arch for kinds in counts for arch, _, _ in _parse_architectures(kinds.partition("|")[2])),

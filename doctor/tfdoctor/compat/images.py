@@ -261,7 +261,7 @@ class Images:
                 return OfficialImage(names, recipe)
         return None
 
-    def lowest_of(self, image: NgcImage) -> str | None:
+    def find_lowest(self, image: NgcImage) -> str | None:
         """Return the lowest compute capability that one of NVIDIA's images supports.
 
         If no documentation of the image was read, the lowest of all other images is assumed.

@@ -17,7 +17,7 @@ from tfdoctor.compat.decode import DataError, Sources, read
 from tfdoctor.compat.source_lines import expand_span
 from tfdoctor.records import dataclass
 
-__all__ = ["Kernels", "OfOperation", "Types", "load_kernels", "type_named"]
+__all__ = ["Kernels", "OperationKernels", "Types", "load_kernels", "normalize_type"]
 
 Types = Mapping[str, frozenset[str]]
 """Types that some kernel accepts, by attribute: `{"T": {"float16", "float32"}}`. Unlimited attributes are left out."""
@@ -31,7 +31,7 @@ _ERA = re.compile(r"(\d{1,3}\.\d{1,3})(?:-(\d{1,3}\.\d{1,3}))?")
 
 
 @dataclass(frozen=True, slots=True)
-class OfOperation:
+class OperationKernels:
     """Kernels of one operation in one release."""
 
     cpu: Types | None
@@ -78,7 +78,7 @@ class Kernels:
             return ()
         return self.releases[minors.index(first) : minors.index(last) + 1]
 
-    def find_kernels(self, release: str, operation: str) -> OfOperation | None:
+    def find_kernels(self, release: str, operation: str) -> OperationKernels | None:
         """Return the operation's kernels in one of `releases`; None if that release has none for CPUs and GPUs.
 
         Raise DataError if the table is invalid.
@@ -87,7 +87,7 @@ class Kernels:
         if entry is None or release not in self.releases:
             return None
         try:
-            kernels = OfOperation(
+            kernels = OperationKernels(
                 self._parse_types(entry.cpu, release), self._parse_types(entry.gpu, release)
             )
         except (ValueError, IndexError) as error:
@@ -105,7 +105,7 @@ class Kernels:
         return None
 
 
-def type_named(word: str) -> str:
+def normalize_type(word: str) -> str:
     """Return tf.dtypes's name of a type: `"DT_HALF"` and `"half"` become `"float16"`."""
     plain = word.removeprefix("DT_").removesuffix("_REF").lower()
     return _CPP_TYPE_NAMES.get(plain, plain)

@@ -154,7 +154,7 @@ class Locks:
         return _read_cached(self.cuda_path(name))
 
     @cached_property
-    def tried(self) -> Mapping[str, Trial]:
+    def trials(self) -> Mapping[str, Trial]:
         """Last test of each lock by its file name (compat/locks/tried.json)."""
         return read(_TrialTable, self.folder / "tried.json", within="locks/").locks
 

@@ -104,7 +104,7 @@ class Pythons:
     builds: tuple[PythonBuilds, ...]
     """The preferred provider comes first."""
 
-    def ways(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
+    def find_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
         """Return all known ways to install a Python (`"3.9"`, `"3.9.18"`).
 
         Systems that have it come first, newest first but release candidates last; then come the providers' builds.
@@ -142,7 +142,7 @@ class Pythons:
             systems = self.debian
         return any(s.managed for s in systems if release in (s.name, s.codename))
 
-    def default_of(self, system: str, release: str) -> str | None:
+    def get_default(self, system: str, release: str) -> str | None:
         """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`, or None."""
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":

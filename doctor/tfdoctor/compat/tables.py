@@ -310,13 +310,13 @@ class Compat:
 
     def coverage(self, release: Release, capability: str) -> Coverage | None:
         """Return how many of a release's fat binaries a GPU can run; None if they were not read."""
-        from tfdoctor.compat.fat_binaries import coverage
+        from tfdoctor.compat.fat_binaries import compute_coverage
 
         counts = self._fat_binaries.get_counts(release.version)
         if counts is None:
             similar = self._find_same_code(release)
             counts = self._fat_binaries.get_counts(similar.version) if similar is not None else None
-        return coverage(counts, capability) if counts is not None else None
+        return compute_coverage(counts, capability) if counts is not None else None
 
     def _find_same_code(self, release: Release) -> Release | None:
         """Return a measured patch of the same minor with the same architectures and CUDA; None if there is none."""
@@ -329,7 +329,7 @@ class Compat:
                 return candidate
         return None
 
-    def to_compile(self, release: Release, capability: str) -> tuple[str, str] | None:
+    def find_ptx_requirement(self, release: Release, capability: str) -> tuple[str, str] | None:
         """Return the CUDA that a driver must support to compile PTX for a GPU, and how many kernels that concerns.
 
         The result is such as `("12.5", "most")`; None if nothing must be compiled, or the wheel's CUDA is not known.
@@ -454,7 +454,7 @@ class Compat:
 
     def newest_cuda_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """Return the newest CUDA minor whose own driver is not newer than `driver`, or None."""
-        return self._cuda.newest_for_driver(driver, os)
+        return self._cuda.find_newest_for_driver(driver, os)
 
     @property
     def cuda_of_wheels(self) -> dict[int, str]:
@@ -468,7 +468,7 @@ class Compat:
 
     def cudnn_end(self, capability: str, major: int) -> str | None:
         """Return the first minor of this cuDNN major without code for a capability that older ones support, or None."""
-        return self._cudnn.end_of(capability, major)
+        return self._cudnn.find_end(capability, major)
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
         """Return the cuDNN for conda's `cudatoolkit` (see cudnn.CudnnTable.find_conda_version)."""
@@ -532,7 +532,7 @@ class Compat:
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
         """Return all known ways to install a Python (see pythons.Pythons.ways)."""
-        return self.pythons.ways(python, system=system)
+        return self.pythons.find_builds(python, system=system)
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
         """Return NVIDIA's wheels for a TensorFlow release; None if there are none, or that is not known."""

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.checks.base import CheckContext
-from tfdoctor.dockerfile.checks.not_seen import unseen_of
+from tfdoctor.dockerfile.checks.not_seen import list_unknowns
 from tfdoctor.dockerfile.facts import findings_of
-from tfdoctor.dockerfile.read.image_model import subject_of
+from tfdoctor.dockerfile.read.image_model import read_image
 from tfdoctor.dockerfile.read.reader import read_dockerfile
 from tfdoctor.findings import Cause, Severity, Verdict
 
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat
     from tfdoctor.dockerfile.checks.base import Foresee
-    from tfdoctor.dockerfile.read.compose import Start
-    from tfdoctor.dockerfile.read.image_model import Subject
+    from tfdoctor.dockerfile.read.compose import ContainerStart
+    from tfdoctor.dockerfile.read.image_model import ImageModel
     from tfdoctor.dockerfile.read.models import Dockerfile
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
     from tfdoctor.findings import Finding
 
-__all__ = ["Judged", "judge_dockerfile"]
+__all__ = ["DockerfileReport", "check_dockerfile"]
 
 
 @dataclass(frozen=True, slots=True)
-class Judged:
+class DockerfileReport:
     """The result of a check of a Dockerfile."""
 
     name: str
     file: Dockerfile
-    subject: Subject
+    subject: ImageModel
     tensorflow: TensorFlow
     findings: tuple[Finding, ...]
     """Sorted by severity; of equal ones those about the base image are first, then those of the rules of `check`."""
     verdict: Verdict
 
 
-def judge_dockerfile(
+def check_dockerfile(
     text: str,
     compat: Compat,
     *,
     name: str = "Dockerfile",
     read: Callable[[str], str | None] = lambda _: None,
-    start: Start | None = None,
+    start: ContainerStart | None = None,
     foresee: Foresee | None = None,
-) -> Judged | None:
+) -> DockerfileReport | None:
     """Check a Dockerfile; return None if it has no FROM.
 
     `read` returns the text of a path in the build context, or None. `start` says how the containers are started, if
@@ -57,12 +57,14 @@ def judge_dockerfile(
     file = read_dockerfile(text)
     if not file.stages:
         return None
-    context = CheckContext(subject_of(file, compat, read), compat, name, start, foresee)
-    base_findings = [finding for rule in DOCKERFILE_RULES if rule.first for finding in rule.check(context)]
-    others = [finding for rule in DOCKERFILE_RULES if not rule.first for finding in rule.check(context)]
+    context = CheckContext(read_image(file, compat, read), compat, name, start, foresee)
+    base_findings = [
+        finding for rule in DOCKERFILE_RULES if rule.about_base for finding in rule.check(context)
+    ]
+    others = [finding for rule in DOCKERFILE_RULES if not rule.about_base for finding in rule.check(context)]
     findings = [*base_findings, *findings_of(context), *others]
     findings.sort(key=lambda finding: -finding.severity)
-    return Judged(
+    return DockerfileReport(
         name,
         file,
         context.subject,
@@ -79,7 +81,7 @@ def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdi
     if errors:
         more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
         return Verdict(False, errors[0].cause, f"This will not work: {errors[0].title}.{more}")
-    unseen = unseen_of(context)
+    unseen = list_unknowns(context)
     if (
         unseen
         or context.tensorflow.state != "there"

@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["definition"]
+__all__ = ["format_definition"]
 
-END = "END-OF-FILE"
+END_MARKER = "END-OF-FILE"
 """The line after a file in the definition; every line of the file itself begins with `|`, so none can equal it."""
 _OMITTED_VARIABLES = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
 """Variables that are left out: Apptainer sets them, or they name a folder that is read-only in its images."""
 
 
-def definition(option: Option, context: Context, command: str) -> str:
+def format_definition(option: Option, context: Context, command: str) -> str:
     """Return the definition.
 
     The user of the image in `context` must be root. `command` is the `tfdoctor build …` that the first comment names.
@@ -120,7 +120,7 @@ def _format_file(name: str, target: str, files: Mapping[str, bytes]) -> str:
     path = f"{target}{name}" if target.endswith("/") else target
     text = files[name].decode()
     body = "".join(f"|{line}\n" for line in text.splitlines())
-    return f"mkdir -p {path.rpartition('/')[0]}\nsed 's/^|//' >{path} <<'{END}'\n{body}{END}"
+    return f"mkdir -p {path.rpartition('/')[0]}\nsed 's/^|//' >{path} <<'{END_MARKER}'\n{body}{END_MARKER}"
 
 
 def _indent_lines(lines: list[str]) -> str:

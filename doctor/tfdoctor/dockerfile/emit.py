@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.image import start_of
+from tfdoctor.advice.image import format_start_command
 from tfdoctor.dockerfile import apptainer, sbom
-from tfdoctor.dockerfile.write import CACHE, LOCKED, UID, interpreter
+from tfdoctor.dockerfile.write import CACHE, LOCK_FILES, UID, python_command
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.advice.target import InImage
+    from tfdoctor.advice.target import TargetImage
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["VOLUME", "EmittedImage", "Form", "default_tag", "emit", "run_line"]
+__all__ = ["VOLUME", "EmittedImage", "Form", "emit", "format_run_command", "make_default_tag"]
 
 VOLUME = "tensorflow-cuda-cache"
 """The volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
@@ -63,21 +63,21 @@ class EmittedImage:
         return " ".join((program, *self.build, *more, f"-t {self.tag}", folder))
 
 
-def default_tag(option: Option) -> str:
+def make_default_tag(option: Option) -> str:
     """Return the default name for the image of a plan: `tfdoctor/tensorflow:1.14.0-cuda10.0-py3.6`."""
     return (
         f"tfdoctor/tensorflow:{option.tensorflow}-cuda{versions.major_minor(option.cuda)}-py{option.python}"
     )
 
 
-def run_line(image: InImage, *, user: str = "") -> str:
+def format_run_command(image: TargetImage, *, user: str = "") -> str:
     """Return the command that starts a container with its GPUs, this folder, and a volume for compiled kernels.
 
     `user` is the value for `--user`, quoted for a shell; it is needed if the folder does not belong to the image's
     user.
     """
     user_option = (f"--user {user}",) if user else ()
-    return start_of(image, "-it", *user_option, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
+    return format_start_command(image, "-it", *user_option, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
 
 
 def emit(form: Form, made: EmittedImage) -> str:
@@ -127,7 +127,7 @@ def _format_devcontainer(image: EmittedImage) -> str:
 
 def _interpreter_path(option: Option) -> str:
     """Return the path of the interpreter, because an editor does not search PATH."""
-    command = interpreter(option)
+    command = python_command(option)
     return command if "/" in command else "/usr/bin/python3"
 
 
@@ -137,7 +137,7 @@ def _format_pod(image: EmittedImage) -> str:
     script = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
     if versions.satisfies(image.option.release.version, "<1.14"):
         script = "from tensorflow.python.client import device_lib as d; print(d.list_local_devices())"
-    command = json.dumps([interpreter(image.option), "-c", script])
+    command = json.dumps([python_command(image.option), "-c", script])
     return (
         f"# {image.command} --push makes the image and pushes it: --tag REGISTRY/NAME:TAG names a registry that the\n"
         "# cluster pulls from. The nodes need NVIDIA's device plugin (or GPU operator).\n"
@@ -169,17 +169,17 @@ def _format_pod(image: EmittedImage) -> str:
 
 
 def _format_apptainer(image: EmittedImage) -> str:
-    return apptainer.definition(image.option, image.context, image.command)
+    return apptainer.format_definition(image.option, image.context, image.command)
 
 
 def _format_sbom(image: EmittedImage) -> str:
-    return sbom.bill(image.option, image.context, image.tag, image.loose)
+    return sbom.format_sbom(image.option, image.context, image.tag, image.loose)
 
 
 def _format_requirements(image: EmittedImage) -> str:
     """Return everything that pip installs, pinned and hashed, in one file."""
     files = image.context.files
-    parts = [files[name].decode() for name in LOCKED if name in files]
+    parts = [files[name].decode() for name in LOCK_FILES if name in files]
     head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"
     if image.loose:
         head += (

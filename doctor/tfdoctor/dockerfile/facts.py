@@ -12,7 +12,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
 from tfdoctor import versions
 from tfdoctor.advice import image
-from tfdoctor.advice.target import InImage
+from tfdoctor.advice.target import TargetImage
 from tfdoctor.dockerfile.read.tensorflow import tensorflow_from
 from tfdoctor.facts import FoundElsewhere
 from tfdoctor.findings import Evidence, Remedy, Severity
@@ -55,15 +55,15 @@ def findings_of(context: CheckContext) -> list[Finding]:
     Nothing if the image has no TensorFlow, or an unknown one; but several installed over each other are checked.
     """
     state = context.tensorflow.state
-    if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.both) < 2):
+    if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.tensorflows) < 2):
         return []
     citations = _Citations()
     facts = make_sketched_facts(context.compat, _make_sketch(context, citations))
-    rule_context = RuleContext(facts, context.compat, predict(facts, context.compat), image=InImage(""))
+    rule_context = RuleContext(facts, context.compat, predict(facts, context.compat), image=TargetImage(""))
     return [
         _cite_dockerfile(context, citations, image.adapt_image_finding(rule_context.target, finding))
         for rule in ALL_RULES
-        if rule.shown_in is not None  # the other rules are about the report itself
+        if rule.shown_area is not None  # the other rules are about the report itself
         for finding in rule.run(rule_context).findings
     ]
 
@@ -74,14 +74,18 @@ def findings_of(context: CheckContext) -> list[Finding]:
 def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
     """Return the image as a sketch of facts, and record in `citations` which line each fact comes from."""
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
-    tensorflows = [tensorflow_from(entry, subject, context.compat) for entry in subject.both] or [tensorflow]
+    tensorflows = [tensorflow_from(entry, subject, context.compat) for entry in subject.tensorflows] or [
+        tensorflow
+    ]
     distributions = {entry.package: entry.version for entry in tensorflows}
-    evidence_of_each = [context.cite(entry.want.seen) for entry in subject.both] or [context.cite_tensorflow]
+    evidence_of_each = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
+        context.tensorflow_evidence
+    ]
     citations.of = {
         f"{entry.package} {entry.version}": line
         for entry, line in zip(tensorflows, evidence_of_each, strict=True)
     }
-    citations.of["the loader"] = context.cite_tensorflow
+    citations.of["the loader"] = context.tensorflow_evidence
     for name, version, evidence in _list_companions(context, citations):
         distributions[name] = version
         citations.of[f"{name} {version}"] = evidence
@@ -110,7 +114,7 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         versions={
             soname: offer.version for soname, offer, is_found in known_offers if is_found and offer.version
         },
-        found=tuple(
+        other_libraries=tuple(
             FoundElsewhere(soname.partition(".so")[0], offer.name, offer.path)
             for soname, offer, is_found in known_offers
             if is_found is False
@@ -126,8 +130,12 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
 
 def _cite_offer(context: CheckContext, offer: LibraryOffer, wrong_offers: list[LibraryOffer]) -> Evidence:
     """Return the line that brings a library; it also names the libraries of wrong versions from the same line."""
-    evidence = context.cite(offer.by)
-    names = [other.name for other in wrong_offers if other.by == offer.by] if offer in wrong_offers else []
+    evidence = context.cite(offer.source_line)
+    names = (
+        [other.name for other in wrong_offers if other.source_line == offer.source_line]
+        if offer in wrong_offers
+        else []
+    )
     more = f" and {len(names) - 4} more" if len(names) > 4 else ""
     return replace(evidence, text=f"{evidence.text} has {', '.join(names[:4])}{more}") if names else evidence
 
@@ -149,9 +157,9 @@ def _list_companions(context: CheckContext, citations: _Citations) -> Iterator[t
         return
     for ladder in context.compat.ladders:
         name = ladder.package
-        evidence = context.cite_tensorflow
+        evidence = context.tensorflow_evidence
         if name in subject.packages:
-            evidence = context.cite(subject.packages[name].want.seen)
+            evidence = context.cite(subject.packages[name].requirement.source_line)
         version = next(iter(_list_exact_versions(subject.list_limits(name))), None) or _find_replacement(
             context, ladder
         )
@@ -164,7 +172,7 @@ def _list_companions(context: CheckContext, citations: _Citations) -> Iterator[t
                 for project in subject.packages
                 if project not in _UNLIMITING and project != tensorflow.package
             ]
-            if others or subject.others or subject.unseen:
+            if others or subject.other_count or subject.unseen:
                 evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
                 citations.unsure.add(evidence)
         if version is not None:
@@ -187,9 +195,11 @@ def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
     """
     subject, name = context.subject, ladder.package
     installed = context.tensorflow.installed
-    tensorflow_name = installed.want.name if installed is not None else ""
+    tensorflow_name = installed.requirement.name if installed is not None else ""
     last_calls = {
-        requirement.name: index for index, call in enumerate(subject.calls) for requirement in call.wants
+        requirement.name: index
+        for index, call in enumerate(subject.calls)
+        for requirement in call.requirements
     }
     if name not in subject.packages or last_calls.get(name, -1) <= last_calls.get(tensorflow_name, -1):
         return None
@@ -246,8 +256,10 @@ def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[s
 def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Finding) -> Finding:
     """Return the finding with lines of the Dockerfile as evidence, in place of facts about a host."""
     lines = [citations.of.get(item.source) or citations.of.get(item.text) for item in finding.evidence]
-    evidence = list(dict.fromkeys(item for item in lines if item is not None)) or [context.cite_tensorflow]
-    if finding.cause in image.OF_BASE:
+    evidence = list(dict.fromkeys(item for item in lines if item is not None)) or [
+        context.tensorflow_evidence
+    ]
+    if finding.cause in image.BASE_IMAGE_CAUSES:
         evidence = _cite_libraries(context, evidence)
     severity = Severity.WARNING if citations.unsure.intersection(evidence) else finding.severity
     remedies = finding.remedies
@@ -259,9 +271,9 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
 
 def _cite_libraries(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
     """Return the evidence with the base image, and why neither it nor an extra brings the CUDA libraries."""
-    base, notes = context.cite_base, {}
+    base, notes = context.base_evidence, {}
     if "and-cuda" in context.tensorflow.extras:
-        notes[context.cite_tensorflow] = ": this release has no such extra, and pip only warns about it"
+        notes[context.tensorflow_evidence] = ": this release has no such extra, and pip only warns about it"
     if context.subject.base.flavour == "base":
         notes[base] = ": a `base` image has the CUDA runtime and none of its libraries"
     if not any((item.source, item.line) == (base.source, base.line) for item in evidence):

@@ -6,17 +6,17 @@ import datetime as dt
 from typing import TYPE_CHECKING
 
 from tfdoctor import __version__
-from tfdoctor.advice.target import InImage
-from tfdoctor.dockerfile.emit import Form, emit, run_line
+from tfdoctor.advice.target import TargetImage
+from tfdoctor.dockerfile.emit import Form, emit, format_run_command
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from tfdoctor.dockerfile.emit import EmittedImage
 
-__all__ = ["ABOUT", "folder_of"]
+__all__ = ["FILE_DESCRIPTIONS", "make_folder_files"]
 
 SBOM = "sbom.cdx.json"
-ABOUT = {
+FILE_DESCRIPTIONS = {
     "Dockerfile": "the steps",
     "tools.txt": "pip and what it builds with, pinned and hashed",
     "cuda.txt": "NVIDIA's wheels, pinned and hashed",
@@ -33,7 +33,7 @@ ABOUT = {
 """File name to description, for the README."""
 
 
-def folder_of(made: EmittedImage) -> dict[str, bytes]:
+def make_folder_files(made: EmittedImage) -> dict[str, bytes]:
     """Return file name to content; the same plan gives the same bytes."""
     context_files = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
     ignore = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
@@ -52,9 +52,9 @@ def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
 def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
     """Return the README: how to build, run, verify and reproduce the image."""
     option, tag = image.option, image.tag
-    table_rows = "".join(f"| `{name}` | {ABOUT[name]} |\n" for name in sorted(names))
+    table_rows = "".join(f"| `{name}` | {FILE_DESCRIPTIONS[name]} |\n" for name in sorted(names))
     released = dt.datetime.fromtimestamp(image.context.epoch, dt.timezone.utc).date()
-    run_as_user = run_line(InImage(tag), user='"$(id -u):$(id -g)"')
+    run_as_user = format_run_command(TargetImage(tag), user='"$(id -u):$(id -g)"')
     loose_note = (
         "What `requirements.txt` does not pin is taken as new as the package index has it on the day.\n"
         if image.loose
@@ -67,7 +67,7 @@ def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
         "## Build it\n\n"
         f"```sh\n{image.format_build_command('docker build', '.')}\n```\n\n"
         "## Run it\n\n"
-        f"```sh\n{run_line(InImage(tag))}\n```\n\n"
+        f"```sh\n{format_run_command(TargetImage(tag))}\n```\n\n"
         "`/workspace` is this folder; the volume keeps what CUDA compiles for your card. The user in the container is "
         f"{image.uid}: where the\nfolder is another user's,\n\n"
         f"```sh\n{run_as_user}\n```\n\n"

@@ -8,22 +8,22 @@ import uuid
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
-from tfdoctor.dockerfile.write import LOCKED, TOOLS
+from tfdoctor.dockerfile.write import LOCK_FILES, TOOLS_FILE
 
 if TYPE_CHECKING:
     from tfdoctor.dockerfile.write import Context
     from tfdoctor.plan import Option
 
-__all__ = ["bill"]
+__all__ = ["format_sbom"]
 
 _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
-def bill(option: Option, context: Context, tag: str, loose: tuple[str, ...]) -> str:
+def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ...]) -> str:
     """Return the document. `loose`: requirements whose versions are unknown before the image is built."""
     lines = [
         line
-        for name in (TOOLS, *LOCKED)
+        for name in (TOOLS_FILE, *LOCK_FILES)
         for line in context.files.get(name, b"").decode().splitlines()
         if line
     ]

@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CACHE",
-    "LOCKED",
+    "LOCK_FILES",
     "MAX_UID",
-    "TOOLS",
+    "TOOLS_FILE",
     "UID",
     "VENV",
     "Context",
     "Extras",
     "has_venv",
-    "interpreter",
+    "python_command",
     "render",
 ]
 
@@ -56,7 +56,7 @@ CACHE = "/var/cache/cuda"
 CACHE_SIZE = 2**31
 """Bytes; TensorFlow's kernels for one GPU are larger than CUDA's own limit."""
 SHARE = "/usr/local/share/tfdoctor"
-LOGS = (
+BUILD_LOGS = (
     "/var/cache/apt/*.bin",
     "/var/cache/ldconfig/aux-cache",
     "/var/log/alternatives.log",
@@ -64,9 +64,9 @@ LOGS = (
     "/var/log/dpkg.log",
 )
 """Logs and caches of apt, which differ between builds."""
-TOOLS = "tools.txt"
-LOCKED = ("cuda.txt", "release.txt", "tensorflow.txt")
-"""The files of a context that pip installs from, pinned and hashed; `TOOLS` has pip itself."""
+TOOLS_FILE = "tools.txt"
+LOCK_FILES = ("cuda.txt", "release.txt", "tensorflow.txt")
+"""The files of a context that pip installs from, pinned and hashed; `TOOLS_FILE` has pip itself."""
 STALE_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
 """Lists in old images whose key (7fa2af80) NVIDIA retired in April 2022."""
 _REFERENCE = re.compile(
@@ -183,7 +183,7 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
     other_pins = [_format_pin(package) for package in locked if package.name != option.release.package]
     cuda_pins = [f"{wheel.pin} --hash=sha256:{wheel.sha256}" for wheel in option.wheels]
     if tools is not None and locked and has_venv(option):
-        files[TOOLS] = _join_lines(_format_pin(package) for package in tools.packages)
+        files[TOOLS_FILE] = _join_lines(_format_pin(package) for package in tools.packages)
     if option.recipe is Recipe.OFFICIAL:
         files["release.txt"], files["tensorflow.txt"] = _join_lines(tensorflow_pins), _join_lines(other_pins)
     elif locked:
@@ -206,10 +206,10 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
 
 def has_venv(option: Option) -> bool:
     """Return whether TensorFlow is in a virtual environment (`VENV`) and not in the image's own Python."""
-    return option.recipe.own_venv
+    return option.recipe.has_own_venv
 
 
-def interpreter(option: Option) -> str:
+def python_command(option: Option) -> str:
     """Return the command of the Python that has TensorFlow, in a container of the image."""
     if has_venv(option):
         return f"{VENV}/bin/python"
@@ -265,7 +265,7 @@ def _make_values(
         "ca": "ca.crt" in files,
         "install": base.install,
         "stale_lists": STALE_LISTS if _has_nvidia_lists(option) else (),
-        "logs": LOGS,
+        "logs": BUILD_LOGS,
         "epoch": _release_epoch(option),
         "share": SHARE,
         "home": HOME,
@@ -274,7 +274,7 @@ def _make_values(
         "venv": VENV,
         "site": site,
         "pip": f"{VENV}/bin/pip" if venv else f"{base_python} -m pip",
-        "python_command": interpreter(option),
+        "python_command": python_command(option),
         "owned": venv and extras.uid != 0,
         "prune_cuda": _list_patterns(matching, "cuda", site) if option.cuda_set else [],
         "prune_tensorflow": _list_patterns(matching, "tensorflow", site),

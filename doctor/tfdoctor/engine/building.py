@@ -16,7 +16,7 @@ from docker.errors import APIError, DockerException
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
-from tfdoctor.engine.connection import EngineError, explain_api
+from tfdoctor.engine.connection import EngineError, explain_api_error
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -29,16 +29,16 @@ __all__ = [
     "BuildFailedError",
     "BuildRequest",
     "build",
-    "context_archive",
-    "forget_unfinished",
+    "make_context_archive",
     "make_unfinished_name",
+    "remove_unfinished",
 ]
 
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
 _BUILT = re.compile(r"^Successfully built ([0-9a-f]{12,64})")
 _STEP_IMAGE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
 """The line at the end of a step, with the id of its image."""
-UNFINISHED = "tfdoctor/unfinished"
+UNFINISHED_REPOSITORY = "tfdoctor/unfinished"
 """Repository for the finished steps of an interrupted build; an unnamed image is listed as `<none>`."""
 _MAX_STEP_LINES = 40
 """Output lines of a failing step that are reported."""
@@ -88,7 +88,7 @@ class BuildFailedError(EngineError):
         self.output = output
 
 
-def context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
+def make_context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
     """Return the context as an uncompressed tar.
 
     The same files give the same bytes, so that the engine's cache stays valid.
@@ -113,7 +113,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
     has_ended = False
     try:
         stream = engine.client.api.build(
-            fileobj=io.BytesIO(context_archive(request.dockerfile, request.files)),
+            fileobj=io.BytesIO(make_context_archive(request.dockerfile, request.files)),
             custom_context=True,
             dockerfile="Dockerfile",
             tag=request.tag,
@@ -133,7 +133,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
             yield event
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
-        raise explain_api(error, "building the image") from error
+        raise explain_api_error(error, "building the image") from error
     finally:
         if finished_images and not has_ended:
             _name_unfinished(engine, finished_images[-1], request.tag)
@@ -142,7 +142,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
 def make_unfinished_name(tag: str) -> str:
     """Return the image name for the finished steps of an interrupted build of `tag`."""
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)[-120:].lstrip(".-")
-    return f"{UNFINISHED}:{name or 'image'}"
+    return f"{UNFINISHED_REPOSITORY}:{name or 'image'}"
 
 
 def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
@@ -157,7 +157,7 @@ def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
             engine.remove_image(previous.id)  # also deletes its layers, except those that other images share
 
 
-def forget_unfinished(engine: ContainerEngine, tag: str) -> None:
+def remove_unfinished(engine: ContainerEngine, tag: str) -> None:
     """Remove the name of an earlier unfinished build after a complete one.
 
     Its image is now a part of the complete one, or is deleted with the name.
@@ -229,7 +229,7 @@ def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> Bui
 def _make_build_error(step: str, recent: list[str], message: dict[str, Any]) -> BuildFailedError:
     """Return the error for a failed build, with a hint from the engine's message or the step's output."""
     reason = clean_line(str(message.get("error", "")), limit=600)
-    explained = explain_api(RuntimeError(reason), "x")
+    explained = explain_api_error(RuntimeError(reason), "x")
     hint = explained.hint or _explain_output("\n".join(recent))
     title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
     return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent))

@@ -19,7 +19,7 @@ from requests.exceptions import RequestException
 from tfdoctor.advice.pip import quote
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.system import LiveSystem
-from tfdoctor.system.contexts import endpoint_of, identity_of, settings_folder
+from tfdoctor.system.contexts import find_endpoint, hash_context_name, settings_folder
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-__all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api"]
+__all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api_error"]
 
 CONNECT_TIMEOUT = 20
 """Seconds for the first answer."""
@@ -88,7 +88,7 @@ class ContainerEngine:
         except ImageNotFound:
             return None
         except (APIError, RequestException, DockerException) as error:
-            raise explain_api(error, f"looking for the image {reference}") from error
+            raise explain_api_error(error, f"looking for the image {reference}") from error
         return _parse_image(raw)
 
     def remove_image(self, reference: str, *, force: bool = False) -> bool:
@@ -98,7 +98,7 @@ class ContainerEngine:
         except ImageNotFound:
             return False
         except (APIError, RequestException) as error:
-            raise explain_api(error, f"removing the image {reference}") from error
+            raise explain_api_error(error, f"removing the image {reference}") from error
         return True
 
 
@@ -110,7 +110,7 @@ def connect(url: str | None = None) -> ContainerEngine:
     says what is wrong and what to type, if no engine answers.
     """
     system = LiveSystem()
-    address, context = (url, None) if url is not None else endpoint_of(system)
+    address, context = (url, None) if url is not None else find_endpoint(system)
     if context is not None:
         return _connect_context(system, context, address)
     requested = url or system.env.get("DOCKER_HOST") or None
@@ -120,7 +120,7 @@ def connect(url: str | None = None) -> ContainerEngine:
     if requested is not None:
         return _open_client(requested, _load_tls_from_env(system) if requested.startswith("tcp://") else None)
     failures: list[EngineError] = []
-    for address in _usual():
+    for address in _list_usual_addresses():
         try:
             return _open_client(address)
         except EngineError as error:
@@ -141,7 +141,7 @@ def _connect_context(system: System, context: str, address: str) -> ContainerEng
         )
         failure.kind = "engine-context"
         raise failure
-    keys = Path(settings_folder(system)) / "contexts" / "tls" / identity_of(context) / "docker"
+    keys = Path(settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
     try:
         return _open_client(address, _load_tls(keys) if keys.is_dir() else None)
     except EngineError as error:
@@ -175,7 +175,7 @@ def _load_tls(keys: Path, *, verify: bool = True) -> TLSConfig:
         raise EngineError(msg) from error
 
 
-def _usual() -> list[str]:
+def _list_usual_addresses() -> list[str]:
     """Return the addresses of the usual sockets that may exist: Docker, rootless Docker, Docker Desktop, Podman.
 
     If none exists, the address of Docker's own socket.
@@ -407,7 +407,7 @@ def _parse_image(raw: dict[str, Any]) -> Image:
     )
 
 
-def explain_api(error: BaseException, doing: str) -> EngineError:
+def explain_api_error(error: BaseException, doing: str) -> EngineError:
     """Return an engine's refusal as an EngineError, with the engine's own text (cleaned) and a hint."""
     reason = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
     lower = reason.lower()

@@ -16,7 +16,7 @@ from docker.errors import APIError, DockerException, ImageNotFound, NotFound
 from docker.types import DeviceRequest
 from requests.exceptions import RequestException
 
-from tfdoctor.engine.connection import EngineError, explain_api
+from tfdoctor.engine.connection import EngineError, explain_api_error
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
     from tfdoctor.engine.connection import ContainerEngine
 
 __all__ = [
-    "FOLDER",
-    "Attached",
+    "SIMULATION_FOLDER",
+    "AttachedStreams",
     "GpuAccess",
     "RunRequest",
     "RunResult",
@@ -38,7 +38,7 @@ __all__ = [
 
 LABEL = "io.tfdoctor.run"
 """The label of every container that tfdoctor starts, so that a leftover one can be found."""
-FOLDER = "/tfdoctor-simulated"
+SIMULATION_FOLDER = "/tfdoctor-simulated"
 """The folder for `RunRequest.folder` in a container; no image has one of this name."""
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _GRACE_S = 5
@@ -50,7 +50,7 @@ _POLL_S = 0.05
 class GpuAccess:
     """The GPUs of a container, and the mechanism that adds them."""
 
-    way: Literal["none", "gpus", "runtime", "cdi"]
+    mechanism: Literal["none", "gpus", "runtime", "cdi"]
     """No GPUs; `--gpus` (a hook); the `nvidia` runtime; a CDI device."""
     devices: tuple[str, ...] = ("all",)
     """`all`, indexes or UUIDs; for CDI the part after `nvidia.com/gpu=`."""
@@ -58,13 +58,13 @@ class GpuAccess:
     @property
     def option(self) -> str:
         """The options of `docker run` for these GPUs."""
-        if self.way == "gpus":
+        if self.mechanism == "gpus":
             return (
                 "--gpus all" if self.devices == ("all",) else f"--gpus '\"device={','.join(self.devices)}\"'"
             )
-        if self.way == "runtime":
+        if self.mechanism == "runtime":
             return f"--runtime nvidia -e NVIDIA_VISIBLE_DEVICES={','.join(self.devices)}"
-        if self.way == "cdi":
+        if self.mechanism == "cdi":
             return " ".join(f"--device nvidia.com/gpu={device}" for device in self.devices)
         return ""
 
@@ -127,8 +127,8 @@ def run(
     """
     api = engine.client.api
     start_time = time.monotonic()
-    container, is_created = new_name(), False
-    attached: Attached | None = None
+    container, is_created = make_container_name(), False
+    attached: AttachedStreams | None = None
     try:
         try:
             create_container(engine, request, request.command, name=container, stdin=bool(request.stdin))
@@ -143,7 +143,7 @@ def run(
         for path, content in request.files.items():
             put_file(engine, container, path, content)
         try:  # Podman prepares the container and its GPUs at the attach, so that may fail, too
-            attached = Attached(engine, container, stdin=bool(request.stdin))
+            attached = AttachedStreams(engine, container, stdin=bool(request.stdin))
             api.start(container)
         except APIError as error:
             return _make_start_failure(error, start_time)
@@ -151,7 +151,7 @@ def run(
     except (APIError, DockerException, RequestException, OSError) as error:
         if isinstance(error, EngineError):
             raise
-        raise explain_api(error, f"running {request.image}") from error
+        raise explain_api_error(error, f"running {request.image}") from error
     finally:
         if container:
             remove_container(engine, container, made=is_created)
@@ -159,7 +159,7 @@ def run(
             attached.close()
 
 
-def new_name() -> str:
+def make_container_name() -> str:
     """Return a new container name.
 
     It is chosen here, so that a container that the engine is still creating can be removed by its name.
@@ -171,7 +171,7 @@ def create_container(
     engine: ContainerEngine, request: RunRequest, command: tuple[str, ...], *, name: str, stdin: bool
 ) -> None:
     """Create a container without starting it. Raise ImageNotFound or another APIError."""
-    if engine.name == "podman" and request.gpus.way == "cdi":
+    if engine.name == "podman" and request.gpus.mechanism == "cdi":
         _create_in_podman(engine, request, command, name=name, stdin=stdin)
         return
     api = engine.client.api
@@ -184,12 +184,12 @@ def create_container(
         "security_opt": ["no-new-privileges"],
     }
     devices = list(request.gpus.devices)
-    if request.gpus.way == "gpus":
+    if request.gpus.mechanism == "gpus":
         options["device_requests"] = [_device_request(devices)]
-    elif request.gpus.way == "runtime":
+    elif request.gpus.mechanism == "runtime":
         options["runtime"] = "nvidia"
         environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(devices)
-    elif request.gpus.way == "cdi":
+    elif request.gpus.mechanism == "cdi":
         names = [f"nvidia.com/gpu={device}" for device in devices]
         options["device_requests"] = [DeviceRequest(driver="cdi", device_ids=names)]
     config = api.create_host_config(**{key: value for key, value in options.items() if value is not None})
@@ -263,7 +263,7 @@ def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, byte
     """Write FOLDER with these files, readable for every user, into a container that is not started yet."""
     out = io.BytesIO()
     with tarfile.open(fileobj=out, mode="w") as archive:
-        folder = tarfile.TarInfo(FOLDER.strip("/"))
+        folder = tarfile.TarInfo(SIMULATION_FOLDER.strip("/"))
         folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o555, 0
         archive.addfile(folder)
         for name, content in files.items():
@@ -286,10 +286,10 @@ class _Output:
         self._rest = b""
         self.truncated = False
 
-    def read(self, attached: Attached) -> None:
+    def read(self, attached: AttachedStreams) -> None:
         """Read until the container closes both streams."""
         with contextlib.suppress(OSError, ValueError):  # the connection may break when the container ends
-            for stream, piece in attached.frames():
+            for stream, piece in attached.read_frames():
                 self._take(stream, piece)
 
     def _take(self, stream: int, piece: bytes) -> None:
@@ -310,7 +310,7 @@ class _Output:
         return b"".join(self._parts[which]).decode("utf-8", "replace")
 
 
-class Attached:
+class AttachedStreams:
     """The streams of a container, over one connection to the engine. Attach before the container starts."""
 
     def __init__(self, engine: ContainerEngine, container: str, *, stdin: bool) -> None:
@@ -325,12 +325,12 @@ class Attached:
         """Send data to standard input. Raise OSError."""
         self._socket.sendall(data)
 
-    def end_input(self) -> None:
+    def close_input(self) -> None:
         """Close standard input."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_WR)
 
-    def frames(self) -> Iterator[tuple[int, bytes]]:
+    def read_frames(self) -> Iterator[tuple[int, bytes]]:
         """Yield (stream, data) until the container ends; stream 1 is standard output, 2 standard error.
 
         Raise OSError if the connection fails.
@@ -367,18 +367,18 @@ class Attached:
             self._socket.close()
 
 
-def _send_input(attached: Attached, data: bytes) -> None:
+def _send_input(attached: AttachedStreams, data: bytes) -> None:
     """Send standard input and close it; run in a thread, because a command may read slowly or not at all."""
     with contextlib.suppress(OSError):
         attached.send(data)
-    attached.end_input()
+    attached.close_input()
 
 
 def _wait(
     engine: ContainerEngine,
     request: RunRequest,
     container: str,
-    attached: Attached,
+    attached: AttachedStreams,
     collected: _Output,
     start_time: float,
 ) -> RunResult:

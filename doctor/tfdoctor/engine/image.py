@@ -18,8 +18,8 @@ from tfdoctor import versions
 from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.write import Context, Extras, check_reference, render
 from tfdoctor.engine import BuildFailedError, BuildRequest, EngineError, RunRequest, ask_registry, build, run
-from tfdoctor.engine.building import forget_unfinished, layer_event, make_unfinished_name
-from tfdoctor.engine.connection import explain_api
+from tfdoctor.engine.building import layer_event, make_unfinished_name, remove_unfinished
+from tfdoctor.engine.connection import explain_api_error
 from tfdoctor.engine.registry import apply_mirror, parse_reference
 from tfdoctor.errors import Error
 
@@ -33,9 +33,9 @@ __all__ = [
     "BaseError",
     "BuildSettings",
     "build_image",
-    "context_of",
-    "look_into",
+    "inspect_base",
     "pin_base",
+    "render_context",
     "with_mirror",
 ]
 
@@ -85,7 +85,7 @@ def with_mirror(option: Option, registry: str | None) -> Option:
     return replace(option, base=replace(option.base, image=name, digest=None), conda=conda)
 
 
-def context_of(option: Option, extras: Extras) -> Context:
+def render_context(option: Option, extras: Extras) -> Context:
     """Return the Dockerfile and the files that it copies. Raise UsageError."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
@@ -118,9 +118,9 @@ def build_image(
     _pull_base(engine, reference, settings, progress, platform=extras.platform)
     if custom_base:
         progress.stage(f"Looking into {reference}")
-        option = look_into(engine, option)
+        option = inspect_base(engine, option)
     option = pin_base(engine, option)
-    context = context_of(option, extras)
+    context = render_context(option, extras)
     progress.stage(f"Building {settings.tag}")
     request = BuildRequest(
         dockerfile=context.dockerfile,
@@ -143,7 +143,7 @@ def build_image(
             progress.failed(error.step, error.output)
         _report_unfinished(engine, settings.tag, progress)
         raise
-    forget_unfinished(engine, settings.tag)
+    remove_unfinished(engine, settings.tag)
     image = engine.image(identity)
     if image is None:
         msg = f"the engine built {identity[:19]} and no longer has it."
@@ -236,11 +236,11 @@ def _pull_base(
     try:
         for message in engine.client.api.pull(reference, stream=True, decode=True, platform=platform):
             if "error" in message:
-                raise explain_api(RuntimeError(str(message["error"])), f"pulling {reference}")
+                raise explain_api_error(RuntimeError(str(message["error"])), f"pulling {reference}")
             _report_event(progress, layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
-        failure = explain_api(error, f"pulling {reference}")
+        failure = explain_api_error(error, f"pulling {reference}")
         if answer.state == "unreachable":
             failure.hint = (
                 f"{answer.text} With the image already at hand (docker load, --base) no registry is needed; "
@@ -249,7 +249,7 @@ def _pull_base(
         raise failure from error
 
 
-def look_into(engine: ContainerEngine, option: Option) -> Option:
+def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     """Return the option with the system of the user's base image, and its Python or the packages to install.
 
     Raise BaseError if no Python of the option's version can be had, and EngineError.
@@ -272,7 +272,7 @@ def look_into(engine: ContainerEngine, option: Option) -> Option:
     pythons = [
         match for line in result.stdout.splitlines() if (match := _PYTHON_LINE.fullmatch(line.rstrip()))
     ]
-    needs_venv = option.recipe.own_venv
+    needs_venv = option.recipe.has_own_venv
     for match in pythons:
         if match[1] == option.python and (match[3] if needs_venv else match[4]):
             return replace(option, base=replace(base, system=system, python=match[2]))
@@ -280,7 +280,7 @@ def look_into(engine: ContainerEngine, option: Option) -> Option:
     version, major = option.python, versions.major(option.python)
     has_version = any(match[1] == version for match in pythons)
     packages: tuple[str, ...] = ()
-    default_python = Compat.load().pythons.default_of(*system.split(" ", 1)) if " " in system else None
+    default_python = Compat.load().pythons.get_default(*system.split(" ", 1)) if " " in system else None
     if apt and needs_venv and (has_version or default_python == version):
         packages = (f"python{version}", f"python{version}-venv")
     elif apt and not needs_venv and has_version and major >= 3:

@@ -10,7 +10,7 @@ from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from tfdoctor.engine.building import layer_event
-from tfdoctor.engine.connection import EngineError, explain_api
+from tfdoctor.engine.connection import EngineError, explain_api_error
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.engine.connection import ContainerEngine
     from tfdoctor.report.progress import Progress
 
-__all__ = ["answer_of", "push"]
+__all__ = ["push", "read_push_messages"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -28,15 +28,15 @@ def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
     """Push the image of this name and return its digest. Raise EngineError."""
     progress.stage(f"Pushing {tag}")
     try:
-        return answer_of(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
+        return read_push_messages(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         if isinstance(error, EngineError):
             raise
-        raise explain_api(error, f"pushing {tag}") from error
+        raise explain_api_error(error, f"pushing {tag}") from error
 
 
-def answer_of(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
+def read_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
     """Pass the engine's messages about a push on to `progress` and return the digest at their end.
 
     Raise EngineError if the push fails or no digest is reported.
@@ -44,7 +44,7 @@ def answer_of(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) 
     digest = ""
     for message in messages:
         if "error" in message:
-            raise explain_api(RuntimeError(str(message["error"])), f"pushing {tag}")
+            raise explain_api_error(RuntimeError(str(message["error"])), f"pushing {tag}")
         aux = message.get("aux")
         text = str(aux.get("Digest", "")) if isinstance(aux, dict) else str(message.get("status", ""))
         match = _DIGEST.search(text)

@@ -20,14 +20,14 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 __all__ = [
-    "LISTS",
-    "SINGLE",
+    "INDEX_MEDIA_TYPES",
+    "MANIFEST_MEDIA_TYPES",
     "Reference",
     "RegistryAnswer",
     "Session",
-    "anonymous_token",
     "apply_mirror",
     "ask_registry",
+    "fetch_anonymous_token",
     "parse_reference",
 ]
 
@@ -35,12 +35,12 @@ TIMEOUT = (5.0, 10.0)
 """Seconds to connect, and seconds to wait for the answer."""
 HUB = "docker.io"
 _HUB_HOST = "registry-1.docker.io"
-LISTS = (
+INDEX_MEDIA_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
 """Media types of an index, which lists the manifests of an image for several platforms."""
-SINGLE = (
+MANIFEST_MEDIA_TYPES = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
@@ -175,10 +175,10 @@ def _skip_password(request: requests.PreparedRequest) -> requests.PreparedReques
 def _ask(session: requests.Session, reference: Reference, text: str) -> RegistryAnswer:
     """Ask for the manifest, and again with an anonymous token if one is required. Raise RequestException."""
     url = f"{reference.address}/manifests/{reference.digest or reference.tag}"
-    headers = {"Accept": ",".join((*LISTS, *SINGLE))}
+    headers = {"Accept": ",".join((*INDEX_MEDIA_TYPES, *MANIFEST_MEDIA_TYPES))}
     answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
     if answer.status_code == 401:
-        token = anonymous_token(session, answer.headers.get("WWW-Authenticate", ""))
+        token = fetch_anonymous_token(session, answer.headers.get("WWW-Authenticate", ""))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
             answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
@@ -219,7 +219,7 @@ def _interpret_response(answer: requests.Response, reference: Reference, text: s
     )
 
 
-def anonymous_token(session: requests.Session, challenge: str) -> str | None:
+def fetch_anonymous_token(session: requests.Session, challenge: str) -> str | None:
     """Return an anonymous token, or None if none can be had.
 
     The token is only requested over https, or over http from this host. Raise RequestException.

@@ -21,19 +21,19 @@ from docker.errors import APIError, DockerException, ImageNotFound
 from requests.exceptions import RequestException
 
 import tfdoctor.payload
-from tfdoctor.engine.connection import EngineError, explain_api
+from tfdoctor.engine.connection import EngineError, explain_api_error
 from tfdoctor.engine.container_run import (
-    Attached,
+    AttachedStreams,
     RunRequest,
     create_container,
-    new_name,
+    make_container_name,
     put_file,
     put_folder,
     remove_container,
 )
 from tfdoctor.system import CommandResult, ElfFile, Failure
 from tfdoctor.system.elf import read_elf_stream
-from tfdoctor.system.payloads import files_of
+from tfdoctor.system.payloads import list_payload_files
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -46,18 +46,22 @@ __all__ = ["ContainerEndedError", "ContainerSystem", "StartError"]
 MARKER = b"tfdoctor-payload:"
 AGENT = "/tfdoctor-agent.py"
 """The path of the agent; every image has the folder `/`."""
-ALONE = ("-B", "-E", "-S")
+ISOLATION_OPTIONS = ("-B", "-E", "-S")
 """Options that keep the image's packages out of the agent.
 
 The variables that they set (in a .pth file, for example) would pass for the container's own.
 """
 NO_PYTHON = "tfdoctor: no Python in this image"
-START = (
+START_SCRIPT = (
     "for p in python3 python python2 python2.7 python3.6 python3.7 python3.8 /usr/bin/python3; do "
-    f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ALONE)} {AGENT}; done; '
+    f'command -v "$p" >/dev/null 2>&1 && exec "$p" {" ".join(ISOLATION_OPTIONS)} {AGENT}; done; '
     f"echo {NO_PYTHON} >&2; exit 127"
 )
-STARTS = (("sh", "-c", START), ("python3", *ALONE, AGENT), ("python", *ALONE, AGENT))
+START_COMMANDS = (
+    ("sh", "-c", START_SCRIPT),
+    ("python3", *ISOLATION_OPTIONS, AGENT),
+    ("python", *ISOLATION_OPTIONS, AGENT),
+)
 """The start commands, in order: the image's shell, which searches for a Python; without a shell, a Python by name."""
 START_TIMEOUT_S = 60.0
 """Seconds that the agent has for its first answer."""
@@ -112,7 +116,7 @@ class ContainerSystem:
         self.errors = b""
         """The end of what the agent and its Python wrote to standard error."""
         self._container, self._is_created = "", False
-        self._attached: Attached | None = None
+        self._attached: AttachedStreams | None = None
         try:
             hello = self._start_agent(request)
             self._env: Mapping[str, str] = _parse_texts(hello, "env")
@@ -120,7 +124,7 @@ class ContainerSystem:
             self._platform: Mapping[str, str] = {**_DEFAULT_PLATFORM, **_parse_texts(hello, "platform")}
         except (APIError, DockerException, RequestException) as error:
             self.close()
-            raise explain_api(error, f"running {request.image}") from error
+            raise explain_api_error(error, f"running {request.image}") from error
         except OSError as error:
             self.close()
             msg = f"the container of {request.image} cannot be asked: {error.strerror or error}"
@@ -131,7 +135,7 @@ class ContainerSystem:
 
     def _start_agent(self, request: RunRequest) -> dict[str, Any]:
         """Start the agent and return its first answer. Raise as `__init__` does."""
-        for command in STARTS:
+        for command in START_COMMANDS:
             if self._start(request, command):
                 try:
                     return self._ask({"op": "hello"}, START_TIMEOUT_S)
@@ -152,7 +156,7 @@ class ContainerSystem:
         agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
         engine = self._engine
         try:
-            self._container, self._is_created = new_name(), False
+            self._container, self._is_created = make_container_name(), False
             create_container(engine, request, command, name=self._container, stdin=True)
             self._is_created = True
         except ImageNotFound as error:
@@ -166,7 +170,7 @@ class ContainerSystem:
         if request.folder:
             put_folder(engine, self._container, request.folder)
         try:  # Podman prepares the container and its GPUs at the attach, so that may fail, too
-            self._attached = Attached(engine, self._container, stdin=True)
+            self._attached = AttachedStreams(engine, self._container, stdin=True)
             engine.client.api.start(self._container)
         except APIError as error:
             reason = str(error.explanation or error)
@@ -206,12 +210,12 @@ class ContainerSystem:
 
     # ------------------------------------------------------------ requests and answers
 
-    def _listen(self, attached: Attached) -> None:
+    def _listen(self, attached: AttachedStreams) -> None:
         """Pass the agent's answers to the threads that wait for them, until the container ends."""
         rest: list[bytes] = []
         length = 0
         try:
-            for stream, body in attached.frames():
+            for stream, body in attached.read_frames():
                 if stream == 2:
                     self.errors = (self.errors + body)[-_READ_BYTES:]
                     continue
@@ -346,7 +350,7 @@ class ContainerSystem:
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - only recordings use it
     ) -> CommandResult:
-        arguments = [self._local(argument) for argument in argv]
+        arguments = [self._copy_payload(argument) for argument in argv]
         request = {
             "op": "run",
             "argv": arguments,
@@ -383,12 +387,12 @@ class ContainerSystem:
             seconds=timeout if reply["timed_out"] else seconds,
         )
 
-    def _local(self, argument: str) -> str:
+    def _copy_payload(self, argument: str) -> str:
         """Return the path in the container for one of tfdoctor's payloads, after it is copied there with its parts.
 
         Every other argument is returned unchanged.
         """
-        files = files_of(Path(argument))
+        files = list_payload_files(Path(argument))
         if not files:
             return argument
         return f"{self.put({path.name: path.read_bytes() for path in files})}/{files[0].name}"

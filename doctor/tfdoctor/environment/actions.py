@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING
 from tfdoctor.advice import link_commands
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
-    Drop,
+    CommentOut,
     Install,
     LinkParts,
     MakeLink,
     Remove,
-    TakeOut,
+    RemoveEntries,
     Uninstall,
     Unset,
     comment_out_line,
@@ -24,16 +24,16 @@ from tfdoctor.causes.steps import (
 )
 from tfdoctor.compat import Compat
 from tfdoctor.environment.activation import (
-    NOTHING,
+    NO_OP,
     activate,
+    add_block,
     edit_script,
-    needs_block,
-    new_scripts,
-    scripts_of,
-    with_block,
+    list_editable_scripts,
+    list_scripts,
+    list_unsatisfied,
 )
 from tfdoctor.environment.candidates import changes_packages
-from tfdoctor.environment.folder import remove, unwritten, write
+from tfdoctor.environment.folder import get_unfinished_path, remove, write
 from tfdoctor.environment.installers import find_installer, run_installer
 from tfdoctor.errors import Error
 from tfdoctor.text import clean_line
@@ -46,7 +46,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.models import Environment
     from tfdoctor.system import System
 
-__all__ = ["ActionError", "StepRunner", "format_steps", "list_touched", "make_link"]
+__all__ = ["ActionError", "StepRunner", "format_steps", "list_changed_paths", "make_link"]
 
 
 class ActionError(Error):
@@ -77,11 +77,15 @@ class StepRunner:
 
     def run(self, steps: Sequence[Step]) -> None:
         """Run all steps in order, but those that change variables together at the end. Raise Error."""
-        self.env = _less(self.env, steps)
+        self.env = _remove_variables(self.env, steps)
         installer = self.installer() if changes_packages(steps) else None
-        if installer is not None and installer.before:
+        if installer is not None and installer.setup_command:
             run_installer(
-                installer.before, env=self.env, on_line=self.on_line, inherit=self.inherit, pass_fds=self.held
+                installer.setup_command,
+                env=self.env,
+                on_line=self.on_line,
+                inherit=self.inherit,
+                pass_fds=self.held,
             )
         for step in steps:
             if isinstance(step, (Install, Uninstall)):
@@ -98,7 +102,7 @@ class StepRunner:
             elif isinstance(step, Remove):
                 for path in _find_matching(step.path):
                     _remove_path(path)
-            elif isinstance(step, TakeOut):
+            elif isinstance(step, CommentOut):
                 _comment_out(step)
         shell = [step for step in steps if isinstance(step, SHELL_STEPS)]
         if shell:
@@ -107,7 +111,7 @@ class StepRunner:
     def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
         """Edit the harmful lines of the environment's scripts; add lines of our own for the remaining steps."""
         prefix = self.environment.prefix
-        old_texts = {script: _read_text(script) for script in scripts_of(prefix)}
+        old_texts = {script: _read_text(script) for script in list_scripts(prefix)}
         new_texts = {script: edit_script(text, script.name, steps) for script, text in old_texts.items()}
         new_texts = {
             script: new_text for script, new_text in new_texts.items() if new_text != old_texts[script]
@@ -119,28 +123,28 @@ class StepRunner:
             for script in new_texts:
                 _write_text(script, old_texts[script])
             variables = activate(self.system(), prefix)
-        remaining = needs_block(steps, variables) if variables is not None else tuple(steps)
+        remaining = list_unsatisfied(steps, variables) if variables is not None else tuple(steps)
         if not remaining:
             return
-        for script in new_scripts(prefix):
+        for script in list_editable_scripts(prefix):
             script.parent.mkdir(parents=True, exist_ok=True)
             _write_text(
-                script, with_block(_read_text(script) if script.exists() else "", script.name, remaining)
+                script, add_block(_read_text(script) if script.exists() else "", script.name, remaining)
             )
 
 
-def _less(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
+def _remove_variables(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
     """Return the variables without those, and those list entries, that steps remove."""
     remaining = dict(env)
     for step in steps:
         if isinstance(step, Unset):
             remaining.pop(step.name, None)
-        elif isinstance(step, Drop) and step.name in remaining:
+        elif isinstance(step, RemoveEntries) and step.name in remaining:
             remaining[step.name] = ":".join(remove_entries(step, remaining[step.name]))
     return remaining
 
 
-def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:
+def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple[Path, ...] | None:
     """Return the paths that the steps may change; None if any path may change."""
     if changes_packages(steps):
         return None
@@ -155,18 +159,23 @@ def list_touched(steps: Sequence[Step], environment: Environment) -> tuple[Path,
                 if path.is_dir() and not path.is_symlink():
                     return None
                 paths[path] = None
-        elif isinstance(step, TakeOut):
+        elif isinstance(step, CommentOut):
             paths[Path(step.path)] = None
         else:
-            paths |= dict.fromkeys((*scripts_of(environment.prefix), *new_scripts(environment.prefix)))
-    return (*paths, *(Path(unwritten(path)) for path in paths))  # left behind if the process is killed
+            paths |= dict.fromkeys(
+                (*list_scripts(environment.prefix), *list_editable_scripts(environment.prefix))
+            )
+    return (
+        *paths,
+        *(Path(get_unfinished_path(path)) for path in paths),
+    )  # left behind if the process is killed
 
 
 def format_steps(
     steps: Sequence[Step], environment: Environment, installer: Installer | None
 ) -> tuple[str, ...]:
     """Return the steps as a user would type them, or see them in a diff of a script."""
-    lines = [shlex.join(installer.before)] if installer is not None and installer.before else []
+    lines = [shlex.join(installer.setup_command)] if installer is not None and installer.setup_command else []
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
             command = (
@@ -179,7 +188,7 @@ def format_steps(
             lines += link_commands((step,))
         elif isinstance(step, Remove):
             lines.append(f"rm -r {step.path if '*' in step.path else shlex.quote(step.path)}")
-        elif isinstance(step, TakeOut):
+        elif isinstance(step, CommentOut):
             lines.append(f"- {step.text.strip()}  # in {step.path}, line {step.line}")
         else:
             lines += _format_lines(step, environment.prefix)
@@ -189,7 +198,7 @@ def format_steps(
 def _format_lines(step: ShellStep, prefix: str) -> list[str]:
     """Return the lines of the sh scripts that a step removes, changes or adds."""
     lines = []
-    for script in scripts_of(prefix):
+    for script in list_scripts(prefix):
         text = _read_text(script)
         if script.suffix in (".fish", ".csh"):
             continue
@@ -198,12 +207,12 @@ def _format_lines(step: ShellStep, prefix: str) -> list[str]:
         ):
             if old != new:
                 lines.append(f"- {old.strip()}  # in {script}")
-            if old != new and not new.lstrip().startswith(NOTHING):
+            if old != new and not new.lstrip().startswith(NO_OP):
                 lines.append(f"+ {new.strip()}  # in {script}")
     if lines:
         return lines
-    script_or_prefix = new_scripts(prefix)[0] if new_scripts(prefix) else prefix
-    return [f"+ {line}  # in {script_or_prefix}" for line in with_block("", "sh", (step,)).splitlines()[1:-1]]
+    script_or_prefix = list_editable_scripts(prefix)[0] if list_editable_scripts(prefix) else prefix
+    return [f"+ {line}  # in {script_or_prefix}" for line in add_block("", "sh", (step,)).splitlines()[1:-1]]
 
 
 def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
@@ -227,7 +236,7 @@ def _list_arguments(step: Install) -> tuple[str, ...]:
     """Return the arguments of an install command."""
     if step.lock is not None:
         return ("--no-deps", "--require-hashes", "-r", str(Compat.load().locks.cuda_path(step.lock)))
-    force = ("--force-reinstall",) if step.again else ()
+    force = ("--force-reinstall",) if step.reinstall else ()
     return (*force, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
 
 
@@ -260,7 +269,7 @@ def make_link(link: MakeLink) -> None:
     if not Path(os.path.dirname(link.path), link.target).exists():  # noqa: PTH120 - not resolved
         msg = f"{clean_line(link.path)} would lead nowhere: there is no {clean_line(link.target)} beside it."
         raise ActionError(msg)
-    temporary = Path(unwritten(link_path))
+    temporary = Path(get_unfinished_path(link_path))
     try:
         remove(temporary)
         temporary.symlink_to(link.target)
@@ -269,7 +278,7 @@ def make_link(link: MakeLink) -> None:
         raise _make_error(link_path, error) from error
 
 
-def _comment_out(step: TakeOut) -> None:
+def _comment_out(step: CommentOut) -> None:
     """Comment out the line of a step. Raise ActionError if the file changed."""
     path = Path(step.path)
     if path.is_symlink() or not path.is_file():

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from tfdoctor.causes.steps import Export, Prepend, Rename, Unset
-from tfdoctor.text import entries_of, lazy_pattern
+from tfdoctor.text import lazy_pattern, split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -25,36 +25,36 @@ if TYPE_CHECKING:
 __all__ = [
     "BEGIN",
     "END",
-    "NOTHING",
+    "NO_OP",
     "activate",
+    "detect_kind",
     "edit_script",
-    "kind_of",
+    "list_editable_scripts",
     "list_inherited",
-    "new_scripts",
-    "scripts_of",
+    "list_scripts",
 ]
 
 BEGIN = "# >>> tfdoctor fix >>>"
 END = "# <<< tfdoctor fix <<<"
-NOTHING = ": # "
+NO_OP = ": # "
 """The start of a line that was commented out, valid in every shell."""
 MAX_SCRIPT_BYTES = 1 << 20
 """The largest size of a script that is read, in bytes."""
-SECONDS = 10.0
+ACTIVATION_TIMEOUT_S = 10.0
 _DUMP = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
 _SOURCE = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
 
 
-def kind_of(prefix: str) -> str | None:
+def detect_kind(prefix: str) -> str | None:
     """Return "conda", "venv", or None if the environment has no activation."""
     if Path(prefix, "conda-meta").is_dir():
         return "conda"
     return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
 
 
-def scripts_of(prefix: str) -> tuple[Path, ...]:
+def list_scripts(prefix: str) -> tuple[Path, ...]:
     """Return the scripts that activation runs, including those for other shells than sh."""
-    if kind_of(prefix) == "conda":
+    if detect_kind(prefix) == "conda":
         folder = Path(prefix, "etc/conda/activate.d")
         paths = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
     else:
@@ -62,11 +62,11 @@ def scripts_of(prefix: str) -> tuple[Path, ...]:
     return tuple(sorted(path for path in paths if path.is_file() and path.stat().st_size <= MAX_SCRIPT_BYTES))
 
 
-def new_scripts(prefix: str) -> tuple[Path, ...]:
+def list_editable_scripts(prefix: str) -> tuple[Path, ...]:
     """Return the scripts for our own lines: those of a virtual environment, or a separate file for conda."""
-    if kind_of(prefix) == "conda":
+    if detect_kind(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
-    return tuple(path for path in scripts_of(prefix) if path.parent == Path(prefix, "bin"))
+    return tuple(path for path in list_scripts(prefix) if path.parent == Path(prefix, "bin"))
 
 
 def activate(system: System, prefix: str) -> dict[str, str] | None:
@@ -74,13 +74,13 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
 
     None if there is no activation script or no shell, or if its output cannot be parsed.
     """
-    scripts = [str(path) for path in scripts_of(prefix) if path.suffix not in (".fish", ".csh")]
+    scripts = [str(path) for path in list_scripts(prefix) if path.suffix not in (".fish", ".csh")]
     shell = system.which("bash") or system.which("sh")
     if not scripts or shell is None:
         return None
     result = system.run(
         [shell, "-c", _SOURCE, "activate", *scripts],
-        timeout=SECONDS,
+        timeout=ACTIVATION_TIMEOUT_S,
         env={"TFDOCTOR_DUMP": sys.executable, "TFDOCTOR_CODE": _DUMP},
         unset=("BASH_ENV", "ENV"),
         key="activate",
@@ -100,7 +100,7 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
 
 def list_inherited(system: System, prefix: str) -> frozenset[str]:
     """Return the variables of this process that no script of the activation names."""
-    texts = [script.read_text("utf-8", "replace") for script in scripts_of(prefix)]
+    texts = [script.read_text("utf-8", "replace") for script in list_scripts(prefix)]
     names = {name for text in texts for name in re.findall(r"\w+", text)}
     return frozenset(system.env) - names
 
@@ -172,7 +172,7 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
 def _comment_out(line: str) -> str:
     """Return the line as a comment after a no-op command, because it may be the only one in an `if`."""
     text = line.lstrip()
-    return f"{line[: len(line) - len(text)]}{NOTHING}{text.rstrip()}  # taken out by tfdoctor fix"
+    return f"{line[: len(line) - len(text)]}{NO_OP}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
 def _drop_entry(value: str, entry: str) -> str:
@@ -186,7 +186,7 @@ def _drop_entry(value: str, entry: str) -> str:
 # ---------------------------------------------------------------- own lines
 
 
-def with_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
+def add_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
     """Return a script's text with a block for the steps, which includes the lines of an earlier block."""
     lines = list(_list_own_lines(text))
     for step in steps:
@@ -343,7 +343,7 @@ def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
     )
 
 
-def needs_block(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
+def list_unsatisfied(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
     """Return the steps that the variables after activation do not satisfy yet."""
     return tuple(step for step in steps if not _is_satisfied(step, env))
 
@@ -355,7 +355,7 @@ def _is_satisfied(step: ShellStep, env: Mapping[str, str]) -> bool:
         return step.name not in env
     if isinstance(step, Rename):
         return step.wrong not in env
-    entries = {entry.rstrip("/") for entry in entries_of(step.name, env.get(step.name, ""))}
+    entries = {entry.rstrip("/") for entry in split_entries(step.name, env.get(step.name, ""))}
     if isinstance(step, Prepend):
         return all(folder.rstrip("/") in entries for folder in step.folders)
     return not entries & {entry.rstrip("/") for entry in step.entries}

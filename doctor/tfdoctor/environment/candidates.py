@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.steps import (
     SHELL_STEPS,
-    Drop,
+    CommentOut,
     Export,
     Install,
     LinkParts,
     MakeLink,
     Prepend,
     Remove,
+    RemoveEntries,
     Rename,
-    TakeOut,
     Uninstall,
     Unset,
 )
 from tfdoctor.environment.models import Candidate, Environment, Unfixed
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
-from tfdoctor.rules import RULE_OF
+from tfdoctor.rules import RULES_BY_CODE
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
@@ -32,13 +32,20 @@ if TYPE_CHECKING:
     from tfdoctor.causes.steps import ShellStep, Step
     from tfdoctor.findings import Finding, Prediction, Report
 
-__all__ = ["better", "candidates", "changes_packages", "environment_of", "list_unfixed", "worse"]
+__all__ = [
+    "changes_packages",
+    "is_better",
+    "is_worse",
+    "list_fix_candidates",
+    "list_unfixed",
+    "make_environment",
+]
 
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
 
 
-def environment_of(
+def make_environment(
     report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
 ) -> Environment | None:
     """Return the environment of a report, with a reason if fix must not change it.
@@ -62,7 +69,7 @@ def environment_of(
     return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
 
-def candidates(
+def list_fix_candidates(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Candidate, ...]:
     """Return the candidates that can be tried, best first.
@@ -88,8 +95,8 @@ def _get_order(finding: Finding) -> float:
 
     TensorFlow itself comes first, then its import, then the libraries that it opens; the others keep their order.
     """
-    rule = RULE_OF.get(finding.code)
-    return rule.first if rule is not None and rule.first is not None else math.inf
+    rule = RULES_BY_CODE.get(finding.code)
+    return rule.fix_order if rule is not None and rule.fix_order is not None else math.inf
 
 
 def explain_impossible(steps: Sequence[Step], environment: Environment, report: Report) -> str:
@@ -109,7 +116,7 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
         if isinstance(step, SHELL_STEPS) and not _is_writable(step):
             return "A name or a path in it has characters that do not belong in a shell script."
     paths = [path for step in steps if (path := _get_path(step)) is not None]
-    for link, target in environment.leading_out:
+    for link, target in environment.outward_links:
         if changes_packages(steps) or any(_is_inside(path, link) for path in paths):
             return (
                 f"{link} is a link to {target}, outside the environment: changes there could not be undone."
@@ -130,7 +137,7 @@ def _is_writable(step: ShellStep) -> bool:
     texts: tuple[str, ...] = ()
     if isinstance(step, Export):
         texts = (step.value,)
-    elif isinstance(step, (Prepend, Drop)):
+    elif isinstance(step, (Prepend, RemoveEntries)):
         texts = step.folders if isinstance(step, Prepend) else step.entries
     return all(_NAME.fullmatch(name) for name in names) and all(map(str.isprintable, texts))
 
@@ -142,7 +149,7 @@ def changes_packages(steps: Sequence[Step]) -> bool:
 
 def _get_path(step: Step) -> str | None:
     """Return the path that a step changes; None for steps without one."""
-    if isinstance(step, (MakeLink, Remove, TakeOut)):
+    if isinstance(step, (MakeLink, Remove, CommentOut)):
         return step.path
     return step.folder if isinstance(step, LinkParts) else None
 
@@ -151,7 +158,7 @@ def _is_inside(path: str, prefix: str) -> bool:
     return posixpath.normpath(path).startswith(f"{prefix.rstrip('/')}/")
 
 
-def better(before: Report, after: Report, finding: Finding) -> bool:
+def is_better(before: Report, after: Report, finding: Finding) -> bool:
     """Return whether a fix improved the prediction, or else removed the finding or a missing library."""
     earlier, later = _rank(before.prediction), _rank(after.prediction)
     if later != earlier:
@@ -165,7 +172,7 @@ def better(before: Report, after: Report, finding: Finding) -> bool:
     return bool(no_longer_missing) and not newly_missing
 
 
-def worse(before: Report, after: Report) -> bool:
+def is_worse(before: Report, after: Report) -> bool:
     """Return whether a fix made the prediction worse."""
     return _rank(after.prediction) < _rank(before.prediction)
 

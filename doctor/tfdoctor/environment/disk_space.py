@@ -20,21 +20,21 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
 __all__ = [
+    "DiskSpaceError",
+    "InstallSizes",
     "Need",
-    "NoRoomError",
-    "Writing",
     "capture_output",
-    "needs",
-    "refuse",
-    "room_for_pips_cache",
-    "used",
+    "check_needs",
+    "compute_needs",
+    "has_room_for_pip_cache",
+    "measure_usage",
 ]
 
 _ANSWER_TIMEOUT_S = 120.0
 """The time limit in seconds for a fresh Python, or uv, to answer."""
 
 
-class NoRoomError(InstallFailedError):
+class DiskSpaceError(InstallFailedError):
     """A disk does not have enough space for the plan."""
 
 
@@ -44,7 +44,7 @@ class Need:
 
     folder: Path
     """An existing folder on the file system."""
-    what: tuple[str, ...]
+    purposes: tuple[str, ...]
     """`"the environment"`, `"uv's cache"`, `"temporary files"`."""
     size: int
     """The number of bytes that are written."""
@@ -52,7 +52,7 @@ class Need:
     """The number of bytes that are free for this user."""
 
     @property
-    def enough(self) -> bool:
+    def is_met(self) -> bool:
         """Whether the free space is sufficient."""
         return self.size <= self.free
 
@@ -60,13 +60,11 @@ class Need:
     def text(self) -> str:
         """The need in one line: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
         where = clean_line(str(self.folder))
-        return (
-            f"{where} ({' and '.join(self.what)}): {gigabytes(self.size)} needed, {gigabytes(self.free)} free"
-        )
+        return f"{where} ({' and '.join(self.purposes)}): {gigabytes(self.size)} needed, {gigabytes(self.free)} free"
 
 
 @dataclass(frozen=True, slots=True)
-class Writing:
+class InstallSizes:
     """The sizes of an installation, and what it is made with."""
 
     folder: Path
@@ -89,7 +87,7 @@ def gigabytes(count: int) -> str:
     return f"{max(count, 0) / 1e9:.1f} GB"
 
 
-def nearest(path: Path) -> Path:
+def find_existing_folder(path: Path) -> Path:
     """Return the folder, or the nearest existing one above it."""
     for folder in (path, *path.parents):
         if folder.is_dir():
@@ -97,14 +95,14 @@ def nearest(path: Path) -> Path:
     return Path("/")
 
 
-def group_by_disk(wishes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
+def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
     """Return one need per file system for all (purpose, folder, bytes), in their order.
 
     A file system that cannot be queried is omitted.
     """
     needs_by_device: dict[int, Need] = {}
-    for purpose, folder, size in wishes:
-        existing = nearest(folder)
+    for purpose, folder, size in sizes:
+        existing = find_existing_folder(folder)
         try:
             device, free = os.stat(existing).st_dev, shutil.disk_usage(existing).free  # noqa: PTH116
         except OSError:
@@ -113,18 +111,18 @@ def group_by_disk(wishes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
         needs_by_device[device] = (
             Need(existing, (purpose,), size, free)
             if earlier is None
-            else Need(earlier.folder, (*earlier.what, purpose), earlier.size + size, free)
+            else Need(earlier.folder, (*earlier.purposes, purpose), earlier.size + size, free)
         )
     return tuple(needs_by_device.values())
 
 
-def refuse(needs: Iterable[Need], shown: str) -> None:
+def check_needs(needs: Iterable[Need], folder_text: str) -> None:
     """Raise NoRoomError if a need is not met. `shown` is the environment's folder, as printed."""
-    unmet = [need for need in needs if not need.enough]
+    unmet = [need for need in needs if not need.is_met]
     if unmet:
         details = "; ".join(need.text for need in unmet)
-        msg = f"There is not enough room for {shown}: {details}."
-        purposes = {purpose for need in unmet for purpose in need.what}
+        msg = f"There is not enough room for {folder_text}: {details}."
+        purposes = {purpose for need in unmet for purpose in need.purposes}
         suggestions = ["free some space"]
         if "the environment" in purposes:
             suggestions.append("name a folder on another disk (--into DIR)")
@@ -133,10 +131,12 @@ def refuse(needs: Iterable[Need], shown: str) -> None:
         if "temporary files" in purposes:
             suggestions.append("put temporary files on another disk (TMPDIR)")
         hint = f"{', or '.join(suggestions)}."
-        raise NoRoomError(msg, hint=upper_first(hint))
+        raise DiskSpaceError(msg, hint=upper_first(hint))
 
 
-def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Need, ...]:
+def compute_needs(
+    writing: InstallSizes, *, installed_bytes: int = 0, exact: bool = False
+) -> tuple[Need, ...]:
     """Return the needs of an installation; none if the size of the plan is not known.
 
     `there` is the number of bytes that are installed already. `exact` says to subtract what is in uv's cache even if
@@ -149,25 +149,25 @@ def needs(writing: Writing, *, there: int = 0, exact: bool = False) -> tuple[Nee
         temporary_folder = Path(writing.env.get("TMPDIR") or writing.folder)
         return group_by_disk(
             [
-                ("the environment", writing.folder, max(size - there, 0)),
+                ("the environment", writing.folder, max(size - installed_bytes, 0)),
                 ("temporary files", temporary_folder, writing.download),
             ]
         )
     cache = _find_uv_cache(writing)
     if cache is None:
-        return group_by_disk([("the environment", writing.folder, max(size - there, 0))])
+        return group_by_disk([("the environment", writing.folder, max(size - installed_bytes, 0))])
     linked = writing.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(cache, writing.folder)
-    environment = 0 if linked else max(size - there, 0)
+    environment = 0 if linked else max(size - installed_bytes, 0)
     disk_needs = group_by_disk(
         [("the environment", writing.folder, environment), ("uv's cache", cache, size)]
     )
-    if not exact and all(need.enough for need in disk_needs):
+    if not exact and all(need.is_met for need in disk_needs):
         return disk_needs
     remaining = max(size - _measure_cached(writing), 0)
     return group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, remaining)])
 
 
-def room_for_pips_cache(writing: Writing) -> bool:
+def has_room_for_pip_cache(writing: InstallSizes) -> bool:
     """Return whether the disks have room for pip's cache too.
 
     pip stores a second copy of its downloads there, and works without it.
@@ -182,24 +182,24 @@ def room_for_pips_cache(writing: Writing) -> bool:
         ("", temporary_folder, writing.download),
         ("", cache, writing.download),
     ]
-    return all(need.enough for need in group_by_disk(sizes))
+    return all(need.is_met for need in group_by_disk(sizes))
 
 
 def _is_same_disk(first: Path, second: Path) -> bool:
     """Return whether two folders are on the same disk; False if that is not known."""
     try:
-        return os.stat(nearest(first)).st_dev == os.stat(nearest(second)).st_dev  # noqa: PTH116
+        return os.stat(find_existing_folder(first)).st_dev == os.stat(find_existing_folder(second)).st_dev  # noqa: PTH116
     except OSError:
         return False
 
 
-def _find_uv_cache(writing: Writing) -> Path | None:
+def _find_uv_cache(writing: InstallSizes) -> Path | None:
     """Return the folder of uv's cache; None if uv does not report it."""
     output = capture_output((str(writing.uv), "cache", "dir"), writing.env)
     return Path(output.strip()) if output is not None and output.strip().startswith("/") else None
 
 
-def _measure_cached(writing: Writing) -> int:
+def _measure_cached(writing: InstallSizes) -> int:
     """Return how many bytes of the plan uv's cache has: all, or the sizes of the large wheels in it."""
     if _is_cached(writing, writing.locks):
         return writing.size or 0
@@ -218,7 +218,7 @@ def _measure_cached(writing: Writing) -> int:
     return total
 
 
-def _is_cached(writing: Writing, files: Iterable[Path]) -> bool:
+def _is_cached(writing: InstallSizes, files: Iterable[Path]) -> bool:
     """Return whether uv reports that it needs no download for these requirement files."""
     options = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
     file_options = [argument for path in files for argument in ("-r", str(path))]
@@ -242,7 +242,7 @@ def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None
     return text[:1_000_000].decode("utf-8", "replace") if completed.returncode == 0 else None
 
 
-def used(folder: Path) -> int:
+def measure_usage(folder: Path) -> int:
     """Return the disk usage of a folder in bytes; a file with several hard links counts once."""
     total, inodes = 0, set()
     for parent, _, names in os.walk(folder):

@@ -6,21 +6,21 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.actions import StepRunner, format_steps, list_touched
-from tfdoctor.environment.activation import activate, kind_of, list_inherited
+from tfdoctor.environment.actions import StepRunner, format_steps, list_changed_paths
+from tfdoctor.environment.activation import activate, detect_kind, list_inherited
 from tfdoctor.environment.candidates import (
-    better,
-    candidates,
     changes_packages,
+    is_better,
+    is_worse,
+    list_fix_candidates,
     list_unfixed,
-    worse,
 )
-from tfdoctor.environment.fix_availability import environment_at
-from tfdoctor.environment.folder import OWN
-from tfdoctor.environment.history.journal import Journal, Undone, has_pending
+from tfdoctor.environment.fix_availability import find_environment
+from tfdoctor.environment.folder import STATE_FOLDER
+from tfdoctor.environment.history.journal import Journal, UndoResult, has_pending
 from tfdoctor.environment.models import Attempt, FixResult, FixStatus
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.examine import ask_python, choose, examine, kernel_variables, run_tensorflow, state_of
+from tfdoctor.examine import ask_python, choose, describe_lost, examine, kernel_variables, run_tensorflow
 from tfdoctor.facts import value_of
 from tfdoctor.text import clean_line
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfdoctor.report.progress import Progress
     from tfdoctor.system import System
 
-__all__ = ["FixRequest", "fix_environment", "look", "plan", "prefix_of", "undo"]
+__all__ = ["FixRequest", "examine_environment", "find_prefix", "fix_environment", "plan", "undo"]
 
 MAX_CANDIDATES = 25
 """The largest number of candidates tried in a run: a finding has two or three, and a fix may reveal another one."""
@@ -58,7 +58,7 @@ class FixRequest:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Examination:
     """The result of one examination, with the variables of the activated environment."""
 
     report: Report
@@ -66,16 +66,16 @@ class Look:
     activated: bool
 
 
-def look(
+def examine_environment(
     new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
-) -> Look:
+) -> Examination:
     """Examine the Python, with its environment activated if it can be. Raise UsageError.
 
     `new_system` returns this machine with other environment variables (None: those of this process).
     """
     system = new_system(None)
     chosen, python = _choose_python(system, request)
-    kind = kind_of(python.prefix) if chosen.kernel is None else None  # Jupyter activates nothing
+    kind = detect_kind(python.prefix) if chosen.kernel is None else None  # Jupyter activates nothing
     variables = activate(system, python.prefix) if kind is not None else None
     from_outside = list_inherited(system, python.prefix)
     interpreter = request.python
@@ -84,10 +84,10 @@ def look(
     if variables is not None:
         system, interpreter = new_system(variables), python.executable
     report = examine(system, compat, python=interpreter, timeout=request.timeout)
-    environment = environment_at(report, kind, from_outside)
+    environment = find_environment(report, kind, from_outside)
     if environment is None:
         raise _make_unexamined_error(report.facts.python)
-    return Look(report, environment, activated=variables is not None)
+    return Examination(report, environment, activated=variables is not None)
 
 
 def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], System], path: str) -> System:
@@ -105,7 +105,7 @@ def _choose_python(system: System, request: FixRequest) -> tuple[Choice, PythonF
     if choice.lost and request.python is None:  # the Python found instead may be the wrong one
         lost = choice.lost[0]
         message = (
-            f"${lost.variable} names {clean_line(lost.prefix)}, {state_of(lost)}: which Python is meant?"
+            f"${lost.variable} names {clean_line(lost.prefix)}, {describe_lost(lost)}: which Python is meant?"
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
     fact = ask_python(system, choice, named=request.python is not None, timeout=request.timeout)
@@ -127,10 +127,10 @@ def plan(
     env: Mapping[str, str],
 ) -> FixResult:
     """Return the first candidate for each finding, without changing anything."""
-    examined = look(new_system, compat, request)
+    examined = examine_environment(new_system, compat, request)
     runner = StepRunner(examined.environment, lambda: new_system(None), env, request.installer)
     first_by_code: dict[str, Candidate] = {}
-    for candidate in candidates(examined.report, examined.environment, request.codes):
+    for candidate in list_fix_candidates(examined.report, examined.environment, request.codes):
         first_by_code.setdefault(candidate.finding.code, candidate)
     attempts = tuple(
         Attempt(candidate, FixStatus.PLANNED, _format_commands(candidate, examined.environment, runner))
@@ -174,10 +174,10 @@ def fix_environment(
 
     Raise UsageError, JournalError; the failure of a candidate is in its `Attempt`.
     """
-    entries_before = Journal.read(Path(prefix_of(new_system, request)))
-    first_look = look(new_system, compat, request)
+    entries_before = Journal.read(Path(find_prefix(new_system, request)))
+    first_look = examine_environment(new_system, compat, request)
     unfinished = has_pending(Path(first_look.environment.prefix))
-    if not unfinished and not candidates(first_look.report, first_look.environment, request.codes):
+    if not unfinished and not list_fix_candidates(first_look.report, first_look.environment, request.codes):
         unfixed = list_unfixed(first_look.report, first_look.environment, request.codes)
         return FixResult(
             first_look.environment,
@@ -190,7 +190,7 @@ def fix_environment(
     with Journal.open(Path(first_look.environment.prefix), on_wait=tell.stage) as journal:
         # If another process changed the environment since, the first report is outdated.
         is_outdated = unfinished or journal.recovered or journal.entries != entries_before
-        examined = look(new_system, compat, request) if is_outdated else first_look
+        examined = examine_environment(new_system, compat, request) if is_outdated else first_look
         runner = StepRunner(
             examined.environment,
             lambda: new_system(None),
@@ -207,7 +207,7 @@ def fix_environment(
             candidate = next(
                 (
                     one
-                    for one in candidates(examined.report, examined.environment, request.codes)
+                    for one in list_fix_candidates(examined.report, examined.environment, request.codes)
                     if one.key not in tried_keys
                 ),
                 None,
@@ -217,7 +217,7 @@ def fix_environment(
             tried_keys.add(candidate.key)
             tell.stage(f"{candidate.finding.code}  {candidate.finding.title}")
             one, examined = _try_candidate(
-                candidate, examined, journal, runner, lambda: look(new_system, compat, request)
+                candidate, examined, journal, runner, lambda: examine_environment(new_system, compat, request)
             )
             if one.status is FixStatus.FIXED:
                 fixed.add(candidate.finding.code)
@@ -243,14 +243,14 @@ def fix_environment(
 
 def _try_candidate(
     candidate: Candidate,
-    before: Look,
+    before: Examination,
     journal: Journal,
     runner: StepRunner,
-    examine_again: Callable[[], Look],
-) -> tuple[Attempt, Look]:
+    examine_again: Callable[[], Examination],
+) -> tuple[Attempt, Examination]:
     """Try one candidate. Roll it back if it fails, is interrupted, or does not improve the report."""
     commands = _format_commands(candidate, before.environment, runner)
-    paths = list_touched(candidate.steps, before.environment)
+    paths = list_changed_paths(candidate.steps, before.environment)
     with journal.step(title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths) as step:
         try:
             runner.run(candidate.steps)
@@ -258,15 +258,17 @@ def _try_candidate(
             step.rollback()
             return Attempt(candidate, FixStatus.FAILED, commands, error.message), before
         after = examine_again()
-        if not better(before.report, after.report, candidate.finding):
+        if not is_better(before.report, after.report, candidate.finding):
             step.rollback()
-            reason = "It made things worse." if worse(before.report, after.report) else "It did not help."
+            reason = "It made things worse." if is_worse(before.report, after.report) else "It did not help."
             return Attempt(candidate, FixStatus.ROLLED_BACK, commands, reason), before
         entry = step.commit()
     return Attempt(candidate, FixStatus.FIXED, commands, changes=entry.changes), after
 
 
-def _apply_activation(new_system: Callable[[Mapping[str, str] | None], System], examined: Look) -> System:
+def _apply_activation(
+    new_system: Callable[[Mapping[str, str] | None], System], examined: Examination
+) -> System:
     """Return the machine with the variables of the activated environment, or of the requested kernel."""
     choice = examined.report.facts.choice
     if choice is not None and choice.kernel is not None:
@@ -276,14 +278,14 @@ def _apply_activation(new_system: Callable[[Mapping[str, str] | None], System], 
     return new_system(variables) if variables is not None else system
 
 
-def prefix_of(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
+def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
     """Return the prefix of the environment that `--python` selects. Raise UsageError."""
     return _choose_python(new_system(None), request)[1].prefix
 
 
-def undo(prefix: str, *, force: bool, tell: Progress) -> Undone:
+def undo(prefix: str, *, force: bool, tell: Progress) -> UndoResult:
     """Undo everything that fix did in an environment. Raise JournalError."""
-    if not Path(prefix, OWN).exists():
-        return Undone((), 0, ())  # without this, a journal would be created, which may be impossible
+    if not Path(prefix, STATE_FOLDER).exists():
+        return UndoResult((), 0, ())  # without this, a journal would be created, which may be impossible
     with Journal.open(Path(prefix), on_wait=tell.stage) as journal:
         return journal.undo(force=force)

@@ -7,12 +7,12 @@ import shlex
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.activation import kind_of, list_inherited
-from tfdoctor.environment.candidates import candidates, environment_of
+from tfdoctor.environment.activation import detect_kind, list_inherited
+from tfdoctor.environment.candidates import list_fix_candidates, make_environment
 from tfdoctor.environment.folder import find_outward_links
 from tfdoctor.environment.models import Offer
 from tfdoctor.facts import value_of
-from tfdoctor.facts.python import ASKED
+from tfdoctor.facts.python import PYTHON_OPTION
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -20,35 +20,39 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Report
     from tfdoctor.system import System
 
-__all__ = ["environment_at", "make_offer", "offer"]
+__all__ = ["find_environment", "find_offer", "make_offer"]
 
 
-def offer(report: Report, system: System) -> Offer | None:
+def find_offer(report: Report, system: System) -> Offer | None:
     """Return what fix would do on this machine; None if it would have nothing to do, or refuse."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    if python is None or (choice is not None and any(lost.variable != ASKED for lost in choice.lost)):
+    if python is None or (choice is not None and any(lost.variable != PYTHON_OPTION for lost in choice.lost)):
         return None  # nothing to fix, or a Python that was found instead of the named one
-    environment = environment_at(report, kind_of(python.prefix), list_inherited(system, python.prefix))
-    if environment is None or not candidates(report, environment) or not os.access(python.prefix, os.W_OK):
+    environment = find_environment(report, detect_kind(python.prefix), list_inherited(system, python.prefix))
+    if (
+        environment is None
+        or not list_fix_candidates(report, environment)
+        or not os.access(python.prefix, os.W_OK)
+    ):
         return None
     return make_offer(report, environment)
 
 
-def environment_at(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
+def find_environment(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
     """Return the environment to fix, with its links that lead outside; None if no Python answered.
 
     `kind` and `inherited` are the values of activation.kind_of and activation.list_inherited.
     """
-    environment, python = environment_of(report, kind, inherited), value_of(report.facts.python)
+    environment, python = make_environment(report, kind, inherited), value_of(report.facts.python)
     if environment is None or environment.refusal or python is None:
         return environment
-    return replace(environment, leading_out=find_outward_links(python.prefix, python.site_packages))
+    return replace(environment, outward_links=find_outward_links(python.prefix, python.site_packages))
 
 
 def make_offer(report: Report, environment: Environment) -> Offer | None:
     """Return the offer for a known environment; None if nothing can be fixed. Pure."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    candidate_list = candidates(report, environment)
+    candidate_list = list_fix_candidates(report, environment)
     if python is None or not candidate_list:
         return None
     is_default = python.requested.startswith(("$", "python3 on", "python on"))

@@ -1,7 +1,7 @@
 """tfdoctor's own folder in an environment, its locks, and atomic changes of files.
 
 `system/writing.py` writes the files that a user names, into anybody's folders: under a name that nobody can guess, and
-never over another file by mistake. Here an unfinished file has a known name (`unwritten`), because the next run after
+never over another file by mistake. Here an unfinished file has a known name (`get_unfinished_path`), because the next run after
 a kill has to find it: fix undoes it with the other changes, install overwrites it.
 
 Paths may be strings: an environment has 40,000 files, with names that need not be UTF-8.
@@ -23,21 +23,21 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 __all__ = [
-    "OWN",
-    "UNWRITTEN",
+    "STATE_FOLDER",
+    "UNFINISHED_SUFFIX",
     "find_outward_links",
     "fsync",
+    "get_unfinished_path",
     "is_folder",
     "lock",
     "remove",
     "sync",
-    "unwritten",
     "write",
 ]
 
-OWN = ".tfdoctor"
+STATE_FOLDER = ".tfdoctor"
 """The name of tfdoctor's folder in an environment: install.json of `install`, the journal of `fix`."""
-UNWRITTEN = ".unwritten"
+UNFINISHED_SUFFIX = ".unwritten"
 _MAX_SINGLE_SYNCS = 64
 
 
@@ -98,9 +98,9 @@ def sync(paths: Collection[str]) -> None:
         fsync(path)
 
 
-def unwritten(path: str | Path) -> str:
+def get_unfinished_path(path: str | Path) -> str:
     """Return the path of the unfinished file that will replace `path`."""
-    return f"{path}{UNWRITTEN}"
+    return f"{path}{UNFINISHED_SUFFIX}"
 
 
 def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
@@ -109,7 +109,7 @@ def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
     It keeps the owner, mode and extended attributes of the file that it replaces. If `private`, a new file is
     readable by its owner alone. Raise OSError.
     """
-    unfinished = unwritten(path)
+    unfinished = get_unfinished_path(path)
     with contextlib.suppress(FileNotFoundError):
         os.unlink(unfinished)
     handle = os.open(

@@ -18,13 +18,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.advice import links_for
+from tfdoctor.advice import list_links
 from tfdoctor.causes.steps import MakeLink
 from tfdoctor.compat import Compat
 from tfdoctor.environment.actions import make_link
-from tfdoctor.environment.disk_space import Writing, capture_output, needs, refuse, room_for_pips_cache, used
-from tfdoctor.environment.folder import OWN, remove, write
-from tfdoctor.environment.install_state import INSTALLING, Record, Workplace
+from tfdoctor.environment.disk_space import (
+    InstallSizes,
+    capture_output,
+    check_needs,
+    compute_needs,
+    has_room_for_pip_cache,
+    measure_usage,
+)
+from tfdoctor.environment.folder import STATE_FOLDER, remove, write
+from tfdoctor.environment.install_state import INSTALLING, LockedFolder, Record
 from tfdoctor.environment.installers import (
     Installer,
     InstallFailedError,
@@ -32,7 +39,7 @@ from tfdoctor.environment.installers import (
     run_installers,
     uv_options,
 )
-from tfdoctor.environment.resolution import NoSolutionError, PipResolution, Question, command, resolve
+from tfdoctor.environment.resolution import NoSolutionError, PipResolution, Question, make_command, resolve
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
@@ -45,17 +52,17 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NO_LOCK",
+    "InstallRequest",
     "InstallResult",
     "LockFiles",
-    "Making",
     "NoLockError",
-    "commands_of",
     "describe_changes",
+    "get_locks",
+    "install_environment",
+    "list_commands",
     "list_locked_lines",
-    "list_writing",
-    "locks_of",
-    "make",
-    "try_requirements",
+    "make_disk_plan",
+    "resolve_requirements",
 ]
 
 NO_LOCK = "it is not among the combinations that were pinned and tested"
@@ -85,7 +92,7 @@ class LockFiles:
 
 
 @dataclass(frozen=True, slots=True)
-class Making:
+class InstallRequest:
     """A request to install one option, with everything that it needs."""
 
     option: Option
@@ -109,12 +116,12 @@ class Making:
     """The resolution of the requirements; None until it is known."""
 
     @property
-    def asks(self) -> bool:
+    def has_requirements(self) -> bool:
         """Whether the user has requirements or constraints."""
         return bool(self.requirements or self.constraints)
 
     @property
-    def can_try(self) -> bool:
+    def can_resolve_first(self) -> bool:
         """Whether the requirements can be resolved before the installation: pip needs 22.2, and so Python 3.7."""
         return self.uv is not None or versions.is_at_least(self.option.python, "3.7")
 
@@ -149,14 +156,14 @@ class InstallResult:
     """Whether an earlier run began the environment."""
     already: bool
     """Whether the environment was complete already, so that nothing was installed."""
-    making: Making | None = None
+    making: InstallRequest | None = None
     """The request with its resolution.
 
     None if the environment was complete and the user had no requirements, or if their resolution cannot be read.
     """
 
 
-def locks_of(option: Option) -> LockFiles:
+def get_locks(option: Option) -> LockFiles:
     """Return the locks of an option. Raise NoLockError if one does not exist, DataError if one is damaged."""
     release, python, cuda_set = option.release, option.python, option.cuda_set
     locks = Compat.load().locks
@@ -192,13 +199,13 @@ class _Step:
     work: Callable[[], None] | None = None
 
 
-def _plan_steps(making: Making) -> tuple[_Step, ...]:
+def _plan_steps(making: InstallRequest) -> tuple[_Step, ...]:
     """Return the steps of an installation; those after the resolution depend on it."""
     option, installer = making.option, making.installer
-    tool_folder = making.folder / OWN
+    tool_folder = making.folder / STATE_FOLDER
     index = _index_options(making)
     locked = (*index, "--no-deps", "--require-hashes")
-    resolves = making.asks and making.can_try
+    resolves = making.has_requirements and making.can_resolve_first
     tensorflow_lock = tool_folder / _LOCKED if resolves else making.locks.tensorflow
     tensorflow = (*locked, "--no-build-isolation", "-r", str(tensorflow_lock))
     cuda = ("-r", str(making.locks.cuda))
@@ -216,7 +223,7 @@ def _plan_steps(making: Making) -> tuple[_Step, ...]:
         ),
     ]
     if resolves:
-        resolve_command = command(_make_question(making), tool_folder / "tmp")
+        resolve_command = make_command(_make_question(making), tool_folder / "tmp")
         steps.append(_Step(_RESOLVE, "Whether your requirements go with it, and how", (resolve_command,)))
     steps.append(
         _Step(
@@ -225,18 +232,18 @@ def _plan_steps(making: Making) -> tuple[_Step, ...]:
             install_commands,
         )
     )
-    if making.asks:
+    if making.has_requirements:
         steps.append(_requirements_step(making, tool_folder))
     steps.append(
-        _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _link(making))
+        _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _create_links(making))
     )
     return tuple(steps)
 
 
-def _requirements_step(making: Making, tool_folder: Path) -> _Step:
+def _requirements_step(making: InstallRequest, tool_folder: Path) -> _Step:
     """Return the step that installs the user's requirements."""
     index, resolution = _index_options(making), making.resolution
-    if not making.can_try:
+    if not making.can_resolve_first:
         arguments = [
             "--constraint",
             str(tool_folder / "constraints.txt"),
@@ -251,47 +258,47 @@ def _requirements_step(making: Making, tool_folder: Path) -> _Step:
     if resolution is None or resolution.hashed:
         arguments = ["--no-deps", "--require-hashes", "-r", str(tool_folder / _HASHED)]
         commands.append(making.installer.install([*index, *arguments]))
-    if resolution is not None and resolution.others:
+    if resolution is not None and resolution.unhashed:
         commands.append(making.installer.install([*index, "--no-deps", "-r", str(tool_folder / _OTHERS)]))
     return _Step("requirements", "Your requirements", tuple(commands))
 
 
-def _venv_command(making: Making) -> tuple[str, ...]:
+def _venv_command(making: InstallRequest) -> tuple[str, ...]:
     """Return the command that creates the virtual environment."""
     if making.uv is not None:
         return (making.uv, "venv", "--allow-existing", "--python", making.base, str(making.folder))
     return (making.base, "-m", "venv", str(making.folder))
 
 
-def _index_options(making: Making) -> tuple[str, ...]:
+def _index_options(making: InstallRequest) -> tuple[str, ...]:
     """Return the options that select the index."""
     if making.index is None:
         return ()
     return ("--default-index" if making.uv is not None else "--index-url", making.index)
 
 
-def _write_requirements(making: Making) -> None:
+def _write_requirements(making: InstallRequest) -> None:
     """Write the constraints and requirements for an installer that cannot resolve beforehand."""
-    tool_folder = making.folder / OWN
+    tool_folder = making.folder / STATE_FOLDER
     constraints = (*making.locks.pins, *making.constraints)
     for name, lines in (("constraints.txt", constraints), (_HASHED, making.requirements)):
         write(tool_folder / name, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _site_packages(making: Making) -> Path:
+def _site_packages(making: InstallRequest) -> Path:
     """Return the environment's site-packages folder."""
     return making.folder / "lib" / f"python{making.option.python}" / "site-packages"
 
 
-def _find_links(making: Making) -> Iterator[tuple[Path, str]]:
+def _find_links(making: InstallRequest) -> Iterator[tuple[Path, str]]:
     """Yield (path, target) of every link to CUDA's libraries that TensorFlow needs."""
     option = making.option
     if option.cuda_set is not None:
-        for link in links_for(Compat.load(), option.release, option.cuda_set, str(_site_packages(making))):
+        for link in list_links(Compat.load(), option.release, option.cuda_set, str(_site_packages(making))):
             yield Path(link.path), link.target
 
 
-def _link(making: Making) -> None:
+def _create_links(making: InstallRequest) -> None:
     """Create the missing links. Raise InstallFailedError if the target of one does not exist."""
     for path, target in _find_links(making):
         if not (path.parent / target).is_file():
@@ -302,7 +309,7 @@ def _link(making: Making) -> None:
         make_link(MakeLink(str(path), target))
 
 
-def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
+def list_commands(making: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
     """Return (purpose, arguments) of every command that `make` runs.
 
     The links that it creates are included as `ln` commands.
@@ -315,12 +322,12 @@ def commands_of(making: Making) -> tuple[tuple[str, tuple[str, ...]], ...]:
 # ---------------------------------------------------------------- resolution of the user's requirements
 
 
-def requires_of(option: Option) -> tuple[str, ...]:
+def get_requires(option: Option) -> tuple[str, ...]:
     """Return the known requirements of TensorFlow's wheel."""
     return option.release.requires
 
 
-def _make_question(making: Making, base: str | None = None) -> Question:
+def _make_question(making: InstallRequest, base: str | None = None) -> Question:
     """Return the question for the resolver.
 
     `base` is an interpreter or a version, given if the environment does not exist yet.
@@ -330,7 +337,7 @@ def _make_question(making: Making, base: str | None = None) -> Question:
     lock = list_locked_lines(making.locks.tensorflow)
     return Question(
         package=making.option.release.package,
-        requires=requires_of(making.option),
+        requires=get_requires(making.option),
         lock=lock,
         cuda=tuple(line.split(" ", 1)[0] for line in list_locked_lines(making.locks.cuda)),
         lines=making.requirements,
@@ -347,7 +354,9 @@ def list_locked_lines(path: Path) -> tuple[str, ...]:
     return tuple(line.removesuffix("  # sdist") for line in lines if line and not line.startswith("#"))
 
 
-def try_requirements(making: Making, on_line: Callable[[str], None] | None = None) -> PipResolution:
+def resolve_requirements(
+    making: InstallRequest, on_line: Callable[[str], None] | None = None
+) -> PipResolution:
     """Return the resolution that `make` would find, worked out in a temporary folder.
 
     With pip a small temporary environment is made there, so that the locked pip resolves. Raise NoSolutionError with
@@ -369,26 +378,28 @@ def try_requirements(making: Making, on_line: Callable[[str], None] | None = Non
         return resolve(_make_question(temporary), folder, run)
 
 
-def _resolve_request(making: Making, workplace: Workplace, run: Callable[[Sequence[str]], None]) -> Making:
+def _resolve_request(
+    making: InstallRequest, workplace: LockedFolder, run: Callable[[Sequence[str]], None]
+) -> InstallRequest:
     """Return the request with its resolution, and save the resolution for a later run."""
-    resolution = resolve(_make_question(making), workplace.space, run)
+    resolution = resolve(_make_question(making), workplace.temporary_folder, run)
     for name, lines in (
-        (_LOCKED, resolution.kept),
+        (_LOCKED, resolution.unchanged),
         (_HASHED, resolution.hashed),
-        (_OTHERS, resolution.others),
+        (_OTHERS, resolution.unhashed),
     ):
-        workplace.write_beside(name, "".join(f"{line}\n" for line in lines))
+        workplace.write_file(name, "".join(f"{line}\n" for line in lines))
     return dataclasses.replace(making, resolution=resolution)
 
 
-def _load_resolution(making: Making, workplace: Workplace) -> Making | None:
+def _load_resolution(making: InstallRequest, workplace: LockedFolder) -> InstallRequest | None:
     """Return the request with the resolution that an earlier run saved.
 
     Return None if it cannot be read or is empty.
     """
     try:
         locked, hashed, others = (
-            tuple((workplace.folder / OWN / name).read_text(encoding="utf-8").splitlines())
+            tuple((workplace.folder / STATE_FOLDER / name).read_text(encoding="utf-8").splitlines())
             for name in (_LOCKED, _HASHED, _OTHERS)
         )
     except (OSError, ValueError):
@@ -399,21 +410,21 @@ def _load_resolution(making: Making, workplace: Workplace) -> Making | None:
 # ---------------------------------------------------------------- installation
 
 
-def make(making: Making, watcher: Progress) -> InstallResult:
+def install_environment(request: InstallRequest, watcher: Progress) -> InstallResult:
     """Install the environment, or finish an unfinished one; do nothing if it is complete.
 
     Raise WorkplaceError, UsageError or InstallFailedError. An unfinished environment is kept and marked as such; it is
     removed if it has no working Python yet, or if the requirements have no solution.
     """
     started = time.monotonic()
-    folder_text = clean_line(str(making.folder))
+    folder_text = clean_line(str(request.folder))
 
     def show_wait() -> None:
         watcher.stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
 
-    workplace = Workplace.take(making.folder, making.option.python, on_wait=show_wait)
+    workplace = LockedFolder.acquire(request.folder, request.option.python, on_wait=show_wait)
     try:
-        return _make(making, workplace, watcher, started)
+        return _make(request, workplace, watcher, started)
     except InstallFailedError as error:
         watcher.failed("", error.output)
         raise
@@ -421,7 +432,9 @@ def make(making: Making, watcher: Progress) -> InstallResult:
         workplace.release()
 
 
-def _make(making: Making, workplace: Workplace, watcher: Progress, start_time: float) -> InstallResult:
+def _make(
+    making: InstallRequest, workplace: LockedFolder, watcher: Progress, start_time: float
+) -> InstallResult:
     """Install the environment in a locked folder."""
     record_before = workplace.record()
     folder_text = clean_line(str(making.folder))
@@ -430,9 +443,9 @@ def _make(making: Making, workplace: Workplace, watcher: Progress, start_time: f
         if not is_same_plan:
             msg = f"--into: in {folder_text} is an environment of another plan: {_describe_record(record_before)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
-        if workplace.blocked:  # a run was killed just before its end
+        if workplace.is_blocked:  # a run was killed just before its end
             workplace.finish(record_before)
-        resumable = _load_resolution(making, workplace) if making.asks else None
+        resumable = _load_resolution(making, workplace) if making.has_requirements else None
         return InstallResult(time.monotonic() - start_time, resumed=False, already=True, making=resumable)
     finished_steps = _list_done(making, record_before) if record_before is not None and is_same_plan else ()
     if record_before is not None:
@@ -456,8 +469,11 @@ def _make(making: Making, workplace: Workplace, watcher: Progress, start_time: f
         if not finished_steps:
             workplace.clear()
         if _PACKAGES not in finished_steps:
-            refuse(
-                needs(list_writing(making), there=used(workplace.folder) if finished_steps else 0),
+            check_needs(
+                compute_needs(
+                    make_disk_plan(making),
+                    installed_bytes=measure_usage(workplace.folder) if finished_steps else 0,
+                ),
                 folder_text,
             )
         record, making = _run_all_steps(making, workplace, record, watcher)
@@ -474,7 +490,7 @@ def _make(making: Making, workplace: Workplace, watcher: Progress, start_time: f
     )
 
 
-def _list_done(making: Making, record: Record) -> tuple[str, ...]:
+def _list_done(making: InstallRequest, record: Record) -> tuple[str, ...]:
     """Return the steps that are done, up to the first that is not: the steps after that one run again."""
     finished = []
     for step in _plan_steps(making):
@@ -485,13 +501,13 @@ def _list_done(making: Making, record: Record) -> tuple[str, ...]:
 
 
 def _run_all_steps(
-    making: Making, workplace: Workplace, record: Record, watcher: Progress
-) -> tuple[Record, Making]:
+    making: InstallRequest, workplace: LockedFolder, record: Record, watcher: Progress
+) -> tuple[Record, InstallRequest]:
     """Run the steps that are not done. Return the final record, and the request with its resolution."""
     steps = _plan_steps(making)
     env = {**child_environment(making.env), INSTALLING: "1"}
-    env.setdefault("TMPDIR", str(workplace.space))
-    if making.uv is None and not room_for_pips_cache(list_writing(making)):
+    env.setdefault("TMPDIR", str(workplace.temporary_folder))
+    if making.uv is None and not has_room_for_pip_cache(make_disk_plan(making)):
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
@@ -499,13 +515,13 @@ def _run_all_steps(
 
     workplace.block()
     if record.steps:
-        _take_away_halves(workplace.site)
+        _remove_incomplete(workplace.site_packages)
     for number in range(1, len(steps) + 1):
         step = steps[number - 1]
         if step.name in record.steps:
             continue
         watcher.step(number, len(steps), step.text)
-        workplace.space.mkdir(exist_ok=True)
+        workplace.temporary_folder.mkdir(exist_ok=True)
         if step.work is not None:
             step.work()
         if step.name == _RESOLVE:
@@ -522,7 +538,7 @@ def _run_all_steps(
     return record, making
 
 
-def describe_changes(making: Making) -> tuple[str, ...]:
+def describe_changes(making: InstallRequest) -> tuple[str, ...]:
     """Return one line for each change that the requirements make; nothing if there is no resolution yet."""
     if making.resolution is None:
         return ()
@@ -548,7 +564,7 @@ def _describe_record(record: Record) -> str:
     return f"TensorFlow {format_field('tensorflow')} on Python {format_field('python')}"
 
 
-def _python_starts(making: Making, workplace: Workplace) -> bool:
+def _python_starts(making: InstallRequest, workplace: LockedFolder) -> bool:
     """Return whether the unfinished environment's Python runs and has the required version."""
     required = making.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
@@ -559,12 +575,12 @@ def _python_starts(making: Making, workplace: Workplace) -> bool:
 # ---------------------------------------------------------------- disk space, and leftovers of a killed installer
 
 
-def list_writing(making: Making) -> Writing:
+def make_disk_plan(making: InstallRequest) -> InstallSizes:
     """Return what the installation writes to which folders, as far as the plan says."""
     option, cuda_set = making.option, making.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}
     wheels |= {wheel.name: wheel.unpacked for wheel in cuda_set.wheels} if cuda_set is not None else {}
-    return Writing(
+    return InstallSizes(
         folder=making.folder,
         size=option.size,
         download=option.release.size + (cuda_set.size if cuda_set is not None else 0),
@@ -576,20 +592,20 @@ def list_writing(making: Making) -> Writing:
     )
 
 
-def _take_away_halves(site: Path) -> None:
+def _remove_incomplete(site: Path) -> None:
     """Remove distributions that a killed installer left incomplete, so that they are installed again.
 
     uv and pip write the list of files (RECORD) before or while they write the files. A distribution counts as installed
     only if all its listed files exist with their sizes.
     """
     for folder in sorted(site.glob("*.dist-info")):
-        if not _whole(site, folder):
+        if not _is_complete(site, folder):
             remove(folder)
     for leftover in site.glob("~*"):  # pip renames what it is removing to such a name
         remove(leftover)
 
 
-def _whole(site: Path, folder: Path) -> bool:
+def _is_complete(site: Path, folder: Path) -> bool:
     """Return whether every file in a distribution's RECORD is installed."""
     try:
         with (folder / "RECORD").open(encoding="utf-8", newline="") as stream:

@@ -14,16 +14,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.environment.folder import OWN, UNWRITTEN, lock, remove, write
+from tfdoctor.environment.folder import STATE_FOLDER, UNFINISHED_SUFFIX, lock, remove, write
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-__all__ = ["INSTALLING", "Record", "Workplace", "WorkplaceError", "is_free", "read_record"]
+__all__ = ["INSTALLING", "LockedFolder", "LockedFolderError", "Record", "check_free", "read_record"]
 
-RECORD, LOCK, ASIDE, SPACE = "install.json", "install.lock", "activate", "tmp"
+RECORD, LOCK, SAVED_SCRIPTS, TEMPORARY = "install.json", "install.lock", "activate", "tmp"
 INSTALLING = "TFDOCTOR_INSTALLING"
 """A variable of the installing processes: the environment's Python runs only for them until it is finished."""
 GUARD = "_tfdoctor_unfinished.pth"
@@ -36,7 +36,7 @@ _MAX_RECORD_BYTES = 1_000_000
 _BLOCKED_MESSAGE = f"{MARK}; run the same `tfdoctor install` again to finish it, or remove its folder."
 
 
-class WorkplaceError(Error):
+class LockedFolderError(Error):
     """The folder cannot be used."""
 
     kind = "install"
@@ -73,7 +73,7 @@ class Record:
 def read_record(folder: Path) -> Record | None:
     """Return the record of an environment; None if there is none that can be read."""
     try:
-        with (folder / OWN / RECORD).open("rb") as stream:
+        with (folder / STATE_FOLDER / RECORD).open("rb") as stream:
             fields = json.loads(stream.read(_MAX_RECORD_BYTES))
     except (OSError, ValueError):
         return None
@@ -85,7 +85,7 @@ def read_record(folder: Path) -> Record | None:
     return Record(plan, state, tuple(step for step in steps if isinstance(step, str)))
 
 
-def is_free(folder: Path) -> None:
+def check_free(folder: Path) -> None:
     """Raise UsageError unless an environment can be created in the folder, or one of ours finished there."""
     folder_text = clean_line(str(folder))
     if ":" in str(folder) or not str(folder).isprintable():
@@ -112,16 +112,16 @@ def is_free(folder: Path) -> None:
 
 def _is_empty(folder: Path) -> bool:
     """Return whether a folder is empty, except for what an installation leaves before its first record."""
-    if any(name != OWN for name in os.listdir(folder)):  # noqa: PTH208
+    if any(name != STATE_FOLDER for name in os.listdir(folder)):  # noqa: PTH208
         return False
-    own_folder = folder / OWN
+    own_folder = folder / STATE_FOLDER
     return not own_folder.exists() or all(
         name.startswith((LOCK, f"{RECORD}."))
         for name in os.listdir(own_folder)  # noqa: PTH208
     )
 
 
-class Workplace:
+class LockedFolder:
     """A folder that is locked for one installation."""
 
     def __init__(self, folder: Path, minor: str, descriptor: int, *, made: bool) -> None:
@@ -133,7 +133,7 @@ class Workplace:
     # ------------------------------------------------------------ lock
 
     @classmethod
-    def take(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> Workplace:
+    def acquire(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> LockedFolder:
         """Lock the folder, which is created if it is missing.
 
         `on_wait` is called once if another process holds it. `minor` is the version of Python, as `"3.11"`. Raise
@@ -143,15 +143,15 @@ class Workplace:
 
         def make() -> None:
             nonlocal made
-            is_free(folder)
+            check_free(folder)
             made = not folder.exists()
-            (folder / OWN).mkdir(parents=True, exist_ok=True)
+            (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
         try:
-            descriptor = lock(f"{folder}/{OWN}/{LOCK}", make, lambda _: on_wait())
+            descriptor = lock(f"{folder}/{STATE_FOLDER}/{LOCK}", make, lambda _: on_wait())
         except OSError as error:
             msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
-            raise WorkplaceError(msg, hint="Name another folder with --into DIR.") from error
+            raise LockedFolderError(msg, hint="Name another folder with --into DIR.") from error
         return cls(folder, minor, descriptor, made=made)
 
     @property
@@ -171,11 +171,11 @@ class Workplace:
 
     def write(self, record: Record) -> None:
         """Replace the record atomically."""
-        write(self.folder / OWN / RECORD, record.text.encode())
+        write(self.folder / STATE_FOLDER / RECORD, record.text.encode())
 
-    def write_beside(self, name: str, text: str) -> None:
+    def write_file(self, name: str, text: str) -> None:
         """Write a file next to the record, atomically, for a later run."""
-        write(self.folder / OWN / name, text.encode())
+        write(self.folder / STATE_FOLDER / name, text.encode())
 
     # ------------------------------------------------------------ paths
 
@@ -185,21 +185,21 @@ class Workplace:
         return self.folder / "bin" / "python"
 
     @property
-    def site(self) -> Path:
+    def site_packages(self) -> Path:
         """The environment's site-packages folder."""
         return self.folder / "lib" / f"python{self._minor}" / "site-packages"
 
     @property
-    def space(self) -> Path:
+    def temporary_folder(self) -> Path:
         """The folder for temporary files of the installation: on the same disk, and deleted at the end."""
-        return self.folder / OWN / SPACE
+        return self.folder / STATE_FOLDER / TEMPORARY
 
     # ------------------------------------------------------------ blocking
 
     def block(self) -> None:
         """Block the environment: only the installing processes can start its Python. May be called again."""
-        self.site.mkdir(parents=True, exist_ok=True)
-        guard = self.site / GUARD
+        self.site_packages.mkdir(parents=True, exist_ok=True)
+        guard = self.site_packages / GUARD
         if not guard.exists():
             # site runs a line that starts with "import" before anything else; `-I` does not hide a variable.
             exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
@@ -208,30 +208,37 @@ class Workplace:
             text = _make_refusal_script(script.name)
             if text is None or MARK in script.read_text(encoding="utf-8", errors="replace"):
                 continue
-            originals = self.folder / OWN / ASIDE
+            originals = self.folder / STATE_FOLDER / SAVED_SCRIPTS
             originals.mkdir(exist_ok=True)
             # Both names must be on the disk before the script in bin is replaced.
             write(originals / script.name, script.read_bytes())
             write(script, text.encode())
 
     @property
-    def blocked(self) -> bool:
+    def is_blocked(self) -> bool:
         """Whether the environment is blocked, or temporary files of the installation are left."""
-        return any(path.exists() for path in (self.site / GUARD, self.folder / OWN / ASIDE, self.space))
+        return any(
+            path.exists()
+            for path in (
+                self.site_packages / GUARD,
+                self.folder / STATE_FOLDER / SAVED_SCRIPTS,
+                self.temporary_folder,
+            )
+        )
 
     def finish(self, record: Record) -> None:
         """Unblock the environment: restore the scripts, record it as finished, then let its Python start.
 
         May be called again.
         """
-        originals = self.folder / OWN / ASIDE
+        originals = self.folder / STATE_FOLDER / SAVED_SCRIPTS
         saved = sorted(originals.iterdir()) if originals.is_dir() else []
         for script in saved:
-            if not script.name.endswith(UNWRITTEN):
+            if not script.name.endswith(UNFINISHED_SUFFIX):
                 write(self.folder / "bin" / script.name, script.read_bytes())
         self.write(Record(record.plan, "finished", record.steps))
-        remove(self.site / GUARD)
-        for path in (originals, self.space):
+        remove(self.site_packages / GUARD)
+        for path in (originals, self.temporary_folder):
             with contextlib.suppress(OSError):
                 remove(path)
 
@@ -246,19 +253,23 @@ class Workplace:
 
     def clear(self) -> None:
         """Remove everything but the record and the lock, first the bin folder."""
-        paths = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != OWN]  # noqa: PTH208
+        paths = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != STATE_FOLDER]  # noqa: PTH208
         paths.sort(key=lambda path: path.name != "bin")
-        for path in [*paths, self.folder / OWN / ASIDE, self.folder / OWN / SPACE]:
+        for path in [
+            *paths,
+            self.folder / STATE_FOLDER / SAVED_SCRIPTS,
+            self.folder / STATE_FOLDER / TEMPORARY,
+        ]:
             remove(path)
 
     def abandon(self) -> None:
         """Remove everything, including the folder itself if it was created for this installation."""
         self.clear()
-        own_folder = self.folder / OWN
+        own_folder = self.folder / STATE_FOLDER
         resolution_files = [
             name
             for name in os.listdir(own_folder)  # noqa: PTH208
-            if name.endswith((".txt", f".txt{UNWRITTEN}"))
+            if name.endswith((".txt", f".txt{UNFINISHED_SUFFIX}"))
         ]
         for name in [*resolution_files, RECORD]:  # the record goes last, because it marks the folder as ours
             remove(own_folder / name)

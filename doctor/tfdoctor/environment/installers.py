@@ -32,18 +32,18 @@ if TYPE_CHECKING:
 __all__ = [
     "InstallFailedError",
     "Installer",
+    "can_run",
     "child_environment",
     "find_installer",
     "find_uv",
     "run_installer",
     "run_installers",
-    "runs",
     "uv_options",
 ]
 
 VERSION_TIMEOUT_S = 60.0
 """The time limit in seconds for a program to print its version."""
-GRACE, POLITE = 10.0, 4.0
+KILL_DELAY_S, TERM_DELAY_S = 10.0, 4.0
 """The seconds after SIGINT at which a program gets SIGKILL, and SIGTERM."""
 _MAX_KEPT_LINES = 60
 """The number of last output lines that are kept."""
@@ -93,12 +93,12 @@ class Installer:
     """`("/…/uv", "pip")`, or the interpreter with `-m pip`."""
     options: tuple[str, ...] = ()
     """Options of every `install`: pip's settings for which uv has no variable (`uv_options`)."""
-    before: tuple[str, ...] = ()
+    setup_command: tuple[str, ...] = ()
     """The command that installs pip if it is missing; also shown to users (advice/user_permissions.py)."""
 
-    def install(self, words: Sequence[str]) -> tuple[str, ...]:
+    def install(self, arguments: Sequence[str]) -> tuple[str, ...]:
         """Return the install command; `words` are options and requirements that both programs accept."""
-        return (*self.program, "install", *self._target_options, *self.options, *words)
+        return (*self.program, "install", *self._target_options, *self.options, *arguments)
 
     def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the command that uninstalls packages."""
@@ -130,7 +130,7 @@ class InstallFailedError(Error):
 def find_uv(env: Mapping[str, str]) -> str | None:
     """Return the path of uv if it is on PATH and runs; None also for a shim without a program."""
     path = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
-    return path if path is not None and runs((path, "--version"), env) else None
+    return path if path is not None and can_run((path, "--version"), env) else None
 
 
 def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, str]) -> Installer:
@@ -142,7 +142,7 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
     if prefer in (None, "uv"):
         uv = find_uv(env)
         # `pip list` makes uv query the interpreter, so it fails for one that uv does not support (2.7).
-        if uv is not None and runs((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
+        if uv is not None and can_run((uv, "pip", "list", "--quiet", "--offline", "--python", python), env):
             return Installer("uv", python, (uv, "pip"), options=uv_options(env))
         if prefer == "uv":
             raise InstallFailedError(
@@ -151,16 +151,16 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
                 else f"uv cannot install into {clean_line(python)}.",
                 hint="--installer pip, or get uv: pip install uv",
             )
-    if runs((python, "-m", "pip", "--version"), env):
+    if can_run((python, "-m", "pip", "--version"), env):
         return Installer("pip", python, (python, "-m", "pip"))
     make = (python, "-m", "ensurepip")
-    if runs((*make, "--version"), env):
-        return Installer("pip", python, (python, "-m", "pip"), before=make)
+    if can_run((*make, "--version"), env):
+        return Installer("pip", python, (python, "-m", "pip"), setup_command=make)
     msg = f"{clean_line(python)} has no pip, and there is no uv on PATH that works for it."
     raise InstallFailedError(msg, hint=f"Get pip: {clean_line(python)} -m ensurepip, or uv: pip install uv")
 
 
-def runs(command: Sequence[str], env: Mapping[str, str]) -> bool:
+def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
     """Return whether a command runs and exits with status 0."""
     try:
         completed = children.run(
@@ -470,7 +470,7 @@ def _stop_all(running: Sequence[_Process]) -> None:
     with hold_signals() as interrupted:
         # A process that ignores SIGINT, as a job in the background does, gets SIGTERM next. A second Ctrl-C ends the
         # waiting.
-        for number, seconds in ((signal.SIGINT, POLITE), (signal.SIGTERM, GRACE - POLITE)):
+        for number, seconds in ((signal.SIGINT, TERM_DELAY_S), (signal.SIGTERM, KILL_DELAY_S - TERM_DELAY_S)):
             _signal_groups([child for child in alive if child.process.poll() is None], number)
             deadline = time.monotonic() + seconds
             while (
@@ -483,7 +483,7 @@ def _stop_all(running: Sequence[_Process]) -> None:
         _signal_groups(alive, signal.SIGKILL)
         for child in running:
             child.process.wait()
-        deadline = time.monotonic() + GRACE
+        deadline = time.monotonic() + KILL_DELAY_S
         while time.monotonic() < deadline and any(_kill_group(child.process.pid) for child in alive):
             time.sleep(0.02)
 

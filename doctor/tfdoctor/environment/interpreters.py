@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-__all__ = ["Interpreter", "ask", "find_interpreters"]
+__all__ = ["Interpreter", "find_interpreters", "query_interpreter"]
 
 START_TIMEOUT_S = 15.0
 """The time limit in seconds for a Python to start and answer."""
@@ -57,7 +57,7 @@ class Interpreter:
         return versions.major_minor(self.version)
 
 
-def ask(path: str, system: System) -> Interpreter | None:
+def query_interpreter(path: str, system: System) -> Interpreter | None:
     """Return the interpreter at a path; None if it does not run or has no TensorFlow wheels.
 
     The wheels are for 64-bit CPython with the global interpreter lock.
@@ -93,7 +93,9 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
         if system.exists(path) and not system.is_dir(path):
             paths.setdefault(system.realpath(path), path)
     with ThreadPoolExecutor(4) as pool:
-        interpreters = list(pool.map(lambda path: ask(path, system), list(paths.values())[:MAX_PYTHONS]))
+        interpreters = list(
+            pool.map(lambda path: query_interpreter(path, system), list(paths.values())[:MAX_PYTHONS])
+        )
     distinct: dict[tuple[str, str], Interpreter] = {}
     for interpreter in interpreters:
         if interpreter is not None:

@@ -27,7 +27,7 @@ class Environment:
     """Why fix must not change the environment, as a sentence; empty if it may."""
     inherited: frozenset[str] = frozenset()
     """Variables that come from the caller's shell: no activation script of the environment names them."""
-    leading_out: tuple[tuple[str, str], ...] = ()
+    outward_links: tuple[tuple[str, str], ...] = ()
     """(link, target) of links to folders outside: changes behind them could not be undone."""
 
 

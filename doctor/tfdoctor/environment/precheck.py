@@ -19,19 +19,26 @@ from packaging.utils import canonicalize_name
 from tfdoctor import versions
 from tfdoctor.environment.installers import (
     InstallFailedError,
+    can_run,
     child_environment,
     find_uv,
     run_installer,
-    runs,
     uv_options,
 )
-from tfdoctor.environment.resolution import LIMITS, WANTED, Question, command, reason_of, write_lines
+from tfdoctor.environment.resolution import (
+    CONSTRAINTS_FILE,
+    REQUIREMENTS_FILE,
+    Question,
+    format_reason,
+    make_command,
+    write_lines,
+)
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-__all__ = ["Foreseen", "find_unmet_pin", "foresee"]
+__all__ = ["PrecheckResult", "check_requirements", "find_unmet_pin"]
 
 _HASHES = re.compile(r"\s--hash=\S{1,300}")
 _NO_WHEELS = re.compile(r"no (?:usable |compatible )?wheels?\b|from source is disabled|only-binary|no-build")
@@ -44,7 +51,7 @@ PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17
 
 
 @dataclass(frozen=True, slots=True)
-class Foreseen:
+class PrecheckResult:
     """The result of the check; both fields are empty if the requirements have a solution."""
 
     conflict: str = ""
@@ -56,7 +63,7 @@ class Foreseen:
 def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
     """Return the first requirement that a pinned version does not meet, as a clause; else empty.
 
-    No index is asked. `wanted` are requirement lines, `pins` lines as `"numpy==1.26.4"`, `python` a version as
+    No index is asked. `requirements` are requirement lines, `pins` lines as `"numpy==1.26.4"`, `python` a version as
     "3.11", on Linux.
     """
     pinned = {}
@@ -89,23 +96,23 @@ def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> s
     return ""
 
 
-def foresee(
-    wanted: Sequence[str],
-    limits: Sequence[str],
+def check_requirements(
+    requirements: Sequence[str],
+    constraints: Sequence[str],
     python: str,
     *,
     env: Mapping[str, str],
     index: str | None = None,
     ca_file: str | None = None,
     proxy: str | None = None,
-) -> Foreseen:
+) -> PrecheckResult:
     """Return whether the requirements have a solution.
 
-    `wanted` are requirement lines, `limits` constraint lines, `python` is a version as "3.11", on Linux with glibc.
+    `requirements` are requirement lines, `constraints` constraint lines, `python` is a version as "3.11", on Linux with glibc.
     """
-    unmet = find_unmet_pin(wanted, limits, python)
+    unmet = find_unmet_pin(requirements, constraints, python)
     if unmet:
-        return Foreseen(conflict=unmet)
+        return PrecheckResult(conflict=unmet)
     uv = find_uv(env)
     child = child_environment(env)
     if ca_file is not None:
@@ -118,27 +125,35 @@ def foresee(
         program: tuple[str, ...] = (uv, "pip")
         python_options: tuple[str, ...] = ("--python-version", python, "--python-platform", "linux", *wheels)
         options = (*options, *uv_options(env))
-    elif runs((sys.executable, "-m", "pip", "--version"), env):
+    elif can_run((sys.executable, "-m", "pip", "--version"), env):
         program, python_options = (sys.executable, "-m", "pip"), ()
         options = (*options, "--python-version", python, *_platform_options(), *wheels)
     else:
-        return Foreseen(unknown="there is neither uv nor pip here that could be asked")
+        return PrecheckResult(unknown="there is neither uv nor pip here that could be asked")
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
         # pip resolves for another platform only with --target; a dry run writes nothing into that folder
         target_options = () if uv is not None else ("--target", str(folder / "apart"))
         question = Question(
-            "", (), (), (), tuple(wanted), tuple(limits), program, python_options, (*options, *target_options)
+            "",
+            (),
+            (),
+            (),
+            tuple(requirements),
+            tuple(constraints),
+            program,
+            python_options,
+            (*options, *target_options),
         )
-        write_lines(folder / WANTED, wanted)
-        write_lines(folder / LIMITS, limits)
+        write_lines(folder / REQUIREMENTS_FILE, requirements)
+        write_lines(folder / CONSTRAINTS_FILE, constraints)
         try:
-            run_installer(command(question, folder), env=child, on_line=None)
+            run_installer(make_command(question, folder), env=child, on_line=None)
         except InstallFailedError as error:
             return _parse_failure(error, uv=uv is not None)
         except OSError as error:
-            return Foreseen(unknown=clean_line(str(error), limit=200))
-    return Foreseen()
+            return PrecheckResult(unknown=clean_line(str(error), limit=200))
+    return PrecheckResult()
 
 
 def _platform_options() -> tuple[str, ...]:
@@ -148,14 +163,14 @@ def _platform_options() -> tuple[str, ...]:
     )
 
 
-def _parse_failure(error: InstallFailedError, *, uv: bool) -> Foreseen:
+def _parse_failure(error: InstallFailedError, *, uv: bool) -> PrecheckResult:
     """Return the result for a resolver that failed."""
     output = "\n".join(error.output)
     if _NO_NETWORK.search(output):
-        return Foreseen(unknown="the package index was not reached")
-    reason = reason_of(error.output) or error.message
+        return PrecheckResult(unknown="the package index was not reached")
+    reason = format_reason(error.output) or error.message
     # pip reports a package without wheels as one that does not exist
     is_ambiguous = not uv and "conflict" not in output.lower()
     if not error.unsolved or is_ambiguous or _NO_WHEELS.search(output):
-        return Foreseen(unknown=clean_line(reason, limit=300))
-    return Foreseen(conflict=reason)
+        return PrecheckResult(unknown=clean_line(reason, limit=300))
+    return PrecheckResult(conflict=reason)

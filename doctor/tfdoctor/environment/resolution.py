@@ -23,20 +23,25 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 __all__ = [
-    "LIMITS",
-    "WANTED",
+    "CONSTRAINTS_FILE",
+    "REQUIREMENTS_FILE",
     "NoSolutionError",
     "PinChange",
     "PipResolution",
     "Question",
-    "command",
-    "reason_of",
+    "format_reason",
+    "make_command",
     "resolve",
     "write_lines",
 ]
 
 _T = TypeVar("_T")
-WANTED, LIMITS, FOUND, REPORT = "wanted.txt", "limits.txt", "found.txt", "report.json"
+REQUIREMENTS_FILE, CONSTRAINTS_FILE, RESOLVED_FILE, REPORT_FILE = (
+    "wanted.txt",
+    "limits.txt",
+    "found.txt",
+    "report.json",
+)
 _MAX_OUTPUT_BYTES = 32_000_000
 _HASH = re.compile(r"\s--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
 _CUDA_SUFFIX = re.compile(r"-cu[0-9]{2}")
@@ -107,17 +112,17 @@ class PinChange:
 class PipResolution:
     """All packages to install besides NVIDIA's wheels, as lines for `--no-deps`."""
 
-    kept: tuple[str, ...]
+    unchanged: tuple[str, ...]
     """Lines of the lock."""
     hashed: tuple[str, ...] = ()
     """New packages, or other versions: `name==version --hash=…`."""
-    others: tuple[str, ...] = ()
+    unhashed: tuple[str, ...] = ()
     """Lines without a known hash: addresses of repositories, packages of an index that gives no hashes."""
 
     def changes(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
         """Return the differences from the lines of a lock, by name."""
         locked = dict(_split_name_version(line) for line in lock)
-        resolved = dict(_split_name_version(line) for line in (*self.kept, *self.hashed, *self.others))
+        resolved = dict(_split_name_version(line) for line in (*self.unchanged, *self.hashed, *self.unhashed))
         names = sorted({*locked, *resolved})
         return tuple(
             PinChange(name, locked.get(name), resolved.get(name))
@@ -142,14 +147,20 @@ def _split_name_version(line: str) -> tuple[str, str]:
 # ---------------------------------------------------------------- resolving
 
 
-def command(question: Question, folder: Path) -> tuple[str, ...]:
+def make_command(question: Question, folder: Path) -> tuple[str, ...]:
     """Return the first command of the resolution (with uv the only one), which writes into `folder`."""
-    constraints_path, requirements_path = str(folder / LIMITS), str(folder / WANTED)
+    constraints_path, requirements_path = str(folder / CONSTRAINTS_FILE), str(folder / REQUIREMENTS_FILE)
     if question.uv:
         quiet = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes")
-        files = ("--constraints", constraints_path, "--output-file", str(folder / FOUND), requirements_path)
+        files = (
+            "--constraints",
+            constraints_path,
+            "--output-file",
+            str(folder / RESOLVED_FILE),
+            requirements_path,
+        )
         return (*question.program, "compile", *quiet, *question.python, *question.index, *files)
-    options = ("--dry-run", "--ignore-installed", "--report", str(folder / REPORT))
+    options = ("--dry-run", "--ignore-installed", "--report", str(folder / REPORT_FILE))
     return (
         *question.program,
         "install",
@@ -175,7 +186,7 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
         if not error.unsolved:
             raise
         raise _make_no_solution_error(
-            question, reason_of(error.output) or str(error), error.output
+            question, format_reason(error.output) or str(error), error.output
         ) from error
     return _compare_with_lock(question, lines)
 
@@ -188,7 +199,9 @@ def _make_no_solution_error(
 ) -> NoSolutionError:
     """Return the error for requirements without a solution."""
     version = question.pins.get(question.package, "")
-    reason = re.sub(rf"-r \S+{re.escape(WANTED)} \(line 1\)", f"{question.package}=={version}", reason)
+    reason = re.sub(
+        rf"-r \S+{re.escape(REQUIREMENTS_FILE)} \(line 1\)", f"{question.package}=={version}", reason
+    )
     return NoSolutionError(
         f"Your requirements and TensorFlow {version} cannot be installed together: {reason}",
         hint=hint,
@@ -205,16 +218,16 @@ def _resolve_by_uv(question: Question, folder: Path, run: Callable[[Sequence[str
     """
     tensorflow_pin = f"{question.package}=={question.pins[question.package]}"
     pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
-    write_lines(folder / WANTED, [tensorflow_pin, *_strip_hashes(question.lines)])
+    write_lines(folder / REQUIREMENTS_FILE, [tensorflow_pin, *_strip_hashes(question.lines)])
 
     def ask(limits: Mapping[str, str]) -> None:
         constraints = [*question.cuda, *_strip_hashes(question.constraints)]
-        write_lines(folder / LIMITS, [*constraints, *limits.values()])
-        write_lines(folder / FOUND, () if limits else question.lock)
-        run(command(question, folder))
+        write_lines(folder / CONSTRAINTS_FILE, [*constraints, *limits.values()])
+        write_lines(folder / RESOLVED_FILE, () if limits else question.lock)
+        run(make_command(question, folder))
 
     _try_in_order(ask, [pins, _drop_pins(pins, _list_excluded(question)), {}])
-    return list(_join_lines(_read_output(folder / FOUND)))
+    return list(_join_lines(_read_output(folder / RESOLVED_FILE)))
 
 
 def _try_in_order(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
@@ -256,12 +269,14 @@ def _resolve_by_pip(question: Question, folder: Path, run: Callable[[Sequence[st
     ]
 
     def ask(attempt: tuple[str, dict[str, str]]) -> None:
-        write_lines(folder / WANTED, [attempt[0], *_strip_hashes(question.lines)])
-        write_lines(folder / LIMITS, [*cuda, *_strip_hashes(question.constraints), *attempt[1].values()])
-        run(command(question, folder))
+        write_lines(folder / REQUIREMENTS_FILE, [attempt[0], *_strip_hashes(question.lines)])
+        write_lines(
+            folder / CONSTRAINTS_FILE, [*cuda, *_strip_hashes(question.constraints), *attempt[1].values()]
+        )
+        run(make_command(question, folder))
 
     _try_in_order(ask, attempts)
-    return list(_parse_report(_read_output(folder / REPORT)))
+    return list(_parse_report(_read_output(folder / REPORT_FILE)))
 
 
 def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -423,7 +438,7 @@ _UNINFORMATIVE = re.compile(
 )
 
 
-def reason_of(lines: Sequence[str]) -> str:
+def format_reason(lines: Sequence[str]) -> str:
     """Return the resolver's explanation as one line."""
     parts: list[str] = []
     conflict = next((index for index, line in enumerate(lines) if "conflict is caused by" in line), 0)

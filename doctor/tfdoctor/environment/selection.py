@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor import versions
-from tfdoctor.environment.install import Making, NoLockError, locks_of
+from tfdoctor.environment.install import InstallRequest, NoLockError, get_locks
 from tfdoctor.environment.installers import InstallFailedError
-from tfdoctor.environment.interpreters import ask, find_interpreters
+from tfdoctor.environment.interpreters import find_interpreters, query_interpreter
 from tfdoctor.environment.requirements import drop_cuda_lines
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.plan import Method, Request
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.plan import Option, Recommendation
     from tfdoctor.system import System
 
-__all__ = ["PlanChoice", "Wishes", "choose", "choose_making"]
+__all__ = ["InstallOptions", "PlanChoice", "choose", "make_install_request"]
 
 _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
@@ -45,31 +45,31 @@ class PlanChoice:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Wishes:
+class InstallOptions:
     """The user's request: `--tf`, `--package`, and the files of `-r`."""
 
     compat: Compat
     tf: str | None
     packages: tuple[str, ...]
     """Validated lines."""
-    wish: RequirementSet
+    requirement_set: RequirementSet
 
     @property
-    def depends(self) -> bool:
+    def depends_on_python(self) -> bool:
         """Whether the files restrict the Python, or require another TensorFlow on another Python."""
-        return bool(self.wish.pythons) or self.wish.varies
+        return bool(self.requirement_set.pythons) or self.requirement_set.depends_on_python
 
     def request(self, python: str | None) -> Request:
         """Return the request for the planner.
 
         `python` is a version such as `"3.11"`, None for any. Raise UsageError.
         """
-        requirements = self.wish.on(python or self.pythons[0])
+        requirements = self.requirement_set.for_python(python or self.pythons[0])
         if (
             python is not None
             and self.tf is None
             and not requirements.tensorflow
-            and self.wish.names_tensorflow
+            and self.requirement_set.has_tensorflow
         ):
             msg = f"-r: on Python {python} these files want no TensorFlow: their lines are for other Pythons."
             raise UsageError(msg, hint="Name another Python with --python, or the TensorFlow with --tf.")
@@ -97,7 +97,9 @@ class Wishes:
         releases = [release.version for release in self.compat.releases]
         from_files = ",".join(dict.fromkeys(str(condition.specifier) for condition in versioned))
         origins = " and ".join(
-            dict.fromkeys(f"{condition.where} (tensorflow{condition.specifier})" for condition in versioned)
+            dict.fromkeys(
+                f"{condition.marker_environment} (tensorflow{condition.specifier})" for condition in versioned
+            )
         )
         if not versions.Spec(from_files).select(releases):
             msg = f"{origins}: no known TensorFlow meets this requirement."
@@ -126,7 +128,7 @@ def _to_specifier(text: str, compat: Compat) -> str:
 
 
 def choose(
-    wishes: Wishes,
+    wishes: InstallOptions,
     python: str | None,
     host: Host,
     folder: Path,
@@ -143,7 +145,9 @@ def choose(
     version, requested = _parse_python_option(python, system)
     minor = requested.minor if requested is not None else check_python(version)
     if minor is not None:
-        _check_python_allowed(wishes.wish, requested.version if requested is not None else str(version))
+        _check_python_allowed(
+            wishes.requirement_set, requested.version if requested is not None else str(version)
+        )
     recommendation = _recommend(wishes, minor, host)
     if not recommendation.options:
         return recommendation
@@ -152,7 +156,9 @@ def choose(
         if requested is not None
         else [candidate for candidate in find_interpreters(system) if not _is_in(candidate.path, folder)]
     )
-    interpreters = [candidate for candidate in interpreters if wishes.wish.allows(candidate.version)]
+    interpreters = [
+        candidate for candidate in interpreters if wishes.requirement_set.allows(candidate.version)
+    ]
     if version is not None:
         interpreters = [candidate for candidate in interpreters if _is_version(candidate.version, version)]
     usable = [candidate for candidate in interpreters if candidate.venv or uv is not None]
@@ -161,7 +167,7 @@ def choose(
         option, interpreter = best
         return PlanChoice(option, interpreter.path, interpreter.version, _note_newer(recommendation, option))
     option = recommendation.options[0]
-    locks_of(option)  # raises NoLockError if nobody locked it: no other Python would help
+    get_locks(option)  # raises NoLockError if nobody locked it: no other Python would help
     without_venv = _find_best(wishes, host, interpreters)
     if without_venv is not None:
         raise _make_venv_error(without_venv[1], machine)
@@ -172,27 +178,27 @@ def choose(
     raise _make_python_error(option, version, machine)
 
 
-def choose_making(
+def make_install_request(
     choice: PlanChoice,
-    wishes: Wishes,
+    wishes: InstallOptions,
     folder: Path,
     *,
     uv: str | None,
     index: str | None,
     env: dict[str, str],
-) -> tuple[Making, tuple[str, ...]]:
+) -> tuple[InstallRequest, tuple[str, ...]]:
     """Return the installation request, and the notes for the user."""
-    requirements = wishes.wish.on(choice.version)
+    requirements = wishes.requirement_set.for_python(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
     lines, cuda_notes = drop_cuda_lines(requirements.lines, wheels)
     constraints, _ = drop_cuda_lines(requirements.constraints, wheels)
-    making = Making(
+    making = InstallRequest(
         option=choice.option,
         folder=folder,
         base=choice.base,
         version=choice.version,
         uv=uv,
-        locks=locks_of(choice.option),
+        locks=get_locks(choice.option),
         requirements=(*lines, *wishes.packages),
         constraints=constraints,
         index=index,
@@ -205,20 +211,21 @@ def _check_python_allowed(wish: RequirementSet, version: str) -> None:
     """Raise UsageError if the files do not allow the Python of `--python`."""
     if not wish.allows(version):
         origins = " and ".join(
-            f"{condition.where} (python{condition.specifier})" for condition in wish.pythons
+            f"{condition.marker_environment} (python{condition.specifier})" for condition in wish.pythons
         )
         msg = f"--python {version} and {origins} contradict each other."
         raise UsageError(msg, hint="Leave --python out, or change the file.")
 
 
-def _recommend(wishes: Wishes, minor: str | None, host: Host) -> Recommendation:
+def _recommend(wishes: InstallOptions, minor: str | None, host: Host) -> Recommendation:
     """Return the planner's recommendation, whichever Pythons are installed."""
-    if minor is not None or not wishes.depends:
+    if minor is not None or not wishes.depends_on_python:
         return make_plan(wishes.compat, wishes.request(minor), host)
-    allowed = [python for python in wishes.pythons if wishes.wish.allows(python)]
+    allowed = [python for python in wishes.pythons if wishes.requirement_set.allows(python)]
     if not allowed:
         origins = " and ".join(
-            f"{condition.where} (python{condition.specifier})" for condition in wishes.wish.pythons
+            f"{condition.marker_environment} (python{condition.specifier})"
+            for condition in wishes.requirement_set.pythons
         )
         msg = f"{origins}: TensorFlow has no wheels for this Python."
         raise UsageError(msg, hint=f"It has for {', '.join(reversed(wishes.pythons))}.")
@@ -253,7 +260,7 @@ def _parse_python_option(text: str | None, system: System) -> tuple[str | None, 
         raise UsageError(msg, hint="--python 3.11, --python 3.11.7, or --python /usr/bin/python3.11.")
     if path.is_dir():
         path = path / "bin" / "python"
-    interpreter = ask(str(path.absolute()), system)
+    interpreter = query_interpreter(str(path.absolute()), system)
     if interpreter is None:
         msg = f"--python: {clean_line(str(path))} is no Python 3 (CPython, 64 bits) that runs."
         raise UsageError(msg, hint="Name another one, or leave --python out.")
@@ -269,7 +276,7 @@ def _is_version(version: str, required: str) -> bool:
 
 
 def _find_best(
-    wishes: Wishes, host: Host, interpreters: Sequence[Interpreter]
+    wishes: InstallOptions, host: Host, interpreters: Sequence[Interpreter]
 ) -> tuple[Option, Interpreter] | None:
     """Return the best option for one of these Pythons, and that Python; None if there is none.
 
@@ -281,14 +288,14 @@ def _find_best(
         try:
             recommendation = make_plan(wishes.compat, wishes.request(minor), host)
         except UsageError:
-            if wishes.depends:  # caused by the lines of the files for this Python
+            if wishes.depends_on_python:  # caused by the lines of the files for this Python
                 continue
             raise
         if not recommendation.options:
             continue
         option = recommendation.options[0]
         try:
-            locks_of(option)
+            get_locks(option)
         except NoLockError:
             continue
         rank = (
@@ -358,13 +365,15 @@ def _find_system_python(machine: MachineFacts) -> str | None:
     """Return the only Python version in the packages of this Debian or Ubuntu; None if it is not known."""
     from tfdoctor.compat import Compat
 
-    return Compat.load().pythons.default_of(machine.distribution_id or "", machine.distribution_version or "")
+    return Compat.load().pythons.get_default(
+        machine.distribution_id or "", machine.distribution_version or ""
+    )
 
 
 def _find_package_manager(machine: MachineFacts) -> str | None:
-    from tfdoctor.advice import manager_of
+    from tfdoctor.advice import find_package_manager
 
-    return manager_of(machine.distribution_id, *machine.distribution_like)
+    return find_package_manager(machine.distribution_id, *machine.distribution_like)
 
 
 def _sudo_prefix(machine: MachineFacts) -> str:

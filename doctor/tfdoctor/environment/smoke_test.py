@@ -9,26 +9,26 @@ from tfdoctor.environment.install_state import INSTALLING
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Severity
-from tfdoctor.predict import build_of
+from tfdoctor.predict import describe_build
 from tfdoctor.report.areas import find_area
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW
 from tfdoctor.system import LiveSystem
 
 if TYPE_CHECKING:
-    from tfdoctor.environment.install import Making
+    from tfdoctor.environment.install import InstallRequest
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report
     from tfdoctor.report.progress import Progress
 
-__all__ = ["gpu_is_missing", "is_right", "prove"]
+__all__ = ["examine_installed", "is_gpu_missing", "is_intact"]
 
-OWN = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
+ENVIRONMENT_AREAS = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
 """The areas that concern the content of an environment."""
 CHECK_TIMEOUT_S = 20.0
 """The time limit in seconds for the examination."""
 
 
-def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Report:
+def examine_installed(making: InstallRequest, compat: Compat, progress: Progress, *, deep: bool) -> Report:
     """Examine the environment as `check` does; with `deep` run its TensorFlow if the driver offers a GPU."""
     removed = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
     env = {name: text for name, text in making.env.items() if name not in removed}
@@ -39,7 +39,9 @@ def prove(making: Making, compat: Compat, told: Progress, *, deep: bool) -> Repo
         cuda = value_of(facts.driver.cuda)
         return deep and cuda is not None and bool(cuda.devices)
 
-    return examine(system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=with_a_card, tell=told.stage)
+    return examine(
+        system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=with_a_card, tell=progress.stage
+    )
 
 
 def _list_own_errors(report: Report) -> list[Finding]:
@@ -47,22 +49,22 @@ def _list_own_errors(report: Report) -> list[Finding]:
     return [
         finding
         for finding in report.findings
-        if finding.severity is Severity.ERROR and find_area(finding) in OWN
+        if finding.severity is Severity.ERROR and find_area(finding) in ENVIRONMENT_AREAS
     ]
 
 
-def is_right(report: Report) -> bool:
+def is_intact(report: Report) -> bool:
     """Return whether no problem of the environment itself was found."""
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
     if tensorflow is None or _list_own_errors(report) or prediction.import_ok is False:
         return False
-    drivers = build_of(tensorflow, Compat.load()).driver_libraries
+    drivers = describe_build(tensorflow, Compat.load()).driver_libraries
     if set(prediction.missing_libraries) - set(drivers):
         return False
     return report.observed is None or report.observed.import_ok
 
 
-def gpu_is_missing(report: Report) -> bool:
+def is_gpu_missing(report: Report) -> bool:
     """Return whether TensorFlow was run and did not register the GPUs that were predicted.
 
     A problem of the machine, or a GPU that registers but does not compute, is not a problem of the environment.

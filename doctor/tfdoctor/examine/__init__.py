@@ -9,15 +9,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import value_of
-from tfdoctor.probes.interpreter_selection import choose, kernel_variables, state_of
-from tfdoctor.probes.target import begin
+from tfdoctor.probes.interpreter_selection import choose, describe_lost, kernel_variables
+from tfdoctor.probes.target import start_query
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
 
-    from tfdoctor.advice.target import InImage
+    from tfdoctor.advice.target import TargetImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Fact, Facts, PythonFacts
     from tfdoctor.facts.python import Choice
@@ -26,25 +26,25 @@ if TYPE_CHECKING:
 
 __all__ = [
     "PROBE_TIMEOUT_S",
-    "RUNNING",
+    "RUN_MESSAGE",
     "ask_python",
-    "begin",
     "choose",
     "collect_facts",
+    "describe_lost",
     "evaluate_facts",
     "examine",
     "kernel_variables",
-    "live_machine",
+    "make_live_system",
     "run_tensorflow",
-    "state_of",
+    "start_query",
 ]
 
 PROBE_TIMEOUT_S = 10.0
 """The time limit in seconds for collecting facts."""
-RUNNING = "Running TensorFlow in a child process; this takes some seconds …"
+RUN_MESSAGE = "Running TensorFlow in a child process; this takes some seconds …"
 
 
-def live_machine(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
+def make_live_system(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
     """Return this machine, with the variables that `python` sets if it is a Jupyter kernel.
 
     `env` replaces the variables that this process was started with.
@@ -67,7 +67,7 @@ def examine(
     deep: bool | Callable[[Facts], bool] = False,
     tell: Callable[[str], None] = _ignore_text,
     meanwhile: Callable[[], object] | None = None,
-    image: InImage | None = None,
+    image: TargetImage | None = None,
     as_if: Callable[[Facts], Facts] | None = None,
 ) -> Report:
     """Collect the facts, run TensorFlow if requested, and return the report of the rules.
@@ -125,14 +125,14 @@ def run_tensorflow(
         return None
     from tfdoctor.examine.tensorflow_run import DEEP_TIMEOUT, observe
 
-    tell(RUNNING)
+    tell(RUN_MESSAGE)
     with stop_on_signal(system):
         limit = max(timeout, DEEP_TIMEOUT)
         return observe(system, compat, interpreter.executable, tensorflow, timeout=limit, computes=computes)
 
 
 def evaluate_facts(
-    facts: Facts, compat: Compat, observed: Observation | None = None, *, image: InImage | None = None
+    facts: Facts, compat: Compat, observed: Observation | None = None, *, image: TargetImage | None = None
 ) -> Report:
     """Run all rules on the facts: the last part of `examine`."""
     from tfdoctor.report.diagnose import diagnose
@@ -150,5 +150,5 @@ def ask_python(
     from tfdoctor.probes import python
 
     with stop_on_signal(system):
-        fact, _ = python.probe(system, chosen, asked=named, timeout=timeout)
+        fact, _ = python.probe(system, chosen, is_requested=named, timeout=timeout)
     return fact

@@ -8,8 +8,17 @@ import time
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from tfdoctor.errors import Error
-from tfdoctor.facts import NOT_REHEARSED, Absent, DriverFacts, Facts, KernelFacts, Known, Unknown, value_of
-from tfdoctor.predict import build_of, dlopen_caller, list_opened_sonames
+from tfdoctor.facts import (
+    NO_REHEARSAL_REASON,
+    Absent,
+    DriverFacts,
+    Facts,
+    KernelFacts,
+    Known,
+    Unknown,
+    value_of,
+)
+from tfdoctor.predict import describe_build, dlopen_caller, list_opened_sonames
 from tfdoctor.predict.rehearsal import plan_rehearsal
 from tfdoctor.probes import (
     containers,
@@ -24,7 +33,7 @@ from tfdoctor.probes import (
     rehearsal,
     toolkits,
 )
-from tfdoctor.probes.target import limit_of
+from tfdoctor.probes.target import compute_timeout
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -44,7 +53,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 T = TypeVar("T")
-HIDING = "CUDA_VISIBLE_DEVICES"
+VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class _Result(Generic[T]):
@@ -148,13 +157,13 @@ def _survey(
     probes = _Probes(timeout)
     chosen = interpreter_selection.choose(system, requested_python)
     interpreter, is_requested = chosen.path, requested_python is not None
-    limit = limit_of(timeout)
+    limit = compute_timeout(timeout)
 
     def ask_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
         return driver.probe_libraries(system, interpreter, timeout=limit, **options)
 
     start, value = probes.start, probes.value
-    target = start("python", lambda: python.probe(system, chosen, asked=is_requested, timeout=limit))
+    target = start("python", lambda: python.probe(system, chosen, is_requested=is_requested, timeout=limit))
     variables = start(
         "variables", lambda: environment.probe(system, interpreter, kernel=chosen.kernel, timeout=limit / 2)
     )
@@ -166,8 +175,12 @@ def _survey(
     unhidden = start(
         "driver, nothing hidden",
         lambda: (
-            ask_driver(libnvml="-", variables={**probe_variables().changed, HIDING: None}, variant="unhidden")
-            if HIDING in probe_variables().variables
+            ask_driver(
+                libnvml="-",
+                variables={**probe_variables().changed, VISIBLE_DEVICES: None},
+                variant="unhidden",
+            )
+            if VISIBLE_DEVICES in probe_variables().variables
             else None
         ),
     )
@@ -305,7 +318,7 @@ def _probe_loader(
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     if interpreter is None or tensorflow is None:
         return Absent("the loader", "there is no TensorFlow to follow it for")
-    build = build_of(tensorflow, compat)
+    build = describe_build(tensorflow, compat)
     loader_fact = loading.probe(
         system,
         interpreter,
@@ -313,11 +326,11 @@ def _probe_loader(
         sonames=list_opened_sonames(build),
         caller=dlopen_caller(build),
         hard_linked=build.linkage == "needed",
-        shown=build.version is None or build.has("shown-symbols"),
+        global_symbols=build.version is None or build.has("shown-symbols"),
         cpu_flags=cpu_flags,
         variables=variables,
     )
-    return permissions.with_denied(system, loader_fact)
+    return permissions.add_denied(system, loader_fact)
 
 
 def _probe_rehearsal(
@@ -337,7 +350,7 @@ def _probe_rehearsal(
         else None
     )
     if interpreter is None or tensorflow is None or request is None:
-        return Absent("the packages that TensorFlow imports", NOT_REHEARSED)
+        return Absent("the packages that TensorFlow imports", NO_REHEARSAL_REASON)
     return rehearsal.probe(
         system,
         interpreter,

@@ -27,9 +27,9 @@ def read_listening(system: System) -> Listening:
     return probe_listening(system)
 
 
-def connect(places: Sequence[tuple[str, int]], total: float) -> list[Reached]:
+def connect(addresses: Sequence[tuple[str, int]], total: float) -> list[Reached]:
     """Return which tasks answer as gRPC servers, within `total` seconds."""
-    return reach_all(places, seconds=min(TASK_TIMEOUT_S, total), total=total)
+    return reach_all(addresses, seconds=min(TASK_TIMEOUT_S, total), total=total)
 
 
 def find_proxy(system: System) -> Proxy | None:

@@ -9,7 +9,7 @@ from tfdoctor.findings import Cause, Observation
 from tfdoctor.logs.dso import find_failed_opens
 from tfdoctor.logs.libraries import is_tensorrt
 from tfdoctor.logs.report import diagnose_log
-from tfdoctor.predict import build_of
+from tfdoctor.predict import describe_build
 from tfdoctor.rules import compute_fails
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.system import CommandResult, System
 
-SHOW_LOADER = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
+LOADER_LOG_VARIABLES = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
 """Variables that make TensorFlow 2.12 and newer name the libraries that it could not open."""
 DEEP_TIMEOUT = 180.0
 """The time limit in seconds for the import of TensorFlow and a first kernel (PTX may have to be compiled)."""
@@ -34,7 +34,7 @@ KILLED = (-9, 137)
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DeepAnswer:
     """The answer of a child that ran TensorFlow, as far as it got."""
 
     imported: bool
@@ -66,11 +66,11 @@ def observe(
         "deep",
         () if computes else ("list",),
         timeout=timeout,
-        env=SHOW_LOADER,
+        env=LOADER_LOG_VARIABLES,
         unset=("TF_CPP_MAX_VLOG_LEVEL",),
     )
     return make_observation(
-        read_deep(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
+        parse_deep_answer(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
     )
 
 
@@ -79,11 +79,11 @@ def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> froz
 
     Those that this build does not use (TensorRT) are not in it.
     """
-    build = build_of(tensorflow, compat)
+    build = describe_build(tensorflow, compat)
     return frozenset({*build.required, *build.driver_libraries})
 
 
-def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
+def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnswer:
     """Parse the output of payload/deep.py, completed by how its process ended."""
     error = str(answer.get("error", ""))
     devices = answer.get("devices")
@@ -96,7 +96,7 @@ def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
             error = f"TensorFlow {result.describe_end()}"
             if result.failure is not Failure.TIMEOUT and result.stderr.strip():
                 error += f": {result.stderr.strip().splitlines()[-1]}"
-    return Said(
+    return DeepAnswer(
         imported=answer.get("import_ok") is True,
         devices=tuple(str(name) for name in devices) if isinstance(devices, list) else None,
         computed=computed,
@@ -107,39 +107,39 @@ def read_deep(answer: dict[str, Any], result: CommandResult) -> Said:
 
 
 def make_observation(
-    said: Said, result: CommandResult, wanted: Collection[str], compat: Compat
+    answer: DeepAnswer, result: CommandResult, relevant_libraries: Collection[str], compat: Compat
 ) -> Observation:
     """Return what TensorFlow did, by the answer and output of its child.
 
-    `wanted`: see `list_relevant_libraries`.
+    `relevant_libraries`: see `list_relevant_libraries`.
     """
-    failed_attempts = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{said.error}")
+    failed_attempts = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{answer.error}")
     missing = {
         attempt.really_missing
         for attempt in failed_attempts
-        if attempt.opened in wanted or not (said.imported or is_tensorrt(attempt.opened))
+        if attempt.opened in relevant_libraries or not (answer.imported or is_tensorrt(attempt.opened))
     }
     # An import that fails or kills the process registers no GPU; one that was stopped is inconclusive.
-    ended = "did not finish in time" if said.timed_out else ""
+    ended = "did not finish in time" if answer.timed_out else ""
     if not ended and result.returncode in KILLED:
         ended = "was killed (SIGKILL), usually because memory ran out"
     count_if_unlisted = None if ended else 0
-    count = len(said.devices) if said.devices is not None else count_if_unlisted
+    count = len(answer.devices) if answer.devices is not None else count_if_unlisted
     return Observation(
-        import_ok=said.imported,
+        import_ok=answer.imported,
         gpu_registered=bool(count) if count is not None else None,
         gpu_count=count,
-        missing_libraries=tuple(sorted(missing)) if not said.devices else (),
-        seconds=round(said.seconds, 2),
-        devices=tuple(clean_line(name) for name in said.devices or ()),
-        computed=tuple(clean_line(line) for line in said.computed),
-        error=clean_line(said.error, limit=600),
-        cause=_find_compute_cause(said, result, compat)
-        if said.imported
+        missing_libraries=tuple(sorted(missing)) if not answer.devices else (),
+        seconds=round(answer.seconds, 2),
+        devices=tuple(clean_line(name) for name in answer.devices or ()),
+        computed=tuple(clean_line(line) for line in answer.computed),
+        error=clean_line(answer.error, limit=600),
+        cause=_find_compute_cause(answer, result, compat)
+        if answer.imported
         else Cause.INCONCLUSIVE
         if ended
-        else _find_import_cause(said, result, compat),
-        ended=ended,
+        else _find_import_cause(answer, result, compat),
+        stop_reason=ended,
     )
 
 
@@ -153,7 +153,7 @@ PYTHON_ERRORS = (
 )
 
 
-def _find_import_cause(said: Said, result: CommandResult, compat: Compat) -> Cause:
+def _find_import_cause(said: DeepAnswer, result: CommandResult, compat: Compat) -> Cause:
     """Return why an import failed, according to its log.
 
     A Python error means that packages do not fit together.
@@ -164,9 +164,9 @@ def _find_import_cause(said: Said, result: CommandResult, compat: Compat) -> Cau
     return Cause.PACKAGE_CONFLICT if said.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
 
 
-FROM_PTX = "jit-compiled from PTX"
+PTX_MESSAGE = "jit-compiled from PTX"
 """TensorFlow's message for a GPU that its binary has no machine code for (compat/logs/gpu.toml)."""
-FAILS_COMPUTING = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
+COMPUTE_CAUSES = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
 """Causes that can stop a registered GPU from computing; a log may show others, which do not explain that."""
 
 
@@ -178,12 +178,12 @@ def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cau
     report = _diagnose_output(result, error, compat)
     lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
     names_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE, "PTX"))
-    if report.cause is Cause.GPU_TOO_NEW and not names_ptx and all(FROM_PTX in line for line in lines):
+    if report.cause is Cause.GPU_TOO_NEW and not names_ptx and all(PTX_MESSAGE in line for line in lines):
         return None  # a slow first run does not explain how it ended
-    return report.cause if report.cause in FAILS_COMPUTING else None
+    return report.cause if report.cause in COMPUTE_CAUSES else None
 
 
-def _find_compute_cause(said: Said, result: CommandResult, compat: Compat) -> Cause | None:
+def _find_compute_cause(said: DeepAnswer, result: CommandResult, compat: Compat) -> Cause | None:
     """Return why a GPU failed to compute; None if none failed or the reason is not known."""
     failures = [line for line in said.computed if "failed" in line]
     return find_failure_cause(result, said.error or failures[0], compat) if failures else None

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 DENIED = "Permission denied"
 """`Tried.problem` of a file that this user may not read: the loader continues as if it did not exist."""
-CLOSED = "Permission denied: this user may not look into the folder"
+FOLDER_CLOSED = "Permission denied: this user may not look into the folder"
 """`Tried.problem` of a file in a folder that this user may not search: the file may exist."""
-NOEXEC = "failed to map segment from shared object"
+NOEXEC_ERROR = "failed to map segment from shared object"
 """The loader's message for a library on a file system that is mounted noexec."""
 
 # These classes are defined in `loading`, and other modules import them from here.
-PATHS = _loading.PATHS
+PATHS = _loading.LIST_VARIABLES
 MODULE_PATH = _loading.MODULE_PATH
 EnvironmentFacts = _loading.EnvironmentFacts
 FoundElsewhere = _loading.FoundElsewhere
@@ -130,7 +130,7 @@ class DeviceNodes:
     names: tuple[str, ...]
 
 
-NOTEBOOK = "a notebook's kernel"
+NOTEBOOK_COMMAND = "a notebook's kernel"
 """The `command` of a process that is a Jupyter notebook's kernel."""
 
 
@@ -573,7 +573,7 @@ class TensorFlowFacts:
 # ---------------------------------------------------------------- all of it
 
 
-NOT_REHEARSED = "nothing here is unlike what the import is known to work with"
+NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work with"
 """The usual reason for having no rehearsal facts."""
 
 
@@ -604,7 +604,7 @@ class Facts:
     seconds: dict[str, float] = field(default_factory=dict)
     """The run time of each probe, in seconds."""
     kernel: KernelFacts = field(default_factory=KernelFacts)
-    rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NOT_REHEARSED)
+    rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NO_REHEARSAL_REASON)
     loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
     """The loader's answers for `TensorFlowFacts.behind`."""
     choice: Choice | None = None

@@ -13,7 +13,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Denied
 
-PATHS = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
+LIST_VARIABLES = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
 """Variables that hold lists; each entry of them has its own origin."""
 
 

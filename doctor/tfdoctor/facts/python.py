@@ -5,7 +5,7 @@ from __future__ import annotations
 from tfdoctor.facts import Unknown
 from tfdoctor.records import dataclass
 
-ASKED = "--python"
+PYTHON_OPTION = "--python"
 """The `variable` of a lost environment that the user named on the command line."""
 
 
@@ -14,7 +14,7 @@ class LostEnvironment:
     """A requested or active environment whose Python cannot be started."""
 
     variable: str
-    """The source of the environment: "VIRTUAL_ENV", "CONDA_PREFIX" or `ASKED`."""
+    """The source of the environment: "VIRTUAL_ENV", "CONDA_PREFIX" or `PYTHON_OPTION`."""
     prefix: str
     problem: str
     """"gone": no such folder; "empty": it contains no Python; "base-gone": its Python is a link to a missing

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-KNOWN = (
+KNOWN_VARIABLES = (
     "CONDA_DEFAULT_ENV",
     "CONDA_PREFIX",
     "CUDA_CACHE_DISABLE",
@@ -56,8 +56,8 @@ KNOWN = (
     "XLA_FLAGS",
     "XLA_PYTHON_CLIENT_PREALLOCATE",
 )
-GUARDED = tuple(
-    name for name in KNOWN if len(name) >= 8 and name not in {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"}
+CHECKED_VARIABLES = tuple(
+    name for name in KNOWN_VARIABLES if len(name) >= 8 and name not in {"CUDA_HOME", "CUDA_PATH", "CUDA_ROOT"}
 )
 """Names whose misspellings are reported; short names have too many legitimate neighbours."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
@@ -70,17 +70,17 @@ def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
     """
     pairs: list[tuple[str, str]] = []
     for name in sorted(env):
-        if name in KNOWN or not _NAME.match(name):
+        if name in KNOWN_VARIABLES or not _NAME.match(name):
             continue
         upper = name.upper()
-        if upper in GUARDED:
+        if upper in CHECKED_VARIABLES:
             pairs.append((name, upper))
             continue
-        if not any(_may_be_meant(upper, candidate) for candidate in GUARDED):
+        if not any(_may_be_meant(upper, candidate) for candidate in CHECKED_VARIABLES):
             continue
         import difflib  # deferred because it is rarely needed
 
-        close = difflib.get_close_matches(upper, GUARDED, n=1, cutoff=0.9)
+        close = difflib.get_close_matches(upper, CHECKED_VARIABLES, n=1, cutoff=0.9)
         if close and count_edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
             pairs.append((name, close[0]))
     return tuple(pairs)

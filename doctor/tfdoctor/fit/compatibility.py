@@ -252,19 +252,19 @@ def _list_locks(folder: Path) -> frozenset[str]:
 
 
 def check_python(
-    found: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
+    judgement: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
     """Check whether the release has a wheel for the Python and, if `locked`, a tested lock."""
     if python is None or python not in release.linux_pythons:
         available = ", ".join(release.linux_pythons) or "none"
         request = f"Python {python}" if python is not None else "any Python that is available"
-        found.refuse(
+        judgement.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"TensorFlow {release.version} has no wheel for {request} (it has them for {available})",
             constraints.format_row(release),
         )
     elif locked and not is_locked(compat, release, python):
-        found.refuse(
+        judgement.refuse(
             Cause.NO_MATCHING_WHEEL,
             f"no pinned and tested packages exist for TensorFlow {release.version} on Python {python}",
             f"locks: {release.package}-{release.version}",

@@ -71,14 +71,14 @@ def check_release(release: Release) -> tuple[Caveat, ...]:
 # ---------------------------------------------------------------- the machine
 
 
-def check_machine(found: Judgement, release: Release, host: Host, *, container: bool) -> None:
+def check_machine(judgement: Judgement, release: Release, host: Host, *, container: bool) -> None:
     """Check the operating system, the processor and, outside a container, glibc."""
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
-        found.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
+        judgement.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
         return
     if host.system == "Windows" and not container:
-        found.refuse(
+        judgement.refuse(
             Cause.WINDOWS_NATIVE_UNSUPPORTED,
             f"{name} has no Windows wheel with GPU code"
             if not release.windows_gpu
@@ -86,13 +86,13 @@ def check_machine(found: Judgement, release: Release, host: Host, *, container: 
             "problems.toml: windows-without-gpu",
         )
     if host.machine not in ("x86_64", "AMD64", "amd64"):
-        found.refuse(
+        judgement.refuse(
             Cause.CPU_ONLY_BUILD,
             f"the {host.machine} wheels of TensorFlow have no GPU code",
             format_row(release),
         )
     if not container and release.glibc is not None and host.lacks_glibc(release.glibc):
-        found.refuse(
+        judgement.refuse(
             Cause.GLIBC_TOO_OLD,
             f"{name} needs glibc {release.glibc}; here is {host.glibc}",
             format_row(release),
@@ -101,7 +101,7 @@ def check_machine(found: Judgement, release: Release, host: Host, *, container: 
         flag for flag in release.cpu_instructions or () if host.cpu_flags and flag not in host.cpu_flags
     ]
     if missing_flags:
-        found.refuse(
+        judgement.refuse(
             Cause.ILLEGAL_INSTRUCTION_AVX,
             f"{name} needs a processor with {', '.join(flag.upper() for flag in missing_flags)}",
             format_row(release),
@@ -112,12 +112,12 @@ def check_machine(found: Judgement, release: Release, host: Host, *, container: 
 
 
 def check_cards(
-    found: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
+    judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
     """Check the GPUs against the wheel's machine code and PTX, its CUDA libraries and its cuDNN."""
     reasons, caveats = _check_cards(compat, release, host.cards, cuda, cudnn)
-    found.reasons += reasons
-    found.caveats += caveats
+    judgement.reasons += reasons
+    judgement.caveats += caveats
 
 
 @lru_cache(maxsize=4096)
@@ -280,39 +280,39 @@ def _check_cudnn(judgement: Judgement, compat: Compat, card: Card, cudnn: str) -
         )
 
 
-def check_ngc_image(found: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
+def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
     """Check the GPUs and the driver against an NGC image, whose TensorFlow NVIDIA builds itself."""
     source = f"images.toml: [[ngc]] {image.tag}"
-    lowest, note = compat.images.lowest_of(image), ""
+    lowest, note = compat.images.find_lowest(image), ""
     if image.lowest is None:
         note = " (assumed from NVIDIA's other images; no page for this one was read)"
     for card in _deduplicate_cards(host.cards):
         if lowest is not None and not versions.is_at_least(card.capability, lowest):
-            found.refuse(
+            judgement.refuse(
                 Cause.GPU_TOO_OLD,
                 f"{image.name} begins at compute capability {lowest}{note}; {_format_card(card)} is older",
                 source,
             )
         else:
-            _check_libraries(found, compat, card, image.cuda)
+            _check_libraries(judgement, compat, card, image.cuda)
             if image.cudnn is not None:
-                _check_cudnn(found, compat, card, image.cudnn)
-    _check_last_branch(found, compat, image.cuda, host)
-    if host.driver is None or image.driver is None or not can_drive_cards(found, compat, host):
+                _check_cudnn(judgement, compat, card, image.cudnn)
+    _check_last_branch(judgement, compat, image.cuda, host)
+    if host.driver is None or image.driver is None or not can_drive_cards(judgement, compat, host):
         return
     if host.reaches(image.driver):
-        _warn_older_in_branch(found, host.driver, image.driver, source)
+        _warn_older_in_branch(judgement, host.driver, image.driver, source)
         return
     minimum = compat.driver_minimum(image.cuda, find_platform(host))
     if minimum.minimum is not None and host.reaches(minimum.minimum):
-        found.warn(
+        judgement.warn(
             Cause.DRIVER_TOO_OLD,
             f"{image.name} was made for driver {image.driver}; {host.driver} runs it by minor-version "
             "compatibility, except for code that has to be compiled from PTX",
             source,
         )
     else:
-        found.refuse(
+        judgement.refuse(
             Cause.DRIVER_TOO_OLD, f"{image.name} needs driver {image.driver}; here is {host.driver}", source
         )
 
@@ -320,36 +320,36 @@ def check_ngc_image(found: Judgement, compat: Compat, image: NgcImage, host: Hos
 # ---------------------------------------------------------------- driver
 
 
-def check_driver(found: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
+def check_driver(judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
     """Check the driver against the minimum of this CUDA, and that against the last driver for the GPUs."""
     minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
-    if not can_drive_cards(found, compat, host):
+    if not can_drive_cards(judgement, compat, host):
         return
     if host.driver is not None and minimum.minimum is not None:
         if not host.reaches(minimum.minimum):
-            found.refuse(
+            judgement.refuse(
                 Cause.DRIVER_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum.minimum} or newer; here is "
                 f"{host.driver}",
                 source,
             )
             return
-        _warn_older_in_branch(found, host.driver, minimum.minimum, source)
-        _check_jit_driver(found, compat, release, host)
-    _check_last_branch(found, compat, cuda, host)
+        _warn_older_in_branch(judgement, host.driver, minimum.minimum, source)
+        _check_jit_driver(judgement, compat, release, host)
+    _check_last_branch(judgement, compat, cuda, host)
 
 
-def can_drive_cards(found: Judgement, compat: Compat, host: Host) -> bool:
+def can_drive_cards(judgement: Judgement, compat: Compat, host: Host) -> bool:
     """Return whether the driver supports all GPUs of the host; add a reason for each one that it does not."""
     if host.driver is None or host.shown:
         return True
-    reason_count = len(found.reasons)
+    reason_count = len(judgement.reasons)
     for card in _deduplicate_cards(host.cards):
         refusal = find_driver_refusal(compat, host.driver, card, find_platform(host))
         if refusal is not None:
-            found.refuse(*refusal)
-    return len(found.reasons) == reason_count
+            judgement.refuse(*refusal)
+    return len(judgement.reasons) == reason_count
 
 
 def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, source: str) -> None:
@@ -392,7 +392,7 @@ def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, ho
 @lru_cache(maxsize=4096)
 def _find_code_to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
     """Return (CUDA version, share of the kernels) of the PTX to compile for a GPU; None if there is none."""
-    return compat.to_compile(release, capability)
+    return compat.find_ptx_requirement(release, capability)
 
 
 def _check_last_branch(judgement: Judgement, compat: Compat, cuda: str, host: Host) -> None:

@@ -171,7 +171,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
     if query.driver is not None:
         versions.numbers(query.driver)
         minimum = None if release.cuda is None else compat.driver_minimum(release.cuda, query.os).minimum
-        if minimum is None or not versions.driver_at_least(query.driver, minimum):
+        if minimum is None or not versions.is_driver_at_least(query.driver, minimum):
             return False
     return True
 
@@ -226,12 +226,12 @@ def is_marked(row: MatrixRow) -> bool:
 
 
 def list_refusals(
-    compat: Compat, release: Release, asked: MatrixQuery, capability: str
+    compat: Compat, release: Release, query: MatrixQuery, capability: str
 ) -> tuple[Reason, ...]:
     """Return the reasons against a release on a GPU of this compute capability with the driver of the query."""
     card = Card(f"compute capability {capability}", capability)
-    system = "Windows" if asked.os == "windows" else "Linux"
-    return find_card_reasons(compat, release, Host(cards=(card,), driver=asked.driver, system=system))
+    system = "Windows" if query.os == "windows" else "Linux"
+    return find_card_reasons(compat, release, Host(cards=(card,), driver=query.driver, system=system))
 
 
 def _build_row(

@@ -61,7 +61,7 @@ class Host:
         A branch number stands for the newest driver of the branch. All decisions that depend on the driver's
         version, except the supported GPUs, are made here.
         """
-        return self.driver is not None and versions.driver_at_least(self.driver, driver)
+        return self.driver is not None and versions.is_driver_at_least(self.driver, driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
         """Return whether its glibc is known to be older than this one.

@@ -1,12 +1,12 @@
 """Comparison of the `check --json` results of many hosts: which are alike, and how the others differ.
 
-`read_result` parses one host's result, `Gathered` stores all of them compactly, and `evaluate_fleet` compares them.
+`read_result` parses one host's result, `GatheredResults` stores all of them compactly, and `evaluate_fleet` compares them.
 `nodes` runs the check on the hosts.
 """
 
 from __future__ import annotations
 
-from tfdoctor.fleet.aggregation import Gathered
+from tfdoctor.fleet.aggregation import GatheredResults
 from tfdoctor.fleet.analysis import evaluate_fleet, join_hosts
 from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group, Result
 from tfdoctor.fleet.peers import read_peers
@@ -17,7 +17,7 @@ __all__ = [
     "Fleet",
     "FleetFinding",
     "FleetHost",
-    "Gathered",
+    "GatheredResults",
     "Group",
     "Result",
     "UnusableError",

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
     from tfdoctor.fleet.models import Result, State, Value
     from tfdoctor.fleet.peers import Peers
 
-__all__ = ["Gathered", "Profile"]
+__all__ = ["GatheredResults", "Profile"]
 
 OWN_NAME = "<host>"
-SHORTEST = 3
+MIN_NAME_CHARS = 3
 """Shortest host name, in characters, that is replaced in values."""
 
 
@@ -35,8 +35,8 @@ class Profile:
         self.hosts: list[str] = []
 
 
-class Gathered:
-    """Results that have arrived so far. Call `add` or `silent` once for each host."""
+class GatheredResults:
+    """Results that have arrived so far. Call `add` or `add_silent` once for each host."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, FleetHost] = {}
@@ -47,7 +47,7 @@ class Gathered:
         """Seconds by which each host's clock was outside the time in which it was asked."""
         self.peers: dict[str, Peers] = {}
         """Peers that each host reaches; only for hosts that were asked."""
-        self.mute: dict[str, str] = {}
+        self.peer_failures: dict[str, str] = {}
         """Reason why a host did not answer the question about its peers."""
 
     def add(
@@ -83,7 +83,7 @@ class Gathered:
         state: State = "ok" if result.usable else "found"
         self.hosts[name] = FleetHost(name, state, result.cause, seconds, unknown=result.usable is None)
 
-    def silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
+    def add_silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
         """Add a host without a usable answer."""
         self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
 
@@ -98,7 +98,7 @@ def _strip_host_name(value: str | None, name: str) -> str | None:
         return None
     short = name.partition(".")[0]
     for host_name in (name, short):
-        if len(host_name) >= SHORTEST and host_name in value:
+        if len(host_name) >= MIN_NAME_CHARS and host_name in value:
             value = value.replace(host_name, OWN_NAME)
     return intern(value)
 

@@ -6,9 +6,9 @@ from collections import Counter
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
-from tfdoctor.fleet.cards import card_findings, tells_of
+from tfdoctor.fleet.cards import is_covered, report_cards
 from tfdoctor.fleet.models import Fleet, FleetFinding, FleetHost, Group
-from tfdoctor.fleet.peers import peer_findings
+from tfdoctor.fleet.peers import report_peers
 from tfdoctor.report.diff.compare import find_differences
 from tfdoctor.report.diff.flatten import AREAS, Entry
 from tfdoctor.text import join_words
@@ -16,7 +16,7 @@ from tfdoctor.text import join_words
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from tfdoctor.fleet.aggregation import Gathered, Profile
+    from tfdoctor.fleet.aggregation import GatheredResults, Profile
     from tfdoctor.fleet.models import State, Value
 
 __all__ = ["evaluate_fleet", "join_hosts"]
@@ -28,31 +28,31 @@ SAME_EVERYWHERE = {
     ("packages", "nvidia-nccl-cu13"): "NCCL",
 }
 """Values that all hosts of one job need in the same version, with their names in sentences."""
-COMMON = (
+COMMON_KEYS = (
     ("driver", ("driver", "NVIDIA driver")),
     ("TensorFlow", ("TensorFlow", "TensorFlow")),
     ("CUDA", ("TensorFlow", "built for CUDA")),
     ("Python", ("Python", "Python")),
     ("system", ("system", "distribution")),
 )
-NONE = "none"
+ABSENT = "none"
 """Value of a side on which something does not exist."""
-WEIGHTY = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
+WARNING_AREAS = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
 """Areas in which a difference is a warning, because that host runs other code."""
-CLOCK = 2.0
+MAX_SKEW_S = 2.0
 """Seconds by which a clock may be wrong; TensorFlow tolerates that much."""
-KINDS, TOLD, LONG = 50, 4, 60
+MAX_DIFFERENCES, MAX_LISTED, MAX_VALUE_CHARS = 50, 4, 60
 """Most findings about differences, most differences in one of them, and most characters of a shown value."""
-NAMED = 3
+MAX_NAMED_HOSTS = 3
 """Most hosts that a sentence names."""
-SILENT = {
+SILENT_STATES = {
     "lost": "could not be reached, or went away",
     "timeout": "did not answer in time",
     "failed": "gave no usable answer",
 }
 
 
-def evaluate_fleet(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
+def evaluate_fleet(engine: str, found: GatheredResults, *, aside: int = 0) -> Fleet:
     """Return the evaluation of the results. `aside` is the number of files in the folder that are not results."""
     profiles = sorted(found.profiles.values(), key=lambda item: (-len(item.hosts), min(item.hosts)))
     groups = tuple(_make_groups(profiles))
@@ -61,11 +61,11 @@ def evaluate_fleet(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
         FleetHost(item.name, item.state, item.cause, item.seconds, group_by_host.get(item.name), item.why)
         for _, item in sorted(found.hosts.items())
     )
-    cards = list(card_findings(profiles))
+    cards = list(report_cards(profiles))
     findings = [
         *_report_silent(hosts),
         *_report_unused_gpus(groups),
-        *peer_findings(found.peers, found.mute),
+        *report_peers(found.peers, found.peer_failures),
         *cards,
         *_report_versions(profiles),
         *_report_differences(groups, {name for item in cards for name in item.hosts}),
@@ -86,7 +86,7 @@ def evaluate_fleet(engine: str, found: Gathered, *, aside: int = 0) -> Fleet:
 
 def join_hosts(names: Sequence[str]) -> str:
     """Return names in words, such as "node001, node002 and 7 more"."""
-    shown = list(names[:NAMED])
+    shown = list(names[:MAX_NAMED_HOSTS])
     more = len(names) - len(shown)
     return join_words([*shown, f"{more} more"] if more else shown)
 
@@ -127,7 +127,7 @@ def _describe_cards(profile: Profile) -> str:
 
 
 def _list_common_values(first: Profile) -> tuple[tuple[str, str], ...]:
-    values = [(name, first.values.get(key)) for name, key in COMMON]
+    values = [(name, first.values.get(key)) for name, key in COMMON_KEYS]
     cudnn = next(
         (text for (_, package), text in first.values.items() if package.startswith("nvidia-cudnn-cu")), None
     )
@@ -143,7 +143,7 @@ def _list_common_values(first: Profile) -> tuple[tuple[str, str], ...]:
 
 def _report_silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
     """Report hosts without a usable answer, by state."""
-    for state, description in SILENT.items():
+    for state, description in SILENT_STATES.items():
         silent = [host for host in hosts if host.state == state]
         if not silent:
             continue
@@ -218,26 +218,26 @@ def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Fl
         for key, (value, common) in group.differs.items():
             if key in SAME_EVERYWHERE:
                 continue
-            is_gpu_value = key[0] == "cards" and (NONE in (value, common) or tells_of(key[1]))
+            is_gpu_value = key[0] == "cards" and (ABSENT in (value, common) or is_covered(key[1]))
             if not (is_gpu_value and named.issuperset(group.hosts)):
                 hosts_by_difference.setdefault((key, value, common), []).extend(group.hosts)
     by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
     for entry, members in hosts_by_difference.items():
         by_hosts.setdefault(tuple(sorted(members)), []).append(entry)
     kinds = sorted(by_hosts.items(), key=lambda item: (-_rate_severity(item[1]), -len(item[0])))
-    for names, entries in kinds[:KINDS]:
+    for names, entries in kinds[:MAX_DIFFERENCES]:
         entries.sort(key=lambda entry: AREAS.index(entry[0][0]) if entry[0][0] in AREAS else len(AREAS))
         descriptions = [
-            _describe_difference(name, value, common) for (_, name), value, common in entries[:TOLD]
+            _describe_difference(name, value, common) for (_, name), value, common in entries[:MAX_LISTED]
         ]
-        more = f"; and {len(entries) - TOLD} more" if len(entries) > TOLD else ""
+        more = f"; and {len(entries) - MAX_LISTED} more" if len(entries) > MAX_LISTED else ""
         yield FleetFinding(
             "host-differs",
             _rate_severity(entries),
             names,
             f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
         )
-    rest = sorted({name for names, _ in kinds[KINDS:] for name in names})
+    rest = sorted({name for names, _ in kinds[MAX_DIFFERENCES:] for name in names})
     if rest:
         message = (
             f"{_format_hosts(len(rest))} more have something of their own that is not as in the largest kind."
@@ -246,7 +246,7 @@ def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Fl
 
 
 def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
-    return Severity.WARNING if any(key[0] in WEIGHTY for key, _, _ in entries) else Severity.INFO
+    return Severity.WARNING if any(key[0] in WARNING_AREAS for key, _, _ in entries) else Severity.INFO
 
 
 def _describe_difference(name: str, value: str, common: str) -> str:
@@ -261,10 +261,10 @@ def _describe_difference(name: str, value: str, common: str) -> str:
 
 
 def _shorten(value: str) -> str:
-    return value if len(value) <= LONG else f"{value[:LONG].rstrip()} …"
+    return value if len(value) <= MAX_VALUE_CHARS else f"{value[:MAX_VALUE_CHARS].rstrip()} …"
 
 
-def _report_duplicates(gathered: Gathered) -> Iterator[FleetFinding]:
+def _report_duplicates(gathered: GatheredResults) -> Iterator[FleetFinding]:
     """Report results that list the same GPU, and so come from one machine."""
     shared: dict[tuple[str, ...], int] = {}
     for owners in gathered.owners.values():
@@ -282,9 +282,9 @@ def _report_duplicates(gathered: Gathered) -> Iterator[FleetFinding]:
         )
 
 
-def _report_clocks(gathered: Gathered) -> Iterator[FleetFinding]:
+def _report_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
     """Report clocks that were outside the time in which their host was asked."""
-    wrong = {name: skew for name, skew in gathered.skews.items() if abs(skew) > CLOCK}
+    wrong = {name: skew for name, skew in gathered.skews.items() if abs(skew) > MAX_SKEW_S}
     if wrong:
         worst = max(wrong, key=lambda name: abs(wrong[name]))
         direction = "ahead" if wrong[worst] > 0 else "behind"

@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.aggregation import Profile
 
-__all__ = ["card_findings", "tells_of"]
+__all__ = ["is_covered", "report_cards"]
 
 MAX_MINORITY_SHARE = 0.05
 """Largest part of a model's hosts for which another number of GPUs is a fault, and not another kind of host."""
-PACE = {
+SPEED_VALUES = {
     "lanes of PCI Express": "lanes of PCI Express in use",
     "highest clock": "highest clock",
     "power limit": "power limit",
 }
 """Values for which a smaller number makes a GPU slower, with their names in sentences."""
-FAULTS = {
+FAULT_VALUES = {
     "uncorrected memory errors": "memory errors that could not be corrected",
     "the driver asks for": "the driver asks for a reset",
     "remapping of memory": "failed memory that could not be remapped",
@@ -34,7 +34,7 @@ FAULTS = {
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 
-def card_findings(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
+def report_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Yield the findings about GPUs, in the order of their importance."""
     yield from _report_missing(profiles)
     yield from _report_faulty(profiles)
@@ -42,12 +42,14 @@ def card_findings(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     yield from _report_models(profiles)
 
 
-def tells_of(name: str) -> bool:
-    """Return whether `card_findings` covers differences of this value.
+def is_covered(name: str) -> bool:
+    """Return whether `report_cards` covers differences of this value.
 
     These are the models of the GPUs, and values in which a GPU differs from others of its model.
     """
-    return ": " not in name or name.endswith(tuple(f": {ending}" for ending in (*PACE, *FAULTS, "memory")))
+    return ": " not in name or name.endswith(
+        tuple(f": {ending}" for ending in (*SPEED_VALUES, *FAULT_VALUES, "memory"))
+    )
 
 
 def _get_main_model(profile: Profile) -> str | None:
@@ -118,7 +120,7 @@ def _describe_memory(profile: Profile) -> str:
 
 def _report_slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
     """Report GPUs with fewer lanes or lower limits than most GPUs of their model."""
-    for ending, label in PACE.items():
+    for ending, label in SPEED_VALUES.items():
         hosts_by_model: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
         for profile in profiles:
             model = _get_main_model(profile)
@@ -156,7 +158,7 @@ def _report_faulty(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
         faults = {
             description
             for (_, name), value in profile.values.items()
-            for ending, description in FAULTS.items()
+            for ending, description in FAULT_VALUES.items()
             if value and name.endswith(f": {ending}")
         }
         log = profile.values.get(("kernel", "faults in the kernel's log"))

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from tfdoctor.causes.codes import Explained
+from tfdoctor.causes.codes import CodePage
 
-__all__ = ["KINDS"]
+__all__ = ["FLEET_FINDINGS"]
 
-KINDS = (
-    Explained(
+FLEET_FINDINGS = (
+    CodePage(
         "gpu-unused",
         "Hosts on which TensorFlow will not use its GPUs",
         "The check of these hosts predicts that TensorFlow registers no GPU there, or could not determine it.",
@@ -15,7 +15,7 @@ KINDS = (
         "on these hosts alone. The cause is the one that `check` names there.",
         "Run `tfdoctor check` on one of them: it names the commands.",
     ),
-    Explained(
+    CodePage(
         "host-silent",
         "Hosts that did not answer",
         "A host could not be reached, went away, or had no answer within its deadline.",
@@ -23,7 +23,7 @@ KINDS = (
         "--timeout seconds, and says so.",
         "Check whether it is up. Then run it again with --resume: it asks only the hosts that have no result.",
     ),
-    Explained(
+    CodePage(
         "answer-unusable",
         "Hosts whose answer cannot be used",
         "What came is not what `check --json` prints, is too large, or contradicts itself.",
@@ -31,7 +31,7 @@ KINDS = (
         "output (a shell's start-up file), or another tfdoctor than this one wrote the file.",
         "Run `tfdoctor check --json` there by hand, and look at what it prints.",
     ),
-    Explained(
+    CodePage(
         "versions-differ",
         "Versions that should be the same everywhere are not",
         "TensorFlow or NCCL has more than one version in the fleet.",
@@ -39,7 +39,7 @@ KINDS = (
         "other versions, or hangs. TensorFlow's wheels for pip bring NCCL as nvidia-nccl-cu12.",
         "Install the same versions on all hosts of one job.",
     ),
-    Explained(
+    CodePage(
         "card-missing",
         "Hosts with fewer cards than their twins",
         "A few hosts have fewer cards of a model than nearly all others that have it.",
@@ -47,35 +47,35 @@ KINDS = (
         "smaller number it is another kind of host, and no fault.",
         "Look with `lspci -d 10de:` and `dmesg | grep -i xid`; restart the host; then have the card looked at.",
     ),
-    Explained(
+    CodePage(
         "cards-differ",
         "Not all hosts have the same cards",
         "Models, memory or numbers of cards differ between hosts.",
         "A synchronous job goes at the pace of the slowest card, and a batch must fit into the smallest memory.",
         "Give a job hosts of one kind, or give each worker a batch that suits its card.",
     ),
-    Explained(
+    CodePage(
         "card-slowed",
         "Cards that are slower than their twins",
         "A card uses fewer lanes of PCI Express, or has a lower clock or power limit, than the same model elsewhere.",
         "It sits in another slot or not firmly in its own, a riser is broken, or somebody set a limit.",
         "Look with nvidia-smi -q -d CLOCK,POWER and at its link; lspci -vv shows what card and slot can do.",
     ),
-    Explained(
+    CodePage(
         "card-faults",
         "Cards that report faults",
         "Memory errors, a reset that the driver asks for, or faults in the kernel's log, of some hosts.",
         "Such a card may stop a job after hours, or give wrong numbers.",
         "Run `tfdoctor check` on that host: it names the card and what to do.",
     ),
-    Explained(
+    CodePage(
         "host-differs",
         "Hosts that are not as most are",
         "Something that TensorFlow depends on is otherwise than on the hosts of the largest kind.",
         "A host that missed an update, has another image or another variable. It may work all the same.",
         "Bring it to the state of the others, or leave it, where it is meant so.",
     ),
-    Explained(
+    CodePage(
         "clock-skew",
         "Hosts whose clock is wrong",
         "The host's clock was outside the time in which it was asked, by the clock of the machine that asked.",
@@ -83,14 +83,14 @@ KINDS = (
         "refuse it. Known only of hosts that `fleet run` asked.",
         "Look with `timedatectl`, and start time synchronisation.",
     ),
-    Explained(
+    CodePage(
         "same-card-twice",
         "Two hosts that are one machine",
         "Results of different names show the same card, by its identifier.",
         "A machine answered under two names, or a result was copied.",
         "Name each machine once.",
     ),
-    Explained(
+    CodePage(
         "peers-apart",
         "Hosts that do not reach each other",
         "With `fleet run --connect`, hosts got no answer from the address of a peer, or do not know its name.",

@@ -10,23 +10,25 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Severity
 from tfdoctor.fleet.models import FleetFinding
-from tfdoctor.fleet.results import UnusableError, document
+from tfdoctor.fleet.results import UnusableError, parse_document
 from tfdoctor.records import dataclass
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["Peers", "machine", "peer_findings", "read_peers"]
+__all__ = ["Peers", "get_machine", "read_peers", "report_peers"]
 
 MAX_PEERS = 20_000
 """Most peers in one answer."""
 MAX_TEXT_CHARS = 300
 MAX_NAMED_PEERS = 3
 """Most peers that a sentence names."""
-WHY = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
+REASONS = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
 """Reasons why a host cannot reach a peer, in the words of `cluster`; other reasons come from the peer itself."""
-FIX = "A firewall, a route or a name server between them: `tfdoctor cluster --connect` there shows each peer."
+REMEDY = (
+    "A firewall, a route or a name server between them: `tfdoctor cluster --connect` there shows each peer."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +42,7 @@ class Peers:
 
 def read_peers(content: bytes) -> Peers:
     """Parse one host's answer. Raise UnusableError if it is invalid."""
-    data = document(content)
+    data = parse_document(content)
     members = data.get("members")
     if data.get("schema_version") != 1 or not isinstance(members, list):
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor cluster --json`")
@@ -53,12 +55,12 @@ def read_peers(content: bytes) -> Peers:
         address = clean_line(address, limit=MAX_TEXT_CHARS)
         if ok is True or (ok is False and reason in ("refused", "not-tensorflow")):
             reached.add(address)
-        elif ok is False and reason in WHY:
+        elif ok is False and reason in REASONS:
             cut[address] = str(reason)
     return Peers(frozenset(reached), cut)
 
 
-def machine(name: str) -> str:
+def get_machine(name: str) -> str:
     """Return the machine in a host's name or a peer's address: without user, scheme and port, in lower case."""
     host = name.rpartition("//")[2].rpartition("@")[2]
     if host.startswith("["):
@@ -66,7 +68,7 @@ def machine(name: str) -> str:
     return (host.partition(":")[0] if host.count(":") == 1 else host).rstrip(".").lower()
 
 
-def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
+def report_peers(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
     """Yield the findings about peers. `silent` maps hosts that did not answer this question to the reason."""
     answers = {host: _drop_self(host, peers) for host, peers in found.items()}
     askers: dict[str, list[str]] = defaultdict(list)
@@ -105,10 +107,10 @@ def peer_findings(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iter
 
 def _drop_self(host: str, peers: Peers) -> Peers:
     """Return a host's answer without the host itself."""
-    own_names = {machine(host), machine(host).partition(".")[0]}
+    own_names = {get_machine(host), get_machine(host).partition(".")[0]}
     return Peers(
-        frozenset(address for address in peers.reached if machine(address) not in own_names),
-        {address: reason for address, reason in peers.cut.items() if machine(address) not in own_names},
+        frozenset(address for address in peers.reached if get_machine(address) not in own_names),
+        {address: reason for address, reason in peers.cut.items() if get_machine(address) not in own_names},
     )
 
 
@@ -118,9 +120,9 @@ def _report_unreachable(
     """Report peers that no host reaches. If a peer is one of the hosts, it is named instead of those that tried."""
     names: dict[str, str] = {}
     for host in answers:
-        names.setdefault(machine(host).partition(".")[0], host)
-        names[machine(host)] = host
-    host_by_address = {address: names.get(machine(address)) for address in unreachable}
+        names.setdefault(get_machine(host).partition(".")[0], host)
+        names[get_machine(host)] = host
+    host_by_address = {address: names.get(get_machine(address)) for address in unreachable}
     own_addresses = sorted(address for address, host in host_by_address.items() if host)
     if own_addresses:
         hosts = sorted({str(host_by_address[address]) for address in own_addresses})
@@ -138,7 +140,7 @@ def _report_unreachable(
 
 
 def _make_finding(hosts: Sequence[str], message: str) -> FleetFinding:
-    return FleetFinding("peers-apart", Severity.ERROR, tuple(hosts), message, FIX)
+    return FleetFinding("peers-apart", Severity.ERROR, tuple(hosts), message, REMEDY)
 
 
 def _format_verb(hosts: Sequence[str]) -> str:
@@ -158,4 +160,4 @@ def _join_reasons(answers: Sequence[Peers], addresses: Sequence[str] | None = No
         for address, reason in a.cut.items()
         if addresses is None or address in addresses
     }
-    return join_words([WHY[reason] for reason in WHY if reason in found])
+    return join_words([REASONS[reason] for reason in REASONS if reason in found])

@@ -10,12 +10,12 @@ from tfdoctor.causes import Cause
 from tfdoctor.fleet.models import FleetCard, Result, Value
 from tfdoctor.text import clean_line
 
-__all__ = ["MAX_ANSWER_BYTES", "UnusableError", "document", "read_result"]
+__all__ = ["MAX_ANSWER_BYTES", "UnusableError", "parse_document", "read_result"]
 
 MAX_ANSWER_BYTES = 4 << 20
 """Most bytes of one answer."""
-MOST_VALUES, MOST_CARDS, MOST_CODES = 3000, 64, 100
-LONG_VALUE, LONG_NAME = 1000, 200
+MAX_VALUES, MAX_CARDS, MAX_CODES = 3000, 64, 100
+MAX_VALUE_CHARS, MAX_NAME_CHARS = 1000, 200
 ENVIRONMENT = ("Python", "its environment")
 """Location of the environment; compared between hosts, but not on one machine."""
 SEVERE = ("warning", "error")
@@ -25,7 +25,7 @@ class UnusableError(Exception):
     """Error for output that is no result of `check --json` or contradicts itself. Its text is a clause."""
 
 
-def document(content: bytes) -> dict[str, Any]:
+def parse_document(content: bytes) -> dict[str, Any]:
     """Return the JSON object that a host wrote.
 
     Raise UnusableError if there is none, or if it is an error message of tfdoctor.
@@ -60,7 +60,7 @@ def _parse_json(content: bytes) -> Any:
 
 def read_result(content: bytes) -> Result:
     """Parse a host's result. Raise UnusableError if it is invalid."""
-    data = document(content)
+    data = parse_document(content)
     tool = data.get("tool")
     if data.get("schema_version") != 1 or not isinstance(tool, dict) or tool.get("name") != "tfdoctor":
         raise UnusableError("what it wrote is JSON, but not of `tfdoctor check --json`")
@@ -73,7 +73,7 @@ def read_result(content: bytes) -> Result:
     values, little = _parse_values(data["values"])
     prefix = _get_text(_get_dict(data, "facts"), "python", "known", "prefix")
     if prefix:
-        values[ENVIRONMENT] = _clean_text(prefix, LONG_VALUE)
+        values[ENVIRONMENT] = _clean_text(prefix, MAX_VALUE_CHARS)
     result = Result(
         usable=usable,
         cause=_parse_cause(verdict.get("cause")),
@@ -124,7 +124,7 @@ def _parse_codes(findings: Any) -> tuple[str, ...]:
         raise UnusableError("it has no findings")
     codes = {
         _clean_text(finding.get("code"), 12)
-        for finding in findings[:MOST_CODES]
+        for finding in findings[:MAX_CODES]
         if isinstance(finding, dict) and finding.get("severity") in SEVERE
     }
     return tuple(sorted(filter(None, codes)))
@@ -132,18 +132,18 @@ def _parse_codes(findings: Any) -> tuple[str, ...]:
 
 def _parse_values(entries: list[Any]) -> tuple[dict[Value, str | None], frozenset[Value]]:
     """Return the comparable values, and the keys of those whose differences rarely matter."""
-    if len(entries) > MOST_VALUES:
-        msg = f"it has more than {MOST_VALUES} values to compare"
+    if len(entries) > MAX_VALUES:
+        msg = f"it has more than {MAX_VALUES} values to compare"
         raise UnusableError(msg)
     values: dict[Value, str | None] = {}
     little = set()
     for entry in entries:
         if not isinstance(entry, dict) or not isinstance(entry.get("value"), (str, type(None))):
             raise UnusableError("its values to compare are not as tfdoctor writes them")
-        key = (_clean_text(entry.get("area"), 40), _clean_text(entry.get("name"), LONG_NAME))
+        key = (_clean_text(entry.get("area"), 40), _clean_text(entry.get("name"), MAX_NAME_CHARS))
         unknown = isinstance(entry.get("unknown"), str)
         text = entry.get("value")
-        cleaned = None if text is None else _clean_text(text, LONG_VALUE)
+        cleaned = None if text is None else _clean_text(text, MAX_VALUE_CHARS)
         values[key] = "not known" if unknown else cleaned
         if entry.get("little") is True or unknown:
             little.add(key)
@@ -175,7 +175,7 @@ def _get_known_list(facts: dict[str, Any], *path: str) -> list[Any]:
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
         value = value.get(key) if isinstance(value, dict) else None
-    return value[:MOST_CARDS] if isinstance(value, list) else []
+    return value[:MAX_CARDS] if isinstance(value, list) else []
 
 
 def _make_cards(devices: list[Any]) -> tuple[FleetCard, ...]:

@@ -3,6 +3,6 @@
 from __future__ import annotations
 
 from tfdoctor.lint.analysis import kind_of_file, lint_text
-from tfdoctor.lint.models import Fix, LintAnswer, LintProblem, LintTarget, Unreadable
+from tfdoctor.lint.models import Fix, LintProblem, LintResult, LintTarget, Unreadable
 
-__all__ = ["Fix", "LintAnswer", "LintProblem", "LintTarget", "Unreadable", "kind_of_file", "lint_text"]
+__all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "Unreadable", "kind_of_file", "lint_text"]

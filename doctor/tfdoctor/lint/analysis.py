@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import LINT
 from tfdoctor.lint import non_python
-from tfdoctor.lint.codes import kind_called, severity_of
+from tfdoctor.lint.codes import find_kind, severity_of
 from tfdoctor.lint.fixes import drop_ambiguous_fixes
-from tfdoctor.lint.notebooks import code_cells, plain
+from tfdoctor.lint.notebooks import code_cells, convert_magics
 from tfdoctor.lint.parser import parse
 from tfdoctor.lint.reporter import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS, has_many_tokens
@@ -72,20 +72,20 @@ def kind_of_file(name: str, first: str = "") -> str | None:
     return None
 
 
-def lint_text(text: str, kind: str, asked: LintTarget) -> tuple[list[LintProblem], str | None]:
+def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProblem], str | None]:
     """Return the findings in order, and the reason if the file was not checked completely, else None.
 
     `kind`: as returned by `kind_of_file`.
     """
     text = _with_line_feeds(text.removeprefix("\ufeff"))
     if kind == "python":
-        return _lint_python([(None, text)], asked) if _may_matter(text) else ([], None)
+        return _lint_python([(None, text)], target) if _may_matter(text) else ([], None)
     if kind == "notebook":
         try:
             parts = [(cell.number, _with_line_feeds(cell.source)) for cell in code_cells(text)]
         except ValueError as error:
             return [], f"{error}"
-        return _lint_python(parts, asked)
+        return _lint_python(parts, target)
     if _RELEVANT_TEXT.search(text) is None:
         return [], None
     try:
@@ -119,21 +119,22 @@ def _lint_other(text: str, kind: str) -> list[LintProblem]:
 
 
 def _lint_python(
-    parts: Sequence[tuple[int | None, str]], asked: LintTarget
+    parts: Sequence[tuple[int | None, str]], target: LintTarget
 ) -> tuple[list[LintProblem], str | None]:
     """Return the findings in a Python file or the cells of a notebook.
 
     The second value is the reason if something was not checked, else None.
     """
-    from tfdoctor.lint.evaluator import Walk
+    from tfdoctor.lint.evaluator import Evaluator
 
     full_text = "\n".join(source for _, source in parts)
     if has_many_tokens(full_text):
         return [], f"it has more than {MAX_TOKENS:,} words and signs; nothing was checked"
     trees = [
-        (number, source, parse(plain(source) if number is not None else source)) for number, source in parts
+        (number, source, parse(convert_magics(source) if number is not None else source))
+        for number, source in parts
     ]
-    walk = Walk(asked, full_text)
+    walk = Evaluator(target, full_text)
     walk.python_2 = any(tree.old for _, _, tree in trees)
     walk.tf_names = {"tf", *_tf_names(full_text)} if "tensorflow" in full_text else set()
     loaded = [
@@ -160,11 +161,11 @@ def _lint_python(
             location = f"cell {number}, line {tree.broken}" if number is not None else f"line {tree.broken}"
             reason = reason or f"{location} is not Python; what is around it was read"
     try:
-        walk.end()
+        walk.evaluate_uncalled()
     except RecursionError:
         reason = reason or "it is nested too deep to be read as a whole"
-    walk.judge_growth()
-    walk.judge_pins()
+    walk.report_growth()
+    walk.report_pins()
     if walk.steps > MAX_STEPS:
         reason = (
             reason or f"it has more than {MAX_STEPS:,} statements and expressions; the rest was not checked"
@@ -225,4 +226,4 @@ def _parse_noqa(source: str) -> frozenset[str] | None:
         return frozenset()
     if match[1] is None:
         return None
-    return frozenset(filter(None, map(kind_called, re.split(r"[\s,]+", match[1]))))
+    return frozenset(filter(None, map(find_kind, re.split(r"[\s,]+", match[1]))))

@@ -11,7 +11,7 @@ from tfdoctor.lint.configs import CONFIGS, Configs
 from tfdoctor.lint.devices import Devices
 from tfdoctor.lint.known_names import guess_function
 from tfdoctor.lint.reporter import MAX_TEXT_CHARS
-from tfdoctor.lint.values import Const, Many, Map, ModuleValue, Obj, Path, Seq, constant
+from tfdoctor.lint.values import ClassValue, Const, Many, Map, Obj, Path, Seq, constant
 
 if TYPE_CHECKING:
     from tfdoctor.lint.models import LintTarget
@@ -121,12 +121,12 @@ _VERSION_TEST = re.compile(
 class Checks(Configs, Devices, Clusters):
     """All checks of Python; `Walk` provides the values."""
 
-    def __init__(self, asked: LintTarget, text: str) -> None:
-        super().__init__(asked, text)
-        self.graph = asked.old or (
+    def __init__(self, target: LintTarget, text: str) -> None:
+        super().__init__(target, text)
+        self.graph = target.old or (
             re.search(r"\bdisable_(?:v2_behavior|eager_execution)\(", text) is not None
             or (
-                asked.tf is None
+                target.tf is None
                 and re.search(r"\btf\.(?:Session|placeholder|InteractiveSession)\(", text) is not None
             )
         )
@@ -143,7 +143,7 @@ class Checks(Configs, Devices, Clusters):
 
     # ---------------------------------------------------------------- names of TensorFlow
 
-    def tf(self, value: Any) -> str | None:
+    def api_name(self, value: Any) -> str | None:
         """Return the API name of a value, without "tensorflow." and "compat.v1."; None if it is not of TensorFlow."""
         if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
             return None
@@ -152,7 +152,7 @@ class Checks(Configs, Devices, Clusters):
             name = name.removeprefix(version)
         return name
 
-    def api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
+    def check_api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
         """Report a name of TensorFlow that was removed, does not exist yet, or is misspelt."""
         if not path.startswith("tensorflow."):
             return
@@ -163,19 +163,19 @@ class Checks(Configs, Devices, Clusters):
             return
         if not self.guarded:
             self.check_function_name(name, node)
-        if self.guarded or not sure or self.versioned or (self.asked.tf is None and self.python_2):
+        if self.guarded or not sure or self.versioned or (self.target.tf is None and self.python_2):
             return
         names = self.names
-        if self.asked.old:
+        if self.target.old:
             if name in names.added:
-                self.tell(
+                self.report(
                     "removed-api",
                     node,
                     f"tf.{name} is of TensorFlow 2; {self.release} has no such name.{self.suggest_replacement(name)}",
                 )
             return
         if name == "contrib" or (whole and name.startswith("contrib.")):
-            self.tell(
+            self.report(
                 "removed-api",
                 node,
                 "tf.contrib is gone from TensorFlow 2. Parts of it are packages now "
@@ -183,11 +183,11 @@ class Checks(Configs, Devices, Clusters):
             )
         elif name in names.removed:
             hint = "" if name in names.gone else f" Its name there is tf.compat.v1.{name}."
-            self.tell("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{hint}")
+            self.report("removed-api", node, f"tf.{name} is gone from TensorFlow 2.{hint}")
 
     @property
     def release(self) -> str:
-        return ".".join(map(str, self.asked.tf)) if self.asked.tf else "TensorFlow 1"
+        return ".".join(map(str, self.target.tf)) if self.target.tf else "TensorFlow 1"
 
     def suggest_replacement(self, name: str) -> str:
         """Return a sentence with the name in TensorFlow 1; empty if there is none."""
@@ -205,7 +205,7 @@ class Checks(Configs, Devices, Clusters):
         if suggestion is None or not isinstance(node, ast.Attribute):
             return
         offset = node.end_col_offset - len(node.attr.encode()) if node.end_col_offset else 0
-        self.tell(
+        self.report(
             "misspelt-option",
             node,
             f"TensorFlow has no tf.{name}; {suggestion} is meant.",
@@ -260,7 +260,7 @@ class Checks(Configs, Devices, Clusters):
         result = self.evaluate_environ_call(func.name, node, args, keywords)
         if result is not NotImplemented:
             return result
-        name = self.tf(func)
+        name = self.api_name(func)
         if name is None:
             keras = func.name if func.name.startswith(("keras.", "tf_keras.")) else None
             if keras is not None:
@@ -283,13 +283,13 @@ class Checks(Configs, Devices, Clusters):
             if func.name == "json.dumps" and args:
                 return Obj("json", args[0])
             return None
-        self.keywords_of(name, node)
+        self.check_keywords(name, node)
         return self.tf_call(name, node, args, keywords)
 
     def tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Check a call of TensorFlow. Return its value."""
         if name in CONFIGS:
-            return self.config_made(name, node, keywords)
+            return self.make_config(name, node, keywords)
         if name in _SESSIONS:
             config = keywords.get("config", args[2] if len(args) > 2 else None)
             has_config = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
@@ -299,10 +299,10 @@ class Checks(Configs, Devices, Clusters):
                 else (None if has_config else False)
             )
             self.sessions.append(places_softly)
-            self.use(node)
+            self.note_gpu_use(node)
             return Obj("session")
         if name in _DEVICE_QUERIES:
-            self.use(node)
+            self.note_gpu_use(node)
             return Obj("logical") if "list_logical" in name else None
         if name in (
             "config.list_physical_devices",
@@ -315,9 +315,9 @@ class Checks(Configs, Devices, Clusters):
             self.check_configuration(name, node, args, keywords)
             return None
         if name.endswith(_STRATEGIES) and name.startswith(("distribute.", "contrib.distribute.")):
-            self.strategy(name, node, args, keywords)
+            self.check_strategy(name, node, args, keywords)
             if not self.graph:
-                self.use(node)
+                self.note_gpu_use(node)
             return Obj("strategy")
         if name == "keras.utils.multi_gpu_model":
             self.check_gpu_count(node, args, keywords)
@@ -333,13 +333,13 @@ class Checks(Configs, Devices, Clusters):
             return self.keras_call(name, node, args)
         self.check_pinned_operation(name, node, args, keywords)
         if not self.graph and (name in _OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM):
-            self.use(node)
+            self.note_gpu_use(node)
         return None
 
     def keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
         """Check a call of Keras. Return its value."""
         if _BUILT_MODELS.search(name) and not self.graph:
-            self.use(node)
+            self.note_gpu_use(node)
             return Obj("model")
         if name.endswith("multi_gpu_model"):
             self.check_gpu_count(node, _args, {keyword.arg: None for keyword in node.keywords})
@@ -350,7 +350,7 @@ class Checks(Configs, Devices, Clusters):
                 for keyword in ast.walk(node)
             )
             if has_shape and not self.graph:
-                self.use(node)
+                self.note_gpu_use(node)
             return Obj("model")
         return None
 
@@ -358,8 +358,8 @@ class Checks(Configs, Devices, Clusters):
         """Check a call of a method. Return its value."""
         base, name = func.data if func.kind == "method" else (None, "")
         if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_USES and not self.graph:
-            self.use(node)
-        if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ModuleValue):
+            self.note_gpu_use(node)
+        if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ClassValue):
             method = base.data.functions.get(name)
             if method is not None:
                 return self.run(method, args, {k: v for k, v in keywords.items() if k})
@@ -396,7 +396,7 @@ class Checks(Configs, Devices, Clusters):
             and not self.graph
             and name in ("run", "experimental_distribute_dataset")
         ):
-            self.use(node)
+            self.note_gpu_use(node)
         return None
 
     def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:

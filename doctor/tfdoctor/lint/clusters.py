@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.cluster.addresses import parse_address
 from tfdoctor.cluster.reader import parse_index
-from tfdoctor.lint.reporter import Telling
+from tfdoctor.lint.reporter import Reporter
 from tfdoctor.lint.values import Const, Map, Obj, Seq, constant
 from tfdoctor.text import clean_line
 
@@ -17,12 +17,12 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Clusters", "bad_address", "problems_of"]
+__all__ = ["Clusters", "check_address", "problems_of"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
 
 
-def bad_address(text: str) -> str | None:
+def check_address(text: str) -> str | None:
     """Return the problem with the address of a task, as a sentence.
 
     None if there is none, or if the address is filled in at run time.
@@ -48,11 +48,11 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
             else [members]
         )
         for address in addresses:
-            problem = bad_address(address) if isinstance(address, str) else None
+            problem = check_address(address) if isinstance(address, str) else None
             if problem is not None:
                 yield "cluster-address", problem, address
     if isinstance(task, dict) and jobs:
-        problem = bad_task(
+        problem = check_task(
             {str(job): _list_indices(members) for job, members in jobs.items()},
             task.get("type"),
             parse_index(task.get("index")),
@@ -70,7 +70,7 @@ def _list_indices(members: Any) -> Collection[int] | None:
     return None
 
 
-def bad_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
+def check_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
     """Return the problem with a task of a cluster, as a sentence; None if there is none.
 
     `jobs`: the task indices of each job; None: unknown.
@@ -87,11 +87,11 @@ def bad_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -
     return f"The job {job!r} has {count}{suffix}; there is no task {index}."
 
 
-class Clusters(Telling):
+class Clusters(Reporter):
     """Checks of ClusterSpec, Server and TF_CONFIG in Python."""
 
-    def __init__(self, asked: LintTarget, text: str) -> None:
-        super().__init__(asked, text)
+    def __init__(self, target: LintTarget, text: str) -> None:
+        super().__init__(target, text)
         self.started: set[tuple[str, int]] = set()
 
     def cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
@@ -133,9 +133,9 @@ class Clusters(Telling):
     def address(self, value: Any, node: Any) -> None:
         """Check one address."""
         text = constant(value)
-        problem = bad_address(text) if isinstance(text, str) else None
+        problem = check_address(text) if isinstance(text, str) else None
         if problem is not None:
-            self.tell("cluster-address", node, problem)
+            self.report("cluster-address", node, problem)
 
     def server(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Check a call of Server: its task must exist and must not be started twice."""
@@ -147,12 +147,12 @@ class Clusters(Telling):
         if not (isinstance(cluster, Obj) and cluster.kind == "cluster"):
             return
         if "" not in cluster.data:
-            problem = bad_task(cluster.data, job, index)
+            problem = check_task(cluster.data, job, index)
             if problem is not None:
-                self.tell("cluster-task", node, problem)
+                self.report("cluster-task", node, problem)
         if isinstance(job, str) and isinstance(index, int) and not self.maybe and not self.uncalled:
             if (job, index) in self.started:
-                self.tell("cluster-task", node, f"The task {job}:{index} is started twice.")
+                self.report("cluster-task", node, f"The task {job}:{index} is started twice.")
             self.started.add((job, index))
 
     def tf_config(self, value: Any, node: Any) -> None:
@@ -164,7 +164,7 @@ class Clusters(Telling):
             except (ValueError, RecursionError):
                 return
             for name, message, _ in problems_of(config):
-                self.tell(name, node, message)
+                self.report(name, node, message)
         elif isinstance(value, Obj) and value.kind == "json" and isinstance(value.data, Map):
             parts = {
                 constant(key): (member, task_node)
@@ -182,6 +182,6 @@ class Clusters(Telling):
                     for key, item, _, _ in task.entries
                     if isinstance(key, Const)
                 }
-                problem = bad_task(jobs, member.get("type"), member.get("index"))
+                problem = check_task(jobs, member.get("type"), member.get("index"))
                 if problem is not None:
-                    self.tell("cluster-task", task_node if task_node is not None else node, problem)
+                    self.report("cluster-task", task_node if task_node is not None else node, problem)

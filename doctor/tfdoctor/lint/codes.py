@@ -6,7 +6,7 @@ from tfdoctor.causes.codes import LINT
 from tfdoctor.findings import Severity
 from tfdoctor.records import dataclass
 
-__all__ = ["KINDS", "Kind", "kind_called", "severity_of"]
+__all__ = ["KINDS", "Kind", "find_kind", "severity_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,8 +16,8 @@ class Kind:
     name: str
     title: str
     summary: str
-    means: str
-    do: str
+    meaning: str
+    remedy: str
     severity: Severity = Severity.ERROR
 
     @property
@@ -131,6 +131,6 @@ def severity_of(name: str) -> Severity:
     return _SEVERITIES.get(name, Severity.ERROR)
 
 
-def kind_called(word: str) -> str | None:
+def find_kind(word: str) -> str | None:
     """Return the name of the kind with this code ("TFD711") or name; None if there is none."""
     return _BY_WORD.get(word.strip().lower())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.environ import Environ
 from tfdoctor.lint.known_names import FIELDS, guess_option, relevant
-from tfdoctor.lint.values import Const, Map, ModuleValue, Obj, Path, Seq, constant
+from tfdoctor.lint.values import ClassValue, Const, Map, Obj, Path, Seq, constant
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -27,7 +27,7 @@ class Configs(Environ):
         """Whether the text contains the name of an options class."""
         return any(name in self.text for name in CONFIGS)
 
-    def keywords_of(self, name: str, node: Any) -> None:
+    def check_keywords(self, name: str, node: Any) -> None:
         """Check the keyword arguments of a call for misspelt options."""
         if name not in FIELDS:
             return
@@ -36,14 +36,14 @@ class Configs(Environ):
             if suggestion is not None:
                 end = keyword.col_offset + len(keyword.arg)
                 fix = self.make_fix(keyword.lineno, keyword.col_offset, end, keyword.arg, suggestion)
-                self.tell(
+                self.report(
                     "misspelt-option",
                     keyword,
                     f"{name} has no option {keyword.arg}; {suggestion} is meant.",
                     fix=fix,
                 )
 
-    def config_made(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
+    def make_config(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
         """Return the value of a call of an options class."""
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
         if "allow_soft_placement" in keywords:
@@ -58,14 +58,14 @@ class Configs(Environ):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
             if base.kind == "sub":
                 owner = base.data
-            self.option_of(owner, node)
+            self.check_option(owner, node)
             inner = {"gpu_options": "GPUOptions"}.get(node.attr, "")
             if node.attr in ("CopyFrom", "MergeFrom", "ParseFromString"):
                 return Obj("method", (base, node.attr))
             return Obj("sub", inner, base)
         if node.attr == "gpu_options":
             return Obj("sub", "GPUOptions")
-        if isinstance(base, ModuleValue):
+        if isinstance(base, ClassValue):
             return base.functions.get(node.attr)
         if isinstance(base, (Map, Seq, Const)) or (
             isinstance(base, Obj) and base.kind in ("model", "instance", "strategy", "text")
@@ -73,14 +73,14 @@ class Configs(Environ):
             return Obj("method", (base, node.attr))
         return None
 
-    def option_of(self, owner: str | None, node: ast.Attribute) -> None:
+    def check_option(self, owner: str | None, node: ast.Attribute) -> None:
         """Check the name of an option."""
         suggestion = guess_option(owner, node.attr) if owner else None
         if suggestion is None:
             return
         offset = (node.end_col_offset or 0) - len(node.attr.encode())
         fix = self.make_fix(node.end_lineno, offset, node.end_col_offset, node.attr, suggestion)
-        self.tell(
+        self.report(
             "misspelt-option",
             node,
             f"{owner} has no option {node.attr}; {suggestion} is meant.",
@@ -99,7 +99,7 @@ class Configs(Environ):
             ):
                 for key, _, key_node, _ in value.entries:
                     if isinstance(constant(key), str) and relevant(constant(key)):
-                        self.tell(
+                        self.report(
                             "variable-set-wrongly",
                             key_node or target,
                             "A new os.environ is a dict of Python's alone: the process's environment "
@@ -111,7 +111,7 @@ class Configs(Environ):
             return
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind) or base.data
-            self.option_of(owner, target)
+            self.check_option(owner, target)
             if base.kind == "config" and target.attr == "allow_soft_placement":
                 soft = constant(value)
                 base.data["soft"] = bool(soft)
@@ -174,9 +174,11 @@ class Configs(Environ):
         for name, child in assigned.items():
             if name not in used and not self.is_loaded_elsewhere(name) and not name.isupper():
                 kind = self.config_name(child.value)
-                self.tell("config-unused", child, f"This {kind} is given to no session, so it has no effect.")
+                self.report(
+                    "config-unused", child, f"This {kind} is given to no session, so it has no effect."
+                )
         for child in discarded:
-            self.tell(
+            self.report(
                 "config-unused",
                 child,
                 f"This {self.config_name(child.value)} is given to no session, so it has no effect.",

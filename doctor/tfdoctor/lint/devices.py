@@ -6,7 +6,7 @@ import ast
 import re
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.lint.reporter import Telling
+from tfdoctor.lint.reporter import Reporter
 from tfdoctor.lint.values import Many, Obj, Seq, constant
 
 if TYPE_CHECKING:
@@ -87,13 +87,13 @@ def device_of(text: str) -> tuple[str, int | None] | None:
     return kind, index
 
 
-class Devices(Telling):
+class Devices(Reporter):
     """Checks of the placement of operations."""
 
     visible: int | None
 
-    def __init__(self, asked: LintTarget, text: str) -> None:
-        super().__init__(asked, text)
+    def __init__(self, target: LintTarget, text: str) -> None:
+        super().__init__(target, text)
         self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
         self.growth_on_all = False
         self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
@@ -112,7 +112,7 @@ class Devices(Telling):
         """Enter the context of a `with` statement."""
         if isinstance(value, Obj) and value.kind == "device":
             argument = node.args[0] if getattr(node, "args", None) else node
-            self.device_named(value.data, argument)
+            self.check_device_names(value.data, argument)
             self.devices.append(value.data)
             self.check_towers(value.data, node)
         elif (
@@ -122,7 +122,7 @@ class Devices(Telling):
         ):
             self.graph = True  # in its own graph, nothing runs yet
 
-    def device_named(self, value: Any, node: Any) -> None:
+    def check_device_names(self, value: Any, node: Any) -> None:
         """Check the names that the argument of tf.device can have."""
         texts = value.values if isinstance(value, Many) else [constant(value)]
         self.spend(8 * len(texts))
@@ -134,7 +134,7 @@ class Devices(Telling):
         """Report a name that is not a device, or a GPU that does not exist."""
         device = device_of(text)
         if device is None:
-            self.tell(
+            self.report(
                 "no-such-device",
                 node,
                 f"{text!r} is not the name of a device. Names are /GPU:0, /device:GPU:0, /CPU:0.",
@@ -142,17 +142,17 @@ class Devices(Telling):
             return
         kind, index = device
         is_remote = re.search(r"(?i)/?(?:job|task):", text) is not None
-        gpus = self.asked.gpus
+        gpus = self.target.gpus
         if kind == "GPU" and index is not None and not self.split and not is_remote:
             if self.visible is not None and index >= self.visible and not self.maybe:
                 count = f"{self.visible} GPU{'s' if self.visible != 1 else ''}"
-                self.tell(
+                self.report(
                     "no-such-device",
                     node,
                     f"{text} is not there: CUDA_VISIBLE_DEVICES leaves {count}, counted from 0.",
                 )
             elif gpus is not None and index >= gpus:
-                self.tell(
+                self.report(
                     "no-such-device",
                     node,
                     f"{text} is not there: this machine has {gpus} GPU{'s' if gpus != 1 else ''}, counted from 0.",
@@ -172,7 +172,7 @@ class Devices(Telling):
             return
         if any(isinstance(child, ast.Name) and child.id in names for child in ast.walk(node)):
             return
-        self.tell(
+        self.report(
             "all-on-one-device",
             node,
             f"Every turn of this loop goes to {text}; the other GPUs get nothing. Put the loop's number into the name.",
@@ -241,7 +241,7 @@ class Devices(Telling):
                 if "visible" in name
                 else "Logical devices"
             )
-            self.tell(
+            self.report(
                 "configured-too-late",
                 node,
                 f"{setting} cannot be set after the GPUs were initialized "
@@ -263,18 +263,18 @@ class Devices(Telling):
         else:
             self.growth_on_all = True  # it is unknown which GPU
 
-    def judge_growth(self) -> None:
+    def report_growth(self) -> None:
         """Report memory growth that is set for some GPUs only, at the end of the file."""
         indices = {index for _, index, _, _ in self.growth}
-        if not self.growth or self.growth_on_all or self.chosen or self.visible == 1 or self.asked.gpus == 1:
+        if not self.growth or self.growth_on_all or self.chosen or self.visible == 1 or self.target.gpus == 1:
             return
-        gpu_count = self.asked.gpus or self.visible
+        gpu_count = self.target.gpus or self.visible
         numbers = {item for item in indices if isinstance(item, int)}
         if len(indices) > 1 and (gpu_count is None or len(numbers) >= gpu_count):
             return
         for node, _, cell, lines in self.growth:
             self.cell_number, self.lines = cell, lines
-            self.tell(
+            self.report(
                 "growth-not-on-all",
                 node,
                 "Memory growth is set for some of the GPUs only: with several, TensorFlow "
@@ -283,11 +283,11 @@ class Devices(Telling):
 
     # ---------------------------------------------------------------- strategies
 
-    def strategy(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_strategy(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Report devices or a number of GPUs that a strategy is given but would find by itself."""
         for key in ("num_gpus", "num_gpus_per_worker"):
             if isinstance(constant(keywords.get(key)), int):
-                self.tell(
+                self.report(
                     "hard-coded-devices",
                     node,
                     "The number of GPUs is written out. Without it, the strategy takes those that are there.",
@@ -307,7 +307,7 @@ class Devices(Telling):
             self.check_device(text, item_node)
         kinds = [device_of(text) for text in texts]
         if any(item is not None and item[0] == "GPU" for item in kinds):
-            self.tell(
+            self.report(
                 "hard-coded-devices",
                 node,
                 "The devices are written out. Without them, the strategy takes the GPUs that are there.",
@@ -322,7 +322,7 @@ class Devices(Telling):
             and isinstance(keyword.value.value, int)
             for keyword in node.keywords
         ):
-            self.tell(
+            self.report(
                 "hard-coded-devices",
                 node,
                 "The number of GPUs is written out. tf.distribute.MirroredStrategy takes those that are there.",
@@ -338,11 +338,11 @@ class Devices(Telling):
             return
         cpu_only = name in _CPU_ONLY or _CPU_MODULES.match(name) is not None
         if name in ("Variable", "get_variable", "constant", "placeholder"):
-            cpu_only = self.integers(name, node, args, keywords)
+            cpu_only = self.has_cpu_dtype(name, node, args, keywords)
         if cpu_only:
             self.pins.append((node, name, self.cell_number, self.lines))
 
-    def integers(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
+    def has_cpu_dtype(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
         """Return whether a variable or constant has a type without a GPU kernel."""
         index = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
         dtype = next(
@@ -365,13 +365,13 @@ class Devices(Telling):
             return name in ("Variable", "constant")
         return name == "Variable" and isinstance(content, int)
 
-    def judge_pins(self) -> None:
+    def report_pins(self) -> None:
         """Report pinned operations without a GPU kernel if no session places softly, at the end of the file."""
         if not self.pins or not self.sessions or any(soft is not False for soft in self.sessions):
             return
         for node, name, cell, lines in self.pins:
             self.cell_number, self.lines = cell, lines
-            self.tell(
+            self.report(
                 "no-soft-placement",
                 node,
                 f"tf.{name} has no GPU kernel for this and is pinned to a GPU: TensorFlow "

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.lint.known_names import AT_IMPORT, AT_START, AT_USE, guess_variable, relevant
 from tfdoctor.lint.models import Fix
-from tfdoctor.lint.reporter import Telling
+from tfdoctor.lint.reporter import Reporter
 from tfdoctor.lint.values import Const, Many, Map, Obj, Path, Seq, constant
 
 if TYPE_CHECKING:
@@ -49,11 +49,11 @@ def find_lone_assignment(command: str) -> str | None:
     return name
 
 
-class Environ(Telling):
+class Environ(Reporter):
     """Checks of os.environ in all forms."""
 
-    def __init__(self, asked: LintTarget, text: str) -> None:
-        super().__init__(asked, text)
+    def __init__(self, target: LintTarget, text: str) -> None:
+        super().__init__(target, text)
         self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
         self.names_read: set[str] = set()
         """Variables that the text both sets and reads."""
@@ -73,7 +73,7 @@ class Environ(Telling):
 
     # ---------------------------------------------------------------- variables
 
-    def variable_set(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
+    def check_variable(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
         """Check the setting of a variable in this process, or in the environment of a child (`copy`)."""
         names = key.values if isinstance(key, Many) else [constant(key)]
         self.spend(16 * (len(names) - 1))
@@ -83,7 +83,7 @@ class Environ(Telling):
 
     def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
         """Check the name, the type of the value, and the time of one setting."""
-        if self.misspelt(name, node):
+        if self.check_misspelt(name, node):
             return
         if name == "TF_CONFIG":
             self.tf_config(value, value_node if value_node is not None else node)
@@ -94,7 +94,7 @@ class Environ(Telling):
             and content is not None
             and isinstance(content, (int, float, bool))
         ):
-            self.tell(
+            self.report(
                 "variable-set-wrongly",
                 value_node if isinstance(value_node, (ast.Constant, ast.UnaryOp)) else node,
                 f"{name} is set to {content!r}, which is not a string: Python raises TypeError.",
@@ -103,7 +103,7 @@ class Environ(Telling):
         elif relevant(name) and (
             (isinstance(value, Const) and content is None) or isinstance(value, (Seq, Map))
         ):
-            self.tell(
+            self.report(
                 "variable-set-wrongly", node, f"{name} is not set to a string: Python raises TypeError."
             )
         if copy:
@@ -113,9 +113,9 @@ class Environ(Telling):
             if isinstance(content, str) and not self.maybe and not self.uncalled:
                 devices = [device for device in content.split(",") if device.strip()]
                 self.visible = len(devices) if all(device.strip().isdigit() for device in devices) else None
-        self.late(name, node)
+        self.check_late(name, node)
 
-    def misspelt(self, name: str, node: Any) -> bool:
+    def check_misspelt(self, name: str, node: Any) -> bool:
         """Report a misspelt variable. Return whether it is one."""
         suggestion = guess_variable(name)
         if suggestion is None:
@@ -125,7 +125,7 @@ class Environ(Telling):
             fix = self.fix_in_quotes(node, name, suggestion)
         elif isinstance(node, ast.keyword):
             fix = self.make_fix(node.lineno, node.col_offset, node.col_offset + len(name), name, suggestion)
-        self.tell("misspelt-variable", node, f"Nothing reads {name}; {suggestion} is meant.", fix=fix)
+        self.report("misspelt-variable", node, f"Nothing reads {name}; {suggestion} is meant.", fix=fix)
         return True
 
     def fix_in_quotes(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
@@ -146,12 +146,12 @@ class Environ(Telling):
             return None
         return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(content), f'"{content}"')
 
-    def late(self, name: str, node: Any) -> None:
+    def check_late(self, name: str, node: Any) -> None:
         """Report a variable that is set after it was read."""
         is_inherited = bool(self.spawns) and self.spawns[-1] > self.offset_of(node)
         if name in AT_START:
             if not is_inherited and not self.spawns and self.mentions_tensorflow:
-                self.tell(
+                self.report(
                     "variable-set-too-late",
                     node,
                     f"The loader reads {name} when a process starts: set here, it has no effect "
@@ -159,13 +159,13 @@ class Environ(Telling):
                 )
             return
         if name in AT_IMPORT and self.state.imported and not is_inherited:
-            self.tell(
+            self.report(
                 "variable-set-too-late",
                 node,
                 f"{name} is set after the import of tensorflow ({self.state.import_place}). Set it before the import.",
             )
         elif name in AT_USE and self.state.used and not is_inherited:
-            self.tell(
+            self.report(
                 "variable-set-too-late",
                 node,
                 f"{name} is set after the first use of the GPUs ({self.state.use_place}). Set it before.",
@@ -183,19 +183,19 @@ class Environ(Telling):
         """Check all variables of a dict."""
         self.spend(16 * len(value.entries))
         for key, item, key_node, value_node in value.entries:
-            self.variable_set(key, key_node if key_node is not None else node, item, value_node, copy=copy)
+            self.check_variable(key, key_node if key_node is not None else node, item, value_node, copy=copy)
 
     # ---------------------------------------------------------------- forms
 
     def check_item_assignment(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
         """Check `base[key] = value`."""
         if isinstance(base, Path) and base.name == "os.environ":
-            self.variable_set(key, target.slice, value, value_node)
+            self.check_variable(key, target.slice, value, value_node)
         elif isinstance(base, Map):
             base.entries.append((key, value, target.slice, value_node))
             if base.environment or (isinstance(target.value, ast.Name) and "env" in target.value.id.lower()):
                 self.certain = base.environment
-                self.variable_set(key, target.slice, value, value_node, copy=True)
+                self.check_variable(key, target.slice, value, value_node, copy=True)
                 self.certain = True
         elif isinstance(base, Seq):
             base.items.clear()
@@ -206,7 +206,7 @@ class Environ(Telling):
             name = constant(key)
             if isinstance(name, str):
                 self.certain = False
-                self.misspelt(name, target.slice)
+                self.check_misspelt(name, target.slice)
                 self.certain = True
 
     def check_call_assignment(self, func: Any, target: ast.Call) -> None:
@@ -217,7 +217,7 @@ class Environ(Telling):
             and target.args
         ):
             fix = self.as_subscript(target) if name == "os.environ" and len(target.args) == 1 else None
-            self.tell(
+            self.report(
                 "variable-set-wrongly",
                 target,
                 "A call cannot be assigned to: this is a syntax error. os.environ takes square brackets.",
@@ -238,7 +238,7 @@ class Environ(Telling):
     def set_as_attribute(self, target: ast.Attribute) -> None:
         """Report a variable that is set as an attribute of os.environ."""
         if relevant(target.attr) or guess_variable(target.attr):
-            self.tell(
+            self.report(
                 "variable-set-wrongly",
                 target,
                 f"An attribute of os.environ is no variable: write os.environ[{target.attr!r}].",
@@ -249,7 +249,7 @@ class Environ(Telling):
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(constant(key), str):
-                self.tell(
+                self.report(
                     "variable-set-wrongly",
                     node,
                     f"This compares {constant(key)} and sets nothing: one = sign.",
@@ -310,7 +310,7 @@ class Environ(Telling):
         if isinstance(name, str) and name in self.written:
             self.names_read.add(name)
         elif isinstance(name, str):
-            self.misspelt(name, node)
+            self.check_misspelt(name, node)
 
     def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
         """Check a call of a method of a dict. Return its value."""
@@ -322,7 +322,7 @@ class Environ(Telling):
         elif name == "setdefault" and args:
             base.entries.append((args[0], args[1] if len(args) > 1 else None, node.args[0], node.args[-1]))
             if base.environment:
-                self.variable_set(
+                self.check_variable(
                     args[0], node.args[0], args[1] if len(args) > 1 else None, node.args[-1], copy=True
                 )
         elif name == "items" and base.whole:
@@ -388,7 +388,7 @@ class Environ(Telling):
             return None
         if name in ("os.environ.setdefault", "os.putenv", "os.environ.__setitem__") and args:
             value = args[1] if len(args) > 1 else None
-            self.variable_set(args[0], node.args[0], value, node.args[1] if len(node.args) > 1 else None)
+            self.check_variable(args[0], node.args[0], value, node.args[1] if len(node.args) > 1 else None)
             return None
         if name in ("os.environ.get", "os.getenv") and args:
             self.read(args[0], node.args[0])
@@ -402,17 +402,17 @@ class Environ(Telling):
             self.environ_map(Map(self.pairs(node, args[1:], keywords)), node, copy=True)
             return None
         if name == "__tfdoctor_env":
-            self.variable_set(args[0], node, args[1], node.args[1])
+            self.check_variable(args[0], node, args[1], node.args[1])
             return None
         if name == "__tfdoctor_shell":
-            self.shell(constant(args[0]), node)
+            self.check_shell(constant(args[0]), node)
             return None
         if name in _SHELLS or name in _RUNS:
-            self.child(name, node, args, keywords)
+            self.check_child(name, node, args, keywords)
             return None
         return NotImplemented
 
-    def child(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
+    def check_child(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Check the environment and the command of a child process."""
         env = keywords.get("env")
         if isinstance(env, Map) and not env.environment:
@@ -420,7 +420,7 @@ class Environ(Telling):
         command = args[0] if args else None
         shell = name in _SHELLS or constant(keywords.get("shell")) is True
         if shell and isinstance(constant(command), str):
-            self.shell(constant(command), node)
+            self.check_shell(constant(command), node)
         elif (
             isinstance(command, Obj)
             and command.kind == "text"
@@ -443,15 +443,15 @@ class Environ(Telling):
             if re.match(r"\s*export\s+\w+=", first) and not any(
                 re.search(r"[;&|\n]", part) for part in texts
             ):
-                self.shell(first + "x", node)
+                self.check_shell(first + "x", node)
         elif isinstance(command, Seq) and command.items and constant(command.items[0]) == "export":
-            self.tell(
+            self.report(
                 "variable-set-wrongly",
                 node,
                 "`export` is a word of the shell, no program, and it would end with it. Use os.environ.",
             )
 
-    def shell(self, command: Any, node: Any) -> None:
+    def check_shell(self, command: Any, node: Any) -> None:
         """Check a command that runs in its own shell."""
         if not isinstance(command, str):
             return
@@ -460,14 +460,14 @@ class Environ(Telling):
         name = find_lone_assignment(command)
         if name is not None and (relevant(name) or guess_variable(name) or name == "LD_LIBRARY_PATH"):
             replacement = "%env" if self.cell_number is not None else "os.environ"
-            self.tell(
+            self.report(
                 "variable-set-wrongly",
                 node,
                 f"The shell that sets {name} ends at once, and the variable with it. Use {replacement}.",
             )
             return
         for match in re.finditer(r"(?:^|[;&|]\s*|export\s+|\s)([A-Za-z_]\w{4,59})=", command):
-            self.misspelt(match[1], node)
+            self.check_misspelt(match[1], node)
 
     def check_unknown_call(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
         """Check a call of an unknown function, such as Popen(env=…) or monkeypatch.setenv(…)."""
@@ -480,4 +480,4 @@ class Environ(Telling):
             and args
             and isinstance(constant(args[0]), str)
         ):
-            self.misspelt(constant(args[0]), node.args[0])
+            self.check_misspelt(constant(args[0]), node.args[0])

@@ -14,11 +14,11 @@ from tfdoctor.lint.checks import Checks
 from tfdoctor.lint.expressions import Expressions
 from tfdoctor.lint.reporter import MAX_STEPS
 from tfdoctor.lint.values import (
+    ClassValue,
     Const,
     Func,
     Many,
     Map,
-    ModuleValue,
     Obj,
     Path,
     Seq,
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
 
     from tfdoctor.lint.models import LintTarget
 
-__all__ = ["Walk"]
+__all__ = ["Evaluator"]
 
 MAX_PATH_CHARS = 300
 """Characters of the longest name of a module or member."""
-CALLS = 6
+MAX_CALL_DEPTH = 6
 """Depth of nested calls."""
 MAX_CALLS_PER_FUNCTION = 4
 """Calls of one function that are evaluated."""
@@ -47,11 +47,11 @@ _TF = ("tensorflow", "tf_keras", "tf_slim", "tensorflow_hub", "tensorflow_addons
 _IMPORTS = (*_TF, "keras")
 
 
-class Walk(Checks, Expressions):
+class Evaluator(Checks, Expressions):
     """The evaluation of one file, or of all cells of a notebook in order."""
 
-    def __init__(self, asked: LintTarget, text: str) -> None:
-        super().__init__(asked, text)
+    def __init__(self, target: LintTarget, text: str) -> None:
+        super().__init__(target, text)
         self.state = WalkState()
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
@@ -72,9 +72,9 @@ class Walk(Checks, Expressions):
         self.cell_number, self.lines = number, lines
         self.check_unused_configs(body)
         self.body(body)
-        self.state.dead = False
+        self.state.unreachable = False
 
-    def end(self) -> None:
+    def evaluate_uncalled(self) -> None:
         """Evaluate functions that nothing called."""
         at_end = WalkState(imported=self.state.imported, import_place=self.state.import_place)
         for function in self.functions:
@@ -88,7 +88,7 @@ class Walk(Checks, Expressions):
         """Evaluate statements in order."""
         for node in body:
             self.steps += 1
-            if self.state.dead or self.steps > MAX_STEPS:
+            if self.state.unreachable or self.steps > MAX_STEPS:
                 # code after a return does not run, but functions in it may be called
                 for rest in body[body.index(node) :]:
                     if isinstance(rest, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
@@ -123,7 +123,7 @@ class Walk(Checks, Expressions):
             path = alias.name if alias.asname else name
             self.import_of(alias.name, node)
             self.bind(name, Path(path, sure=not self.guarded))
-            self.api(f"{alias.name}", node, whole=True)
+            self.check_api(f"{alias.name}", node, whole=True)
 
     def s_importfrom(self, node: ast.ImportFrom) -> None:
         module = node.module or ""
@@ -135,7 +135,7 @@ class Walk(Checks, Expressions):
         for alias in node.names:
             self.bind(alias.asname or alias.name, Path(f"{module}.{alias.name}", sure=not self.guarded))
             if alias.name != "*":
-                self.api(f"{module}.{alias.name}", node, whole=True)
+                self.check_api(f"{module}.{alias.name}", node, whole=True)
             elif module == "os":
                 self.bind("environ", Path("os.environ"))
                 self.bind("system", Path("os.system"))
@@ -144,7 +144,7 @@ class Walk(Checks, Expressions):
         """Note the import of TensorFlow."""
         first = module.partition(".")[0]
         if first in _IMPORTS and (first != "keras" or not self.other_backend) and not self.state.imported:
-            self.state.imported, self.state.import_place = node.lineno, self.place(node)
+            self.state.imported, self.state.import_place = node.lineno, self.format_position(node)
 
     def s_assign(self, node: ast.Assign) -> None:
         value = self.value(node.value)
@@ -212,13 +212,13 @@ class Walk(Checks, Expressions):
         else_state = self.state
         self.state = (
             body_state.copy()
-            if has_gpus and not node.orelse and not body_state.dead
+            if has_gpus and not node.orelse and not body_state.unreachable
             else merge_states(body_state, else_state)
         )
-        self.state.dead = body_state.dead and else_state.dead
+        self.state.unreachable = body_state.unreachable and else_state.unreachable
         self.bind_all(
             body_names
-            if body_state.dead is False and else_state.dead
+            if body_state.unreachable is False and else_state.unreachable
             else self.join_names(body_names, else_names)
         )
 
@@ -233,7 +233,7 @@ class Walk(Checks, Expressions):
         if error is not None:
             self.bind(error, None)
         for body in bodies:
-            if not self.state.dead:
+            if not self.state.unreachable:
                 self.body(body)
         _, old_values = self.branches.pop()
         bound = {name: scope[name] for name in old_values}
@@ -282,7 +282,7 @@ class Walk(Checks, Expressions):
             for value in loop_value:
                 self.assign(node.target, value, node.iter)
                 self.body(node.body)
-                self.state.dead = False
+                self.state.unreachable = False
         else:
             self.assign(node.target, loop_value, node.iter)
             breaks = bool(node.body) and isinstance(node.body[-1], ast.Break)
@@ -291,7 +291,7 @@ class Walk(Checks, Expressions):
             self.loops.append(node)
             self.body(node.body)
             self.loops.pop()
-        self.state.dead = False
+        self.state.unreachable = False
         self.body(node.orelse)
 
     s_asyncfor = s_for
@@ -299,7 +299,7 @@ class Walk(Checks, Expressions):
     def s_while(self, node: ast.While) -> None:
         self.value(node.test)
         self.body(node.body)
-        self.state.dead = False
+        self.state.unreachable = False
         self.body(node.orelse)
 
     def s_try(self, node: Any) -> None:
@@ -311,7 +311,7 @@ class Walk(Checks, Expressions):
         for handler in node.handlers:
             self.state = start.copy()
             names = self.branch(handler.body, error=handler.name)
-            if not self.state.dead:
+            if not self.state.unreachable:
                 bound_names |= self.join_names(names, bound_names)
         self.bind_all(bound_names)
         self.guarded -= is_guard
@@ -344,15 +344,15 @@ class Walk(Checks, Expressions):
     def s_return(self, node: ast.Return) -> None:
         if node.value is not None:
             self.returned.append(self.value(node.value))
-        self.state.dead = True
+        self.state.unreachable = True
 
     def s_raise(self, node: ast.Raise) -> None:
         if node.exc is not None:
             self.value(node.exc)
-        self.state.dead = True
+        self.state.unreachable = True
 
     def s_break(self, _node: ast.Break) -> None:
-        self.state.dead = True
+        self.state.unreachable = True
 
     s_continue = s_break
 
@@ -393,7 +393,7 @@ class Walk(Checks, Expressions):
     def s_classdef(self, node: ast.ClassDef) -> None:
         for base in node.bases:
             self.value(base)
-        class_value = ModuleValue()
+        class_value = ClassValue()
         self.scopes.append({})
         for statement in node.body:
             if isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef)):
@@ -427,7 +427,7 @@ class Walk(Checks, Expressions):
         run_count = self.runs.get(id(node), 0)
         if (
             id(node) in self.running
-            or len(self.running) >= CALLS
+            or len(self.running) >= MAX_CALL_DEPTH
             or self.steps > MAX_STEPS
             or run_count >= MAX_CALLS_PER_FUNCTION
         ):
@@ -461,7 +461,7 @@ class Walk(Checks, Expressions):
                 self.body(node.body)
         finally:
             self.running.pop()
-        self.state.dead = False
+        self.state.unreachable = False
         results, self.returned = self.returned, outer_returned
         self.scopes = outer
         self.graph, self.devices, self.loops = graph, devices, loops
@@ -503,7 +503,7 @@ class Walk(Checks, Expressions):
                 return None
             path = Path(f"{base.name}.{node.attr}", base.sure)
             if base.name.startswith("tensorflow"):
-                self.api(path.name, node, sure=base.sure)
+                self.check_api(path.name, node, sure=base.sure)
             return path
         return self.attribute(base, node)
 
@@ -606,9 +606,9 @@ class Walk(Checks, Expressions):
         keywords = {argument.arg: self.value(argument.value) for argument in node.keywords}
         if isinstance(func, Func) and func.node is not None:
             if func.graph and not self.graph:
-                self.use(node)
+                self.note_gpu_use(node)
             return self.run(func, args, {k: v for k, v in keywords.items() if k})
-        if isinstance(func, ModuleValue):
+        if isinstance(func, ClassValue):
             initializer = func.functions.get("__init__")
             if initializer is not None:
                 self.run(initializer, args, {k: v for k, v in keywords.items() if k})

@@ -11,8 +11,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.lint.known_names import guess_variable
-from tfdoctor.lint.notebooks import code_cells, plain
-from tfdoctor.parse.edits import Edit, EditError, Source, edits_of_text
+from tfdoctor.lint.notebooks import code_cells, convert_magics
+from tfdoctor.parse.edits import Edit, EditError, Source, make_edits
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,8 +34,8 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
     if not fixes:
         return []
     if kind != "notebook":
-        return edits_of_text(source, _locate_fixes(source.text, fixes.get(None, [])))
-    return edits_of_text(
+        return make_edits(source, _locate_fixes(source.text, fixes.get(None, [])))
+    return make_edits(
         source,
         [
             piece
@@ -247,7 +247,7 @@ def _parse(text: str) -> ast.Module | None:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(plain(text))
+            return ast.parse(convert_magics(text))
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return None
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 import functools
 import re
 
-from tfdoctor.facts.variables import GUARDED, KNOWN, count_edits
+from tfdoctor.facts.variables import CHECKED_VARIABLES, KNOWN_VARIABLES, count_edits
 
 __all__ = [
     "AT_IMPORT",
     "AT_START",
     "AT_USE",
     "FIELDS",
-    "READ",
+    "READ_VARIABLES",
     "guess_function",
     "guess_option",
     "guess_variable",
@@ -66,9 +66,9 @@ AT_USE = frozenset(
 
 The four releases above read TF_XLA_FLAGS as early as devices are listed.
 """
-READ = frozenset(
+READ_VARIABLES = frozenset(
     [
-        *KNOWN,
+        *KNOWN_VARIABLES,
         *AT_START,
         *AT_IMPORT,
         *AT_USE,
@@ -223,7 +223,7 @@ READ = frozenset(
 _SUGGESTIONS = tuple(
     sorted(
         {
-            *GUARDED,
+            *CHECKED_VARIABLES,
             *AT_IMPORT,
             *AT_USE,
             *AT_START,
@@ -256,7 +256,7 @@ _RELEVANT = re.compile(
 
 def relevant(name: str) -> bool:
     """Return whether TensorFlow, CUDA or NCCL may read a variable of this name."""
-    return name in READ or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
+    return name in READ_VARIABLES or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
 
 
 @functools.lru_cache(maxsize=4096)
@@ -265,10 +265,10 @@ def guess_variable(name: str) -> str | None:
 
     Recognized: one or two wrong letters, words in another order, one missing word.
     """
-    if not 5 <= len(name) <= 60 or name in READ or not _RELEVANT.match(name):
+    if not 5 <= len(name) <= 60 or name in READ_VARIABLES or not _RELEVANT.match(name):
         return None
     plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
-    if plain in READ:
+    if plain in READ_VARIABLES:
         return plain if plain in _SUGGESTIONS and plain != name else None
     name_words = plain.split("_")
     best: tuple[int, str] | None = None

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from tfdoctor.findings import Severity
 
-__all__ = ["Fix", "LintAnswer", "LintProblem", "LintTarget", "Unreadable"]
+__all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "Unreadable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,7 @@ class LintTarget:
 
 
 @dataclass(frozen=True, slots=True)
-class LintAnswer:
+class LintResult:
     """The findings in all files."""
 
     files: int

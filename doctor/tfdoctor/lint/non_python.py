@@ -9,8 +9,8 @@ import re
 from itertools import accumulate
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.dockerfile.read.syntax import instructions
-from tfdoctor.lint.clusters import bad_address, bad_task, problems_of
+from tfdoctor.dockerfile.read.syntax import parse_instructions
+from tfdoctor.lint.clusters import check_address, check_task, problems_of
 from tfdoctor.lint.environ import find_lone_assignment
 from tfdoctor.lint.known_names import AT_IMPORT, AT_USE, guess_variable, relevant
 from tfdoctor.lint.models import Fix, LintProblem
@@ -99,15 +99,15 @@ class _Findings:
         self.lines = text.split("\n")
         self.data_lines: set[int] = set()
         """Lines that may be data rather than commands: --fix does not change them."""
-        self.found: dict[tuple[str, int, int], LintProblem] = {}
+        self.problems: dict[tuple[str, int, int], LintProblem] = {}
         self.line_starts = [0, *itertools.accumulate(len(line) + 1 for line in self.lines)]
         self.tasks: set[tuple[str, int, _Branch]] = set()
-        self.where: _Branch = 0
+        self.current_branch: _Branch = 0
         """The branch of the command that is being checked."""
 
-    def tell(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
+    def report(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
         """Add a finding, unless the place has one of this kind."""
-        self.found.setdefault((name, line, column), LintProblem(name, message, line, column, fix=fix))
+        self.problems.setdefault((name, line, column), LintProblem(name, message, line, column, fix=fix))
 
     def find_position(self, mark: Any) -> tuple[int, int]:
         """Return line and column of a YAML mark, from 1.
@@ -131,7 +131,7 @@ class _Findings:
         )
         if line in self.data_lines:
             fix = None
-        self.tell(
+        self.report(
             "misspelt-variable",
             f"Nothing reads {name}; {suggestion} is meant.",
             line,
@@ -147,7 +147,7 @@ class _Findings:
         except (ValueError, RecursionError):
             return
         for name, message, _ in problems_of(raw):
-            self.tell(name, message, line, column)
+            self.report(name, message, line, column)
         task = raw.get("task") if isinstance(raw, dict) else None
         if (
             isinstance(task, dict)
@@ -158,9 +158,9 @@ class _Findings:
 
     def task(self, job: str, index: int, line: int, column: int) -> None:
         """Note that a task starts here; report it if it starts twice in the same branch."""
-        if (job, index, self.where) in self.tasks:
-            self.tell("cluster-task", f"The task {job}:{index} is started twice.", line, column)
-        self.tasks.add((job, index, self.where))
+        if (job, index, self.current_branch) in self.tasks:
+            self.report("cluster-task", f"The task {job}:{index} is started twice.", line, column)
+        self.tasks.add((job, index, self.current_branch))
 
 
 def shell(text: str, *, job: bool = False) -> list[LintProblem]:
@@ -168,7 +168,7 @@ def shell(text: str, *, job: bool = False) -> list[LintProblem]:
     findings = _Findings(text)
     findings.data_lines = _find_data_lines(findings.lines)
     _check_script(text, 1, findings, job=job)
-    return list(findings.found.values())
+    return list(findings.problems.values())
 
 
 class _Branches:
@@ -253,7 +253,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
     """Check a script that begins at line `first` of the text."""
     unexported: list[tuple[str, int, int]] = []
     exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
-    for command, findings.where in _iter_commands(text):
+    for command, findings.current_branch in _iter_commands(text):
         index = 0
         assignments: list[tuple[str, str, int, int]] = []
         exporting = False
@@ -266,7 +266,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                 name = match[1]
                 if word.startswith("$"):
                     if relevant(name):
-                        findings.tell(
+                        findings.report(
                             "variable-set-wrongly",
                             f"${name}=… sets nothing: without the dollar sign.",
                             line,
@@ -277,7 +277,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
             elif word in _EXPORTS or word in _COMMAND_PREFIXES or (exporting and word.startswith("-")):
                 exporting = exporting or word in _EXPORTS
             elif following == "=" and relevant(word) and re.fullmatch(r"\w+", word):
-                findings.tell(
+                findings.report(
                     "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
                 )
                 break
@@ -293,7 +293,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
             ):
                 name = _SET.match(following)[1]  # type: ignore[index]
                 if relevant(name) or guess_variable(name):
-                    findings.tell(
+                    findings.report(
                         "variable-set-wrongly",
                         f"In this shell, `set` does not set variables: export {name}=VALUE.",
                         line,
@@ -336,7 +336,7 @@ def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: 
     used = set(re.findall(r"\$\{?(\w+)", text))
     for name, line, column in unexported:
         if name not in used:
-            findings.tell(
+            findings.report(
                 "variable-set-wrongly",
                 f"{name} is set for this shell alone, not for what it starts: export {name}.",
                 line,
@@ -381,47 +381,47 @@ def _check_hosts(command: list[tuple[str, int, int]], first: int, findings: _Fin
             members = value.split(",")
             jobs[match[1]] = None if "$" in value or not value else range(len(members))
             for address in members:
-                problem = bad_address(address) if address else None
+                problem = check_address(address) if address else None
                 if problem is not None:
-                    findings.tell("cluster-address", problem, line + first - 1, column)
+                    findings.report("cluster-address", problem, line + first - 1, column)
         else:
             options[match[2]] = value, line + first - 1, column
     job = options.get("job_name") or options.get("task_type")
     index = options.get("task_index") or options.get("task_id")
     if job is None or index is None or not index[0].isdigit() or "$" in job[0]:
         return
-    problem = bad_task(jobs, job[0], int(index[0])) if jobs else None
+    problem = check_task(jobs, job[0], int(index[0])) if jobs else None
     if problem is not None:
-        findings.tell("cluster-task", problem, index[1], index[2])
+        findings.report("cluster-task", problem, index[1], index[2])
     findings.task(job[0], int(index[0]), index[1], index[2])
 
 
 def dockerfile(text: str) -> list[LintProblem]:
     """Return the findings in a Dockerfile or Containerfile."""
     findings = _Findings(text)
-    for instruction in instructions(text):
+    for instruction in parse_instructions(text):
         body = instruction.body.text
-        if instruction.word in ("ENV", "ARG"):
+        if instruction.name in ("ENV", "ARG"):
             assignments = list(
                 re.finditer(
                     r"""(?:^|\s)([A-Za-z_][\w\-]*)=(?:"((?:\\.|[^"\\])*)"|'([^']*)'|((?:\\.|[^\s"'\\])*))""",
                     body,
                 )
             )
-            if not assignments and instruction.word == "ENV":
+            if not assignments and instruction.name == "ENV":
                 assignments = list(re.finditer(r"^\s*([A-Za-z_]\w*)\s+()()(.*)$", body, re.S))
             for match in assignments:
                 line = instruction.body.line_at(match.start(1))
-                if instruction.word == "ENV" or "_VISIBLE_" in match[1]:
+                if instruction.name == "ENV" or "_VISIBLE_" in match[1]:
                     findings.variable(match[1], line, 1)
                 if match[1] == "TF_CONFIG":
                     value = next((part for part in match.groups()[1:] if part), "")
                     findings.config(value.replace('\\"', '"'), line, 1)
-        elif instruction.word == "RUN":
+        elif instruction.name == "RUN":
             stripped = re.sub(r"^(?:\s*--\w+=\S+)+", "", body)
             name = find_lone_assignment(stripped) if not instruction.heredocs else None
             if name is not None and (relevant(name) or guess_variable(name)):
-                findings.tell(
+                findings.report(
                     "variable-set-wrongly",
                     f"{name} is set for this RUN alone and gone after it. Use ENV.",
                     instruction.line,
@@ -431,14 +431,14 @@ def dockerfile(text: str) -> list[LintProblem]:
                 script = _Findings(body)
                 _check_script(body, 1, script)
                 starts = [0, *accumulate(len(line) + 1 for line in script.lines)]
-                for problem in script.found.values():
+                for problem in script.problems.values():
                     if problem.name == "misspelt-variable":
                         findings.variable(
                             problem.message.split()[2].rstrip(";"),
                             instruction.body.line_at(starts[problem.line - 1] + problem.column - 1),
                             1,
                         )
-    return list(findings.found.values())
+    return list(findings.problems.values())
 
 
 def env_file(text: str) -> list[LintProblem]:
@@ -454,7 +454,7 @@ def env_file(text: str) -> list[LintProblem]:
             quote = match[2][0]
         if match is not None and not findings.variable(match[1], number, 1) and match[1] == "TF_CONFIG":
             findings.config(_strip_quotes(match[2].strip()), number, match.start(1) + 1)
-    return list(findings.found.values())
+    return list(findings.problems.values())
 
 
 def yaml_text(text: str) -> list[LintProblem]:
@@ -475,7 +475,7 @@ def yaml_text(text: str) -> list[LintProblem]:
         raise ValueError(msg) from error
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
-    return list(findings.found.values())
+    return list(findings.problems.values())
 
 
 def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:

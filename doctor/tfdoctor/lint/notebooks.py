@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
 
-__all__ = ["Cell", "code_cells", "plain"]
+__all__ = ["Cell", "code_cells", "convert_magics"]
 
 _ENV = re.compile(r"(\s*)%(?:env|set_env)\s+([A-Za-z_]\w{0,60})(?:\s*=\s*|\s+)(.*)\Z")
 _SHELL = re.compile(r"(\s*)(?:[\w, ]+=\s*)?!{1,2}(.*)\Z")
@@ -139,7 +139,7 @@ def _list_items(text: str, node: _Node | None) -> list[_Node]:
     return items
 
 
-def plain(source: str) -> str:
+def convert_magics(source: str) -> str:
     """Return a cell as Python: magics become calls that the checks know, or are removed."""
     magic = _CELL.match(source)
     if magic is not None:
@@ -148,7 +148,7 @@ def plain(source: str) -> str:
             body = source.partition("\n")[2]
             return f"__tfdoctor_shell({body!r})"
         if kind in ("time", "timeit", "capture", "prun"):
-            return "\n" + plain(source.partition("\n")[2])
+            return "\n" + convert_magics(source.partition("\n")[2])
         return ""
     if not re.search(r"[%!?]", source):
         return source

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.api_names import ApiNames
     from tfdoctor.lint.values import WalkState
 
-__all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Telling"]
+__all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Reporter"]
 
 MAX_FINDINGS = 500
 """Findings of one Python file."""
@@ -36,7 +36,7 @@ def _encode_line(text: str) -> tuple[bytes, list[int]]:
     return data, [0, *accumulate(len(block.translate(None, _CONTINUATION_BYTES)) for block in blocks)]
 
 
-class Telling:
+class Reporter:
     """The state and functions that all checks of Python share."""
 
     state: WalkState
@@ -44,8 +44,8 @@ class Telling:
     run: Any
     value: Any
 
-    def __init__(self, asked: LintTarget, text: str) -> None:
-        self.asked = asked
+    def __init__(self, target: LintTarget, text: str) -> None:
+        self.target = target
         self.text = text
         self.problems: dict[tuple[Any, ...], LintProblem] = {}
         self.cell_number: int | None = None
@@ -96,7 +96,7 @@ class Telling:
         rest = data[block * _BLOCK_BYTES : offset].translate(None, _CONTINUATION_BYTES)
         return characters_before[block] + len(rest) + 1
 
-    def place(self, node: Any) -> str:
+    def format_position(self, node: Any) -> str:
         """Return the position of a node for messages: "cell 2, line 5" or "line 5"."""
         cell = f"cell {self.cell_number}, " if self.cell_number is not None else ""
         return f"{cell}line {node.lineno}"
@@ -110,7 +110,7 @@ class Telling:
             return None
         return Fix(line, first, line, last, new, old)
 
-    def tell(
+    def report(
         self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
     ) -> None:
         """Add a finding, unless the place has one of this kind already or the file has too many."""
@@ -126,7 +126,7 @@ class Telling:
                 fix=fix if self.certain else None,
             )
 
-    def use(self, node: Any) -> None:
+    def note_gpu_use(self, node: Any) -> None:
         """Note that the GPUs are used here at the latest."""
         if not self.state.used:
-            self.state.used, self.state.use_place = node.lineno, self.place(node)
+            self.state.used, self.state.use_place = node.lineno, self.format_position(node)

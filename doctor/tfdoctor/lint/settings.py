@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.codes import LINT
-from tfdoctor.lint.codes import kind_called
+from tfdoctor.lint.codes import find_kind
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -60,7 +60,7 @@ class Settings:
         """Return whether a path (with /, relative to the pyproject.toml) is excluded."""
         return any(_matches_pattern(path, pattern) for pattern in self.exclude)
 
-    def wants(self, path: str, name: str) -> bool:
+    def includes(self, path: str, name: str) -> bool:
         """Return whether a finding of this kind is reported for this path."""
         if name in self.ignore or name not in self.select:
             return False
@@ -124,7 +124,7 @@ def _parse_kinds(value: Any, key: str) -> frozenset[str]:
     """Return the kinds with these codes or names. Raises SettingsError for unknown ones."""
     kinds = set()
     for code in _check_texts(value, key):
-        name = kind_called(code)
+        name = find_kind(code)
         if name is None:
             similar = difflib.get_close_matches(code, [*LINT, *LINT.values()], n=1)
             msg = f"`{key}`: {code!r} is not a finding of lint{f', did you mean `{similar[0]}`?' if similar else ''}"

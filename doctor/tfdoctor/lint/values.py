@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = [
+    "ClassValue",
     "Const",
     "Func",
     "Many",
     "Map",
-    "ModuleValue",
     "Obj",
     "Path",
     "Seq",
@@ -86,7 +86,7 @@ class Func:
 
 
 @dataclass(slots=True)
-class ModuleValue:
+class ClassValue:
     """A class of the file, with its methods."""
 
     functions: dict[str, Func] = field(default_factory=dict)
@@ -102,14 +102,14 @@ class WalkState:
     """The line that first uses the GPUs; 0: not certain."""
     import_place: str = ""
     use_place: str = ""
-    dead: bool = False
+    unreachable: bool = False
     """Whether a return, raise, break or continue precedes."""
 
     def copy(self) -> WalkState:
-        return WalkState(self.imported, self.used, self.import_place, self.use_place, self.dead)
+        return WalkState(self.imported, self.used, self.import_place, self.use_place, self.unreachable)
 
-    def take(self, other: WalkState) -> None:
-        self.imported, self.used, self.dead = other.imported, other.used, other.dead
+    def assign(self, other: WalkState) -> None:
+        self.imported, self.used, self.unreachable = other.imported, other.used, other.unreachable
         self.import_place, self.use_place = other.import_place, other.use_place
 
 
@@ -125,9 +125,9 @@ def is_same(left: Any, right: Any) -> bool:
 
 def merge_states(one: WalkState, two: WalkState) -> WalkState:
     """Return what has certainly happened after either of two branches."""
-    if one.dead:
+    if one.unreachable:
         return two.copy()
-    if two.dead:
+    if two.unreachable:
         return one.copy()
     merged = one.copy()
     if not two.imported:

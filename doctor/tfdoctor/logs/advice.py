@@ -7,33 +7,35 @@ import shlex
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.search_path import export_lines
-from tfdoctor.causes import Cause, Do
+from tfdoctor.advice.search_path import format_export_lines
+from tfdoctor.causes import Cause, CommonRemedy
 from tfdoctor.causes.steps import Remedy
 from tfdoctor.fit.compatibility import find_card_reasons, is_locked
 from tfdoctor.fit.models import Card, Host
-from tfdoctor.logs.libraries import search_path
+from tfdoctor.logs.libraries import find_search_path
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from tfdoctor.compat import Release
-    from tfdoctor.logs.log_context import Case
+    from tfdoctor.logs.log_context import LogContext
 
 __all__ = ["CHECK", "describe_usual_reason", "remedies"]
 
 CHECK = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
-_SHARED: dict[Do, Remedy] = {
-    Do.CHECK: CHECK,
-    Do.RESTART: Remedy(
+_SHARED: dict[CommonRemedy, Remedy] = {
+    CommonRemedy.CHECK: CHECK,
+    CommonRemedy.RESTART: Remedy(
         "Restart the machine: the new kernel module is loaded then.", ("sudo reboot",), changes_system=True
     ),
-    Do.GPUS: Remedy("Start the container with GPUs.", ("docker run --rm --gpus all IMAGE nvidia-smi",)),
-    Do.UTILITIES: Remedy(
+    CommonRemedy.GPUS: Remedy(
+        "Start the container with GPUs.", ("docker run --rm --gpus all IMAGE nvidia-smi",)
+    ),
+    CommonRemedy.UTILITIES: Remedy(
         "In a container, start it with the driver's utilities.",
         ("docker run --rm --gpus all -e NVIDIA_DRIVER_CAPABILITIES=compute,utility IMAGE nvidia-smi",),
     ),
-    Do.TOOLKIT: Remedy(
+    CommonRemedy.TOOLKIT: Remedy(
         "Install the NVIDIA Container Toolkit on the host and register it with the engine.",
         (
             "sudo apt-get install nvidia-container-toolkit",
@@ -42,15 +44,15 @@ _SHARED: dict[Do, Remedy] = {
         ),
         changes_system=True,
     ),
-    Do.MEMORY: Remedy(
+    CommonRemedy.MEMORY: Remedy(
         "Let TensorFlow allocate memory as needed, and see which other processes hold some.",
         ("export TF_FORCE_GPU_ALLOW_GROWTH=true", "nvidia-smi"),
     ),
-    Do.RUN: Remedy(
+    CommonRemedy.RUN: Remedy(
         "Or run the program once more under tfdoctor: TensorFlow then logs more.",
         ("tfdoctor run python3 train.py",),
     ),
-    Do.NAME_LIBRARIES: Remedy(
+    CommonRemedy.NAME_LIBRARIES: Remedy(
         "Make TensorFlow name the libraries: run the program once more under tfdoctor.",
         ("tfdoctor run python3 -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\"",),
     ),
@@ -66,44 +68,44 @@ _COUNTERS = Remedy(
 )
 
 
-def remedies(case: Case, cause: Cause) -> tuple[Remedy, ...]:
+def remedies(case: LogContext, cause: Cause) -> tuple[Remedy, ...]:
     """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
     result: list[Remedy] = []
-    templates = cause.row.remedies
+    templates = cause.data.remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
         result += [template] if isinstance(template, Remedy) else _make_remedies(case, template)
     return tuple(result)
 
 
-def _make_remedies(case: Case, kind: Do) -> Sequence[Remedy]:
+def _make_remedies(case: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
     """Return the remedies of a kind that depend on the log, or the fixed one."""
-    if kind is Do.RELEASE:
+    if kind is CommonRemedy.RELEASE:
         return (_suggest_release(case),)
-    if kind in (Do.LIBRARIES, Do.LIBRARY):
+    if kind in (CommonRemedy.LIBRARIES, CommonRemedy.LIBRARY):
         options = _make_library_remedies(case)
-        return options[1:2] or options if kind is Do.LIBRARY else options
-    if kind is Do.PROFILER:
+        return options[1:2] or options if kind is CommonRemedy.LIBRARY else options
+    if kind is CommonRemedy.PROFILER:
         return (_COUNTERS if case.log.has("cupti-not-permitted") else _make_cupti_remedy(case),)
-    if kind is Do.DRIVER:
+    if kind is CommonRemedy.DRIVER:
         return _make_driver_remedies(case)
-    if kind is Do.HOST_DRIVER:
+    if kind is CommonRemedy.HOST_DRIVER:
         text = "On the host: see which image its driver can run."
         return (Remedy(text, (f"tfdoctor recommend --method container{_make_driver_option(case)}",)),)
-    if kind is Do.STUB:
+    if kind is CommonRemedy.STUB:
         return (_make_stub_remedy(case),)
     return (_SHARED[kind],)
 
 
-def _list_search_path(case: Case) -> list[str]:
+def _list_search_path(case: LogContext) -> list[str]:
     """Return the folders on LD_LIBRARY_PATH, if the log shows it; else an empty list."""
     return [
         folder.strip().rstrip("/")
-        for folder in (search_path(case.missing) or "").split(":")
+        for folder in (find_search_path(case.missing) or "").split(":")
         if folder.strip()
     ]
 
 
-def _make_cupti_remedy(case: Case) -> Remedy:
+def _make_cupti_remedy(case: LogContext) -> Remedy:
     """Return the remedy that adds CUPTI to the search path, from the toolkit in the log or else the usual one."""
     toolkits = [match[1] for folder in _list_search_path(case) if (match := _TOOLKIT.match(folder))]
     toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
@@ -111,11 +113,11 @@ def _make_cupti_remedy(case: Case) -> Remedy:
     return Remedy(
         f"Put the CUDA toolkit's extras/CUPTI/lib64 on LD_LIBRARY_PATH (here of the one {origin}), or do without "
         "the profiler.",
-        export_lines(f"{toolkit}/extras/CUPTI/lib64", "CUPTI"),
+        format_export_lines(f"{toolkit}/extras/CUPTI/lib64", "CUPTI"),
     )
 
 
-def _make_driver_remedies(case: Case) -> tuple[Remedy, ...]:
+def _make_driver_remedies(case: LogContext) -> tuple[Remedy, ...]:
     """Return the remedies for an old driver: a newer driver, or a TensorFlow that the present one can run."""
     exact = case.origin.version or (case.origin.release.minor if case.origin.release is not None else "")
     release = shlex.quote(exact) if exact else "latest"
@@ -131,7 +133,7 @@ def _make_driver_remedies(case: Case) -> tuple[Remedy, ...]:
     return (newer, Remedy(text, (_recommend(case),)))
 
 
-def _make_stub_remedy(case: Case) -> Remedy:
+def _make_stub_remedy(case: LogContext) -> Remedy:
     """Return the remedy that removes the stubs from LD_LIBRARY_PATH, with commands if the log shows the path."""
     text = "Remove the folder `stubs` from LD_LIBRARY_PATH; in a container, start it with GPUs."
     folders = _list_search_path(case)
@@ -144,7 +146,7 @@ def _make_stub_remedy(case: Case) -> Remedy:
     return Remedy(text, (command,))
 
 
-def _make_folder_remedy(case: Case) -> tuple[Remedy, ...]:
+def _make_folder_remedy(case: LogContext) -> tuple[Remedy, ...]:
     """Return the remedy that adds the folder of the required CUDA; empty if the log does not show enough."""
     if case.other_cuda is None or "." not in (required := case.other_cuda[1]):
         return ()
@@ -154,12 +156,15 @@ def _make_folder_remedy(case: Case) -> tuple[Remedy, ...]:
             required_folder = folder.replace(match[2], f"-{required}", 1)
             text = f"Or search CUDA {required}'s folder first, where that is installed beside it ({required_folder})."
             return (
-                Remedy(text, (f"ls {shlex.quote(required_folder)}", *export_lines(required_folder, "CUDA"))),
+                Remedy(
+                    text,
+                    (f"ls {shlex.quote(required_folder)}", *format_export_lines(required_folder, "CUDA")),
+                ),
             )
     return ()
 
 
-def describe_usual_reason(case: Case, cause: Cause) -> str:
+def describe_usual_reason(case: LogContext, cause: Cause) -> str:
     """Return the usual reason for a cause, as a sentence; empty if there is none."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
@@ -172,26 +177,26 @@ def describe_usual_reason(case: Case, cause: Cause) -> str:
     return "Usually CUDA is missing or has a different version: `pip install` of this TensorFlow does not include it."
 
 
-def _suggest_release(case: Case) -> Remedy:
+def _suggest_release(case: LogContext) -> Remedy:
     """Return the remedy that finds a TensorFlow for the GPUs in the log, or else for the present machine."""
     return Remedy("See which TensorFlow fits, and how to install it.", (_recommend(case),))
 
 
-def _recommend(case: Case) -> str:
+def _recommend(case: LogContext) -> str:
     return f"tfdoctor recommend{_list_machine_options(case)}"
 
 
-def _list_machine_options(case: Case) -> str:
+def _list_machine_options(case: LogContext) -> str:
     """Return the command-line options for the GPUs and the driver in the log."""
     cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
     return f"{cards}{_make_driver_option(case)}"
 
 
-def _make_driver_option(case: Case) -> str:
+def _make_driver_option(case: LogContext) -> str:
     return f" --driver {shlex.quote(case.driver)}" if case.driver is not None else ""
 
 
-def _find_release(case: Case) -> Release | None:
+def _find_release(case: LogContext) -> Release | None:
     """Return the release that wrote the log, or else the newest possible one; None if unknown."""
     if case.origin.release is not None:
         return case.origin.release
@@ -202,7 +207,7 @@ def _find_release(case: Case) -> Release | None:
     return releases[-1] if releases else None
 
 
-def _make_library_remedies(case: Case) -> tuple[Remedy, ...]:
+def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
     """Return the remedies for missing libraries: repair, a new environment or image, then the requirements."""
     release, version = _find_release(case), case.origin.version
     if case.origin.release is None and version is not None and not case.windows:
@@ -256,14 +261,14 @@ def _make_library_remedies(case: Case) -> tuple[Remedy, ...]:
     return (*options, *_suggest_fitting_release(case), *_make_requirement_remedy(case, release, version))
 
 
-def _is_compatible(case: Case, release: Release) -> bool:
+def _is_compatible(case: LogContext, release: Release) -> bool:
     """Return whether the release runs on the GPUs and the driver in the log; true if it names none."""
     matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
     cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
     return not find_card_reasons(case.compat, release, Host(cards=cards, driver=case.driver))
 
 
-def _format_code(case: Case, release: Release) -> str:
+def _format_code(case: LogContext, release: Release) -> str:
     """Return a sentence on the GPUs in the log that the release has code for; empty unless it has code for all."""
     cards = case.cards[:4]
     for name in cards:
@@ -278,7 +283,7 @@ def _format_code(case: Case, release: Release) -> str:
     return f" It has code for {' and '.join(cards)}." if cards else ""
 
 
-def _has_base_image(case: Case, release: Release) -> bool:
+def _has_base_image(case: LogContext, release: Release) -> bool:
     """Return whether NVIDIA still publishes a base image with the release's CUDA and cuDNN."""
     if release.cudnn is None or not _is_locked(case, release.version, release.pythons()):
         return False
@@ -286,13 +291,13 @@ def _has_base_image(case: Case, release: Release) -> bool:
     return bool(case.compat.image_tags(cuda, cudnn, "runtime"))
 
 
-def _is_locked(case: Case, version: str, pythons: Iterable[str]) -> bool:
+def _is_locked(case: LogContext, version: str, pythons: Iterable[str]) -> bool:
     """Return whether a TensorFlow package of this version has a lock for one of these Pythons."""
     releases = [release for release in case.compat.releases if release.version == version and release.gpu]
     return any(is_locked(case.compat, release, python) for release in releases for python in pythons)
 
 
-def _suggest_fitting_release(case: Case) -> tuple[Remedy, ...]:
+def _suggest_fitting_release(case: LogContext) -> tuple[Remedy, ...]:
     """Return the remedy that finds a release for the GPUs in the log; empty if it names none."""
     names = [name for name in case.cards if case.compat.gpus_named(name)]
     if not names:
@@ -300,13 +305,15 @@ def _suggest_fitting_release(case: Case) -> tuple[Remedy, ...]:
     return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_recommend(case),)),)
 
 
-def _make_requirement_remedy(case: Case, release: Release | None, version: str | None) -> tuple[Remedy, ...]:
+def _make_requirement_remedy(
+    case: LogContext, release: Release | None, version: str | None
+) -> tuple[Remedy, ...]:
     """Return the remedy that shows what a release requires."""
     if release is None or not release.gpu:
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
     exact = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
-    evidence = "lines of its source" if case.origin.by == "lines" else "names of the libraries"
+    evidence = "lines of its source" if case.origin.basis == "lines" else "names of the libraries"
     caveat = "" if version else f" (the release was deduced from the {evidence})"
     text = f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{caveat}."
     return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact)}",)),)

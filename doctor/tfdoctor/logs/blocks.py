@@ -16,7 +16,7 @@ _SAMPLE_BYTES = 400
 """Bytes at the beginning that determine the encoding."""
 _NULS = re.compile(rb"\0{4,}")
 """NULs left by a truncated file or a power loss. Fewer in a row occur between the characters of UTF-16."""
-_BLOCK = 1 << 17
+_BLOCK_BYTES = 1 << 17
 """Bytes of a block."""
 _MAX_LINE_BYTES = 1 << 20
 """Bytes after which a line is cut."""
@@ -52,7 +52,7 @@ def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
             yield rest
             rest = b""
         while start < len(data):
-            end = data.rfind(b"\n", start, start + _BLOCK) + 1
+            end = data.rfind(b"\n", start, start + _BLOCK_BYTES) + 1
             if end <= 0:
                 end = data.find(b"\n", start, start + _MAX_LINE_BYTES) + 1
                 if end <= 0 and len(data) - start >= _MAX_LINE_BYTES:

@@ -19,7 +19,7 @@ __all__ = ["Event", "Log"]
 
 MAX_KEPT_EVENTS = 96
 """Different events kept of one signature; all are counted."""
-TURNS = 8
+MAX_CHANGES = 8
 """Changes from one event of a signature to a different one that are kept in order."""
 
 
@@ -123,7 +123,7 @@ class Log:
         events = self.events.get(name, [])
         return bool(events) and self._turns.get(name, 0) < self.turns and events[-1].fields != fields
 
-    def full(self, name: str) -> bool:
+    def is_saturated(self, name: str) -> bool:
         """Return whether the captures of this signature no longer matter."""
         return name in self._full
 

@@ -27,9 +27,9 @@ __all__ = ["Excerpt", "ExcerptPart", "excerpt", "list_deciding_lines"]
 
 MAX_WHOLE_LINES = 1500
 """Lines of the longest log that is kept whole."""
-ENDS = 25
+END_LINES = 25
 """Lines kept at the beginning and at the end of a longer log."""
-AROUND = 4
+CONTEXT_LINES = 4
 """Lines kept before and after a line of evidence."""
 MAX_LINE_CHARS = 1000
 """Characters kept of a line."""
@@ -76,13 +76,16 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
     """Read a log a second time and return the lines to show with its report. Never raises on any bytes."""
     evidence_lines = list_deciding_lines(report)
     context_lines = {
-        number for line in evidence_lines for number in range(line - AROUND, line + AROUND + 1) if number > 0
+        number
+        for line in evidence_lines
+        for number in range(line - CONTEXT_LINES, line + CONTEXT_LINES + 1)
+        if number > 0
     }
     wanted_lines = set(context_lines)
     if report.lines <= MAX_WHOLE_LINES:
         wanted_lines.update(range(1, report.lines + 1))
     else:
-        wanted_lines.update(range(1, ENDS + 1), range(report.lines - ENDS + 1, report.lines + 1))
+        wanted_lines.update(range(1, END_LINES + 1), range(report.lines - END_LINES + 1, report.lines + 1))
     collector = _LineCollector(sorted(wanted_lines))
     for _ in read_lines(chunks, None, collector):
         pass
@@ -113,7 +116,7 @@ class _LineCollector:
         self._wanted = wanted_lines
         self.lines: dict[int, str] = {}
 
-    def unread(self, rows: Rows) -> Iterator[int]:
+    def select_lines(self, rows: Rows) -> Iterator[int]:
         """Keep the wanted lines of this block; yield nothing."""
         numbers = rows.numbers
         if not numbers:
@@ -127,7 +130,7 @@ class _LineCollector:
                 self.lines[number] = text or self.lines.get(number, "")
         yield from ()
 
-    def worth(self, block: bytes) -> bool:
+    def can_match_block(self, block: bytes) -> bool:
         """Return whether a block has any bytes."""
         return bool(block)
 

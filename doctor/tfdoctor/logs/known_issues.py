@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from tfdoctor.compat.problems import Problem
-    from tfdoctor.logs.log_context import Case, Decision
+    from tfdoctor.logs.log_context import Decision, LogContext
 
 __all__ = ["describe_known_problems"]
 
@@ -24,7 +24,7 @@ _SELF_EXPLANATORY = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISS
 """Causes whose own text already covers the release."""
 
 
-def describe_known_problems(case: Case, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
+def describe_known_problems(case: LogContext, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
     """Return sentences on the known problems that fit, and their remedies.
 
     Both are empty if the log does not name its release, or no known problem fits.
@@ -41,7 +41,7 @@ def describe_known_problems(case: Case, decision: Decision) -> tuple[str, tuple[
     return " ".join(sentences), tuple(remedies)
 
 
-def _list_problems(case: Case, decision: Decision) -> Iterator[Problem]:
+def _list_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
     """Yield the problems of this release that have one of the possible causes."""
     version = case.origin.version
     if (
@@ -71,7 +71,7 @@ def _list_problems(case: Case, decision: Decision) -> Iterator[Problem]:
             yield problem
 
 
-def _is_consistent(case: Case, problem: Problem) -> bool:
+def _is_consistent(case: LogContext, problem: Problem) -> bool:
     """Return whether the log does not contradict the problem.
 
     Conditions on the GPU, the system or the container must be confirmed by the log.

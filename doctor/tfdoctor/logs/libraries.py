@@ -17,16 +17,16 @@ if TYPE_CHECKING:
 
 __all__ = [
     "UnopenedLibrary",
+    "choose_library_cause",
     "describe_present",
     "find_missing_libraries",
     "find_other_cuda",
+    "find_search_path",
     "is_cudnn",
     "is_driver",
     "is_nvml",
-    "libraries_cause",
-    "partly_there",
-    "search_path",
-    "stem_of",
+    "is_partly_installed",
+    "strip_library_name",
 ]
 
 _LIBRARY_PATH = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
@@ -64,7 +64,7 @@ class UnopenedLibrary:
         return self.soname != self.opened
 
 
-def stem_of(name: str) -> str:
+def strip_library_name(name: str) -> str:
     """Return the name without prefix, version and suffix: "cudart" for "libcudart.so.11.0" or "cudart64_110.dll"."""
     name = name.rpartition("/")[2].rpartition("\\")[2]
     if name.lower().endswith(".dll"):
@@ -73,28 +73,28 @@ def stem_of(name: str) -> str:
 
 
 def is_cudnn(name: str) -> bool:
-    return stem_of(name).startswith("cudnn")
+    return strip_library_name(name).startswith("cudnn")
 
 
 def is_driver(name: str) -> bool:
-    return stem_of(name) in ("cuda", "nvcuda")
+    return strip_library_name(name) in ("cuda", "nvcuda")
 
 
 def is_nvml(name: str) -> bool:
-    return stem_of(name) == "nvidia-ml"
+    return strip_library_name(name) == "nvidia-ml"
 
 
 def is_tensorrt(name: str) -> bool:
-    return stem_of(name).startswith(("nvinfer", "nvonnx"))
+    return strip_library_name(name).startswith(("nvinfer", "nvonnx"))
 
 
 def is_cupti(name: str) -> bool:
-    return stem_of(name) == "cupti"
+    return strip_library_name(name) == "cupti"
 
 
-def matters(name: str) -> bool:
+def is_gpu_library(name: str) -> bool:
     """Return whether TensorFlow needs this library to use a GPU."""
-    return _CUDA.fullmatch(stem_of(name)) is not None and not is_tensorrt(name)
+    return _CUDA.fullmatch(strip_library_name(name)) is not None and not is_tensorrt(name)
 
 
 def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
@@ -158,26 +158,28 @@ def _make_unopened(
     missing: str, opened: str, event: Event, error: str = "", path: str | None = None
 ) -> list[UnopenedLibrary]:
     return (
-        [UnopenedLibrary(missing, opened, event, error, path)] if matters(missing) or matters(opened) else []
+        [UnopenedLibrary(missing, opened, event, error, path)]
+        if is_gpu_library(missing) or is_gpu_library(opened)
+        else []
     )
 
 
 # ---------------------------------------------------------------- reasons
 
 
-def search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
+def find_search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
     """Return LD_LIBRARY_PATH as the log shows it; None if it does not."""
     return next((m.path for m in missing if m.path is not None), None)
 
 
-def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
+def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
     """Return the CUDA versions that these libraries belong to: ("10.0",), or ("11",) for any 11.x."""
     cudas: dict[str, None] = {}
     for name in names:
         version = _DLL_VERSION.search(name)
         if version is not None:
             digits = version[1] or version[2]
-            if stem_of(name) in ("cudart", "cublas") and not is_cudnn(name):
+            if strip_library_name(name) in ("cudart", "cublas") and not is_cudnn(name):
                 cudas[f"{digits[:-1]}.{digits[-1]}" if len(digits) > 1 else digits] = None
             continue
         if not is_cudnn(name):
@@ -185,7 +187,7 @@ def cuda_wanted(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
     return tuple(cudas)
 
 
-def libraries_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> Cause:
+def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> Cause:
     """Return the likeliest of: wrong version, not installed, not on the search path.
 
     A log seldom tells them apart. `missing` must hold only libraries that registration needs: not the driver,
@@ -198,17 +200,17 @@ def libraries_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat
         return Cause.CUDNN_MISSING
     toolkit = [m for m in direct if not is_cudnn(m.soname)]
     opened = {event.get("soname") for event in log.list_events("dso-opened")}
-    rocm = any(stem_of(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
+    rocm = any(strip_library_name(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
     opened_toolkit = [
         name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
     ]
-    siblings = [name for name in opened_toolkit if matters(name)]
-    path = search_path(missing) or ""
+    siblings = [name for name in opened_toolkit if is_gpu_library(name)]
+    path = find_search_path(missing) or ""
     if any(_OTHER_VERSION.search(m.error) for m in toolkit):
         return Cause.LIBS_WRONG_VERSION
     if rocm:
         return Cause.LIBS_NOT_INSTALLED
-    required = cuda_wanted([m.soname for m in toolkit], compat)
+    required = list_required_cudas([m.soname for m in toolkit], compat)
     other_versions = [
         version for version in _CUDA_IN_PATH.findall(path) if not _is_required_cuda(version, required)
     ]
@@ -251,11 +253,14 @@ def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list
     return [
         soname
         for soname in opened
-        if matters(soname) and soname not in missing_names and not is_driver(soname) and not is_nvml(soname)
+        if is_gpu_library(soname)
+        and soname not in missing_names
+        and not is_driver(soname)
+        and not is_nvml(soname)
     ]
 
 
-def partly_there(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
+def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     """Return whether some of the needed libraries were opened and others are missing.
 
     False if an error says that a missing library has another version.
@@ -265,13 +270,13 @@ def partly_there(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     )
 
 
-def is_only_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
+def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
     """Return whether only the search path mentions CUDA: the folder in it may be empty."""
     return (
         not any(_OTHER_VERSION.search(library.error) for library in missing)
         and not _list_opened_libraries(missing, log)
         and not _has_opened_runtime(log)
-        and _CUDA_FOLDER.search(search_path(missing) or "") is not None
+        and _CUDA_FOLDER.search(find_search_path(missing) or "") is not None
     )
 
 
@@ -280,12 +285,14 @@ def find_other_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple
 
     None if the required CUDA is on the path too, or one of them is not known.
     """
-    runtime = next((library.soname for library in missing if stem_of(library.soname) == "cudart"), "")
+    runtime = next(
+        (library.soname for library in missing if strip_library_name(library.soname) == "cudart"), ""
+    )
     required = compat.cuda_of_soname(runtime) if runtime.startswith("lib") else ()
-    required = required or cuda_wanted(
+    required = required or list_required_cudas(
         [library.soname for library in missing if not is_driver(library.soname)], compat
     )
-    on_path = list(dict.fromkeys(_CUDA_IN_PATH.findall(search_path(missing) or "")))
+    on_path = list(dict.fromkeys(_CUDA_IN_PATH.findall(find_search_path(missing) or "")))
     if not required or not on_path or any(_is_required_cuda(version, required) for version in on_path):
         return None
     return " and ".join(on_path[:2]), required[0]
@@ -303,7 +310,7 @@ def _has_opened_runtime(log: Log) -> bool:
     opened.
     """
     names = {event.get("soname") for event in log.list_events("dso-failed")}
-    return len(names) >= 3 and not any(stem_of(name) == "cudart" for name in names)
+    return len(names) >= 3 and not any(strip_library_name(name) == "cudart" for name in names)
 
 
 def list_names(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:

@@ -26,9 +26,9 @@ if TYPE_CHECKING:
     from tfdoctor.logs.reader import Line, Rows
     from tfdoctor.logs.signatures import Catalogue, Signature
 
-__all__ = ["Kinds"]
+__all__ = ["LineCache"]
 
-REMEMBERED = 1 << 23
+MAX_CACHED_BYTES = 1 << 23
 """Approximate bytes that the cached kinds may take."""
 _KIND_BYTES = 1000
 """Approximate bytes of one kind, besides its line and its shape."""
@@ -36,13 +36,13 @@ _MAX_CACHED_LINE_BYTES = 2048
 """Bytes from which on a line is not cached."""
 _MAX_SILENT_SHAPES = 4096
 """Shapes without any match that are cached."""
-_ENDS = 64
+_MAX_ENDS = 64
 """Different line ends that are cached of one shape."""
 _MAX_REST_BYTES = 600
 """Bytes up to which the rest of a line after its time is cached."""
 _MAX_DIFFERING_BLOCKS = 8
 """Blocks of lines with mostly new rests after which rests are no longer looked up."""
-_RESTS = 4096
+_MAX_RESTS = 4096
 """Different rests that are cached of lines that begin with the time."""
 _END_BYTES = 150
 """Approximate bytes of a line end, besides its text."""
@@ -54,7 +54,7 @@ _OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
 """Translation of each digit to another one."""
 
 
-class _Said:
+class _LineClass:
     """The repetitions of one kind of lines since it was last added."""
 
     __slots__ = ("number", "place", "row", "times")
@@ -74,7 +74,7 @@ class _MessageSource:
         self.spans = spans
         self.key = key
         """A function that returns the part of a line that determines its kind; None: all lines are of one kind."""
-        self.said: dict[object, _Said] = {}
+        self.said: dict[object, _LineClass] = {}
 
 
 class _Shape:
@@ -97,7 +97,7 @@ class _Shape:
 
         Lines with the same end from there are of one kind.
         """
-        self.ends: dict[bytes, _Said] = {}
+        self.ends: dict[bytes, _LineClass] = {}
 
 
 class _Message:
@@ -120,7 +120,7 @@ class _Message:
         ]
 
 
-class Kinds:
+class LineCache:
     """A filter that selects lines to read, and adds the repetitions of all others to the log."""
 
     def __init__(
@@ -135,23 +135,23 @@ class Kinds:
         """Whether a line that was read added a new event; set by the scanner."""
         self._silent: set[bytes] = {b""}
         self._shapes: dict[bytes, _Shape] = {}
-        self._plain: dict[bytes, _Said] = {}
+        self._plain: dict[bytes, _LineClass] = {}
         """Shapes in which no digit matters."""
         self._shapes_by_signature: dict[str, set[bytes]] = {}
         """The shapes that can match each signature."""
         self._cached_bytes = self._drops = 0
         """Approximate bytes in the cache; how often entries were dropped."""
-        self._rests: dict[bytes, _Said] = {}
+        self._rests: dict[bytes, _LineClass] = {}
         """The kinds by the rest of the line after the time, of lines whose times have one shape."""
         self._time = b""
         """The shape of the beginning of these lines, up to the end of the time."""
         self._differing = 0
         """Blocks in which more than a quarter of the rests were new, minus the other blocks."""
-        self._no_match = _Said()
+        self._no_match = _LineClass()
         """The kind of all lines without a match."""
-        self._repeated: dict[_Said, int] = {}
+        self._repeated: dict[_LineClass, int] = {}
         """The kinds repeated in the current rows, with the index of the last line."""
-        self._pending: list[_Said] = []
+        self._pending: list[_LineClass] = []
         """Kinds with repetitions that are not added yet."""
         self._numbers: frozenset[bytes | str] | None = None
         """The numbers of the threads that are told apart; None if more can still come."""
@@ -161,9 +161,9 @@ class Kinds:
         self._counted = self._current = 0
         """Indices in the current rows: up to which plain lines were counted; of the line that is being read."""
 
-    def unread(self, rows: Rows) -> Iterator[int]:
+    def select_lines(self, rows: Rows) -> Iterator[int]:
         """Yield the indices of the rows to read: see `reader.Filter`."""
-        if self._steady and not rows.early and self._alike(rows):
+        if self._steady and not rows.early and self._match_timestamped(rows):
             return
         shapes = rows.shapes
         matching = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
@@ -176,7 +176,7 @@ class Kinds:
         while to_read := matching - self._plain.keys():
             drops, shape_cache, plain = self._drops, self._shapes, self._plain
             indices = [row for row in range(self._current + 1, len(shapes)) if shapes[row] in to_read]
-            rows.ask_for(indices)
+            rows.select_texts(indices)
             if self._steady and self._count_all(rows, indices):
                 break
             self._steady = True
@@ -204,7 +204,7 @@ class Kinds:
         self._count(len(shapes))
         self._rows = None
 
-    def _alike(self, rows: Rows) -> bool:
+    def _match_timestamped(self, rows: Rows) -> bool:
         """Count these lines if all begin with a time of one shape and repeat known kinds.
 
         Return false if not; then nothing is counted.
@@ -217,7 +217,7 @@ class Kinds:
         beginnings = b"".join([text[:end] for text in texts]) if end > 0 else b""
         if not beginnings or beginnings.translate(ZEROED) != shape[:end] * len(texts):
             return False
-        if shape[:end] != self._time or len(self._rests) >= _RESTS:
+        if shape[:end] != self._time or len(self._rests) >= _MAX_RESTS:
             self._rests.clear()
             self._time = shape[:end]
         rests = self._rests
@@ -230,7 +230,7 @@ class Kinds:
                     kinds[index] = kind = self._find_by_rest(texts[index], end)
                     if kind is None:
                         return False
-        all_kinds = cast("list[_Said]", kinds)
+        all_kinds = cast("list[_LineClass]", kinds)
         for item, times in Counter(all_kinds).items():
             item.times += times
         self._repeated.update(zip(all_kinds, range(len(all_kinds)), strict=True))
@@ -240,13 +240,13 @@ class Kinds:
         self._rows = None
         return True
 
-    def _find_by_rest(self, text: bytes, end: int) -> _Said | None:
+    def _find_by_rest(self, text: bytes, end: int) -> _LineClass | None:
         """Return the kind of this line; None if it is not cached or the line is too long."""
         shape = text.translate(ZEROED)
         if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
         if shape in self._silent or not self._catalogue.filter_shapes([shape]):
-            kind: _Said | None = self._no_match
+            kind: _LineClass | None = self._no_match
         elif shape in self._plain:
             kind = self._plain[shape]
         elif shape in self._shapes:
@@ -275,7 +275,7 @@ class Kinds:
             ]
         if None in kinds:
             return False
-        all_kinds = cast("list[_Said]", kinds)
+        all_kinds = cast("list[_LineClass]", kinds)
         for kind, times in Counter(all_kinds).items():
             kind.times += times
         self._repeated.update(zip(all_kinds, indices, strict=True))
@@ -283,7 +283,7 @@ class Kinds:
 
     def _find_kinds(
         self, shape: _Shape, texts: Sequence[bytes], indices: Sequence[int]
-    ) -> list[_Said | None] | None:
+    ) -> list[_LineClass | None] | None:
         """Return the kinds of these lines of one shape, all at once.
 
         None unless all are from threads that are not told apart.
@@ -305,7 +305,7 @@ class Kinds:
             return [source.said.get(None)] * len(lines)
         return list(map(source.said.get, map(source.key, lines)))
 
-    def settle(self) -> None:
+    def flush(self) -> None:
         """Add the pending repetitions to the log."""
         if self._rows is not None:
             self._count(self._current)
@@ -320,7 +320,7 @@ class Kinds:
 
         Called before an event that can change the meaning of later lines.
         """
-        self.settle()
+        self.flush()
         self._rests.clear()
         self._counted = self._current + 1  # the line at this index is read
         self._drops += 1
@@ -357,7 +357,7 @@ class Kinds:
             kind.row, kind.number, kind.place = texts[index], numbers[index], places[index]
         self._repeated.clear()
 
-    def _find_kind(self, shape: _Shape, text: bytes) -> _Said | None:
+    def _find_kind(self, shape: _Shape, text: bytes) -> _LineClass | None:
         """Return the kind of this line; None if no line of it was read."""
         row: Any = text if shape.flat is None else shape.flat(text)
         if shape.who is None:
@@ -371,7 +371,7 @@ class Kinds:
                 return self._find_by_source(source, row)
         kind = self._find_by_source(source, row)
         if kind is not None and shape.told >= 0:
-            if len(shape.ends) < _ENDS and self._cached_bytes < REMEMBERED:
+            if len(shape.ends) < _MAX_ENDS and self._cached_bytes < MAX_CACHED_BYTES:
                 end = text[shape.told :]
                 shape.ends[end] = kind
                 self._cached_bytes += _END_BYTES + len(end)
@@ -381,7 +381,7 @@ class Kinds:
         return kind
 
     @staticmethod
-    def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _Said | None:
+    def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineClass | None:
         """Return the kind of a row among those of one source; None if it is unknown."""
         return (
             None if source is None else source.said.get(source.key(row) if source.key is not None else None)
@@ -397,7 +397,7 @@ class Kinds:
         Once the splitter has all the threads that it tells apart, their numbers do not change.
         """
         if self._numbers is None:
-            numbers = self._splitter.numbers() if self._splitter is not None else None
+            numbers = self._splitter.thread_numbers() if self._splitter is not None else None
             if numbers is None:
                 return False
             self._numbers = numbers | {number.encode() for number in numbers}
@@ -435,7 +435,7 @@ class Kinds:
         """Set the signatures that match a message or can match it."""
         for text, offset in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
             for signature in self._catalogue.candidates(text) if text != " " else ():
-                if not signature.blind:
+                if not signature.digit_blind:
                     message.sighted.append((signature, slice(offset, offset + len(text))))
                     continue
                 match = signature.pattern.search(text)
@@ -446,7 +446,7 @@ class Kinds:
         """Return the spans of the line that name its source; None if the next line can begin another process."""
         if self._splitter is None or not (message.matched or message.sighted):
             return []
-        if self._splitter.turns(message.label, message.names()):
+        if self._splitter.may_start_process(message.label, message.names()):
             return None
         if (message.label, message.thread) != find_speaker(message.prefix, message.text):
             return None
@@ -461,8 +461,9 @@ class Kinds:
     def _find_capture_spans(self, message: _Message) -> Iterator[tuple[int, int]]:
         """Yield the spans of captures with digits that can still make an event new."""
         for signature, match, offset in message.matched:
-            if self._log.full(signature.id) and (
-                self._splitter is None or self._splitter.deaf(message.label, message.thread, signature.id)
+            if self._log.is_saturated(signature.id) and (
+                self._splitter is None
+                or self._splitter.is_saturated(message.label, message.thread, signature.id)
             ):
                 continue
             for name, value in match.groupdict().items():
@@ -474,7 +475,7 @@ class Kinds:
         text = line if isinstance(line, str) else line.decode()
         if "(?<" in signature.pattern.pattern:
             return part.start, part.stop
-        match = self._catalogue.sought(signature, text[part].translate(DIGITS))
+        match = self._catalogue.search_shape(signature, text[part].translate(DIGITS))
         return part.start + (match.start() if match is not None else 0), part.stop
 
     def _add_kind(
@@ -486,7 +487,7 @@ class Kinds:
         source_spans: list[tuple[int, int]],
     ) -> None:
         """Add a kind to the cache."""
-        if self._cached_bytes >= REMEMBERED:
+        if self._cached_bytes >= MAX_CACHED_BYTES:
             self.forget()
         for message in messages:
             for signature_id in message.names():
@@ -513,7 +514,7 @@ class Kinds:
         source = cached.voices.get(name)
         if source is None or source.spans != digits:
             source = cached.voices[name] = _MessageSource(digits, _make_key(digits, sighted))
-        kind = source.said[source.key(line) if source.key is not None else None] = _Said()
+        kind = source.said[source.key(line) if source.key is not None else None] = _LineClass()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
         if cached.who is None and source.key is None:
             self._count(self._current)

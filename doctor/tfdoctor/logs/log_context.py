@@ -15,16 +15,16 @@ from tfdoctor.logs.libraries import (
     is_cupti,
     is_driver,
     is_nvml,
-    stem_of,
+    strip_library_name,
 )
-from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice, devices, origin
+from tfdoctor.logs.version_inference import LogOrigin, RegisteredDevice, infer_origin, list_devices
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.compat.traits import TraitName
     from tfdoctor.logs.events import Event, Log
 
-__all__ = ["LIBRARY_CAUSES", "Case", "Decision"]
+__all__ = ["LIBRARY_CAUSES", "Decision", "LogContext"]
 
 LIBRARY_CAUSES = (Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED, Cause.LIBS_NOT_ON_PATH)
 REGISTRATION = frozenset({"cudart", "cublas", "cufft", "cusolver", "cusparse", "cudnn"})
@@ -46,17 +46,17 @@ class Decision:
 
 
 @dataclass(frozen=True)
-class Case:
+class LogContext:
     """A log with the facts derived from it. Nothing here does I/O."""
 
     log: Log
     compat: Compat
-    written_by: LogOrigin | None = None
+    main_origin: LogOrigin | None = None
     """The TensorFlow that the log is about, if several wrote it; None: as inferred from the log."""
 
     @cached_property
     def origin(self) -> LogOrigin:
-        return self.written_by or origin(self.log, self.compat)
+        return self.main_origin or infer_origin(self.log, self.compat)
 
     @cached_property
     def windows(self) -> bool:
@@ -66,34 +66,37 @@ class Case:
 
     @cached_property
     def devices(self) -> tuple[RegisteredDevice, ...]:
-        return devices(self.log, self.compat)
+        return list_devices(self.log, self.compat)
 
     @cached_property
     def missing(self) -> tuple[UnopenedLibrary, ...]:
         return find_missing_libraries(self.log)
 
     @cached_property
-    def created(self) -> Event | None:
+    def registration(self) -> Event | None:
         """The last message that shows a registered GPU; None if there is none."""
         return self.log.last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
 
     @cached_property
-    def ready(self) -> int:
+    def ready_order(self) -> int:
         """The place of the last message after which nothing prevents the use of the GPU; -1 if there is none.
 
-        Weaker than `created`: all libraries were opened or GPUs were selected, and registration was not
+        Weaker than `registration`: all libraries were opened or GPUs were selected, and registration was not
         skipped afterwards.
         """
         last_order = max((event.order for event in self.log.list_events("devices-visible")), default=-1)
-        opened = {stem_of(event.get("soname")): event.order for event in self.log.list_events("dso-opened")}
+        opened = {
+            strip_library_name(event.get("soname")): event.order
+            for event in self.log.list_events("dso-opened")
+        }
         has_gpu = {"cuda", "nvcuda"} & opened.keys() or self.log.has("device-found", "numa")
         if has_gpu and opened.keys() >= REGISTRATION:
             last_order = max(last_order, *(opened[stem] for stem in REGISTRATION))
         skipped = self.log.last("registration-skipped", "device-ignored", "amd-ignored")
-        return last_order if skipped is None or skipped.order < last_order or self.others_left else -1
+        return last_order if skipped is None or skipped.order < last_order or self.has_remaining_gpus else -1
 
     @cached_property
-    def others_left(self) -> bool:
+    def has_remaining_gpus(self) -> bool:
         """Whether TensorFlow ignored some GPUs and used others."""
         ignored_indices = {int(event.get("index")) for event in self.log.list_events("device-ignored")}
         found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
@@ -102,7 +105,7 @@ class Case:
         )
 
     @cached_property
-    def none_left(self) -> bool:
+    def has_ignored_all(self) -> bool:
         """Whether TensorFlow ignored every GPU that it found."""
         found_indices = {int(event.get("index")) for event in self.log.list_events("device-found")}
         return bool(found_indices) and found_indices <= {
@@ -115,7 +118,7 @@ class Case:
 
         Releases before 1.14 register a GPU without cuDNN, so their failures count anywhere in the log.
         """
-        last_created = self.created.order if self.created is not None else -1
+        last_created = self.registration.order if self.registration is not None else -1
         return tuple(
             library
             for library in self.missing
@@ -182,7 +185,7 @@ class Case:
         lines = {event.line for event in self.log.list_events("answer-line") if event.get("answer") == answer}
         return any(lines & {e.line + 1, e.line + 2} for e in self.log.list_events(question))
 
-    def surely(self, name: TraitName) -> bool:
+    def has_trait(self, name: TraitName) -> bool:
         """Return whether every release that can have written the log has this trait (compat/traits.toml)."""
         trait = self.compat.trait(name)
         return (trait.since is None or self._is_since(trait.since)) and (
@@ -202,7 +205,7 @@ class Case:
     def in_container(self) -> bool:
         return self.log.has("container-hint")
 
-    def says(self, *ids: str) -> tuple[Event, ...]:
+    def list_evidence(self, *ids: str) -> tuple[Event, ...]:
         """Return the first two events of each of these signatures, as evidence."""
         return tuple(event for name in ids for event in self.log.list_events(name)[:2])
 

@@ -31,15 +31,15 @@ __all__ = [
     "find_speaker",
     "find_speaker_spans",
     "label_of",
-    "overall",
+    "merge_process_decisions",
     "thread_of",
 ]
 
 MAX_PROCESSES = 256
 """Processes that are kept; more are only counted."""
-_EVENTS = 12_000
+_MAX_EVENTS = 12_000
 """Events that are kept of all processes together."""
-_EVENTS_OF_ONE = 400
+_MAX_PROCESS_EVENTS = 400
 """Events that are kept of one process."""
 _MAX_COUNTED = 65_536
 """Processes beyond MAX_PROCESSES that are counted."""
@@ -152,7 +152,7 @@ class ProcessPart:
     closed: bool = False
     """Whether it has the maximum number of events: no more are added."""
 
-    def speaks(self) -> bool:
+    def has_tensorflow_events(self) -> bool:
         """Return whether a TensorFlow process logged any of the events."""
         return any(name not in _UNSPECIFIC for name in self.log.events)
 
@@ -194,7 +194,7 @@ class Splitter:
             new |= self._add_to_thread(thread, event, times)
         return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
 
-    def turns(self, label: str, names: Collection[str]) -> bool:
+    def may_start_process(self, label: str, names: Collection[str]) -> bool:
         """Return whether a message with these signatures can begin another process.
 
         Pending events must be added before it.
@@ -222,26 +222,27 @@ class Splitter:
 
         Pending events must be added before that.
         """
-        return bool(self._full) or (self._kept >= _EVENTS and not self.closed)
+        return bool(self._full) or (self._kept >= _MAX_EVENTS and not self.closed)
 
     def close(self) -> None:
         """Close every part that is full, and the splitter if it is."""
-        self.closed = self._kept >= _EVENTS
+        self.closed = self._kept >= _MAX_EVENTS
         for part in self._full:
             part.closed = True
         self._full.clear()
 
-    def numbers(self) -> frozenset[str] | None:
+    def thread_numbers(self) -> frozenset[str] | None:
         """Return the numbers of the threads that are told apart; None if more can still come."""
         if not self.closed and len(self._threads) < MAX_PROCESSES:
             return None
         return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
 
-    def deaf(self, label: str, thread: str, name: str) -> bool:
+    def is_saturated(self, label: str, thread: str, name: str) -> bool:
         """Return whether the captures of this signature change nothing here except the last occurrence."""
         part = self._parts.get((label, self._runs.get(label, 0)))
         return self.closed or all(
-            item is None or item.closed or item.log.full(name) for item in (part, self._threads.get(thread))
+            item is None or item.closed or item.log.is_saturated(name)
+            for item in (part, self._threads.get(thread))
         )
 
     def _find_part(self, label: str, event: Event) -> ProcessPart | None:
@@ -255,7 +256,7 @@ class Splitter:
                 return None
             run = self._runs[label] = 1
         part = self._parts.get((label, run))
-        if part is not None and part.speaks():
+        if part is not None and part.has_tensorflow_events():
             failed = part.log.has("cuinit")
             contradicts = event.id in _DEVICES and failed and not part.log.has(*_DEVICES)
             repeats = event.id == "cuinit" and (failed or part.log.has("device-created"))
@@ -289,7 +290,7 @@ class Splitter:
         new = part.log.add(event, times)
         part.kept += new
         self._kept += new
-        if new and part.kept >= _EVENTS_OF_ONE:
+        if new and part.kept >= _MAX_PROCESS_EVENTS:
             self._full.append(part)
         return new
 
@@ -309,7 +310,7 @@ class Splitter:
         """
         for part in (*self._parts.values(), *self._threads.values()):
             part.log.finish()
-        parts = [part for part in self._parts.values() if part.speaks()]
+        parts = [part for part in self._parts.values() if part.has_tensorflow_events()]
         labelled = {part.label for part in parts if part.label}
         threads = [part for label, part in self._threads.items() if label in self._starters]
         if not labelled and len(threads) > 1 and len(threads) >= len(parts):
@@ -376,7 +377,9 @@ def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
     return None
 
 
-def overall(whole: Decision, parts: Iterable[tuple[ProcessPart, Decision]]) -> tuple[Decision, int]:
+def merge_process_decisions(
+    whole: Decision, parts: Iterable[tuple[ProcessPart, Decision]]
+) -> tuple[Decision, int]:
     """Return the one root cause of several processes, and how many of them have it.
 
     1. The cause of the whole log, if it is a failure and a process has it.

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
     class Filter(Protocol):
         """The interface of filters that select the lines of a long log to read."""
 
-        def unread(self, rows: Rows) -> Iterable[int]:
+        def select_lines(self, rows: Rows) -> Iterable[int]:
             """Yield the indices in `rows` of the lines to read; all others have been handled.
 
             The caller reads each line before it asks for the next index.
             """
 
-        def worth(self, block: bytes) -> bool:
+        def can_match_block(self, block: bytes) -> bool:
             """Return whether a block of a log that a terminal wrapped can have a known message."""
 
 
@@ -144,7 +144,7 @@ def read_lines(
     """
     source = _Source(chunks)
     for rows in source.rows(only):
-        for index in range(len(rows.shapes)) if only is None else only.unread(rows):
+        for index in range(len(rows.shapes)) if only is None else only.select_lines(rows):
             yield from lines_of(rows.texts[index], rows.numbers[index], rows.places[index])
     if count is not None:
         count(source.number, source.size)
@@ -221,7 +221,7 @@ class Rows:
         """The rows themselves."""
         return self._block.translate(_LINES, _BACKSPACE).split(b"\n")
 
-    def ask_for(self, places: Sequence[int]) -> None:
+    def select_texts(self, places: Sequence[int]) -> None:
         """Announce that only the texts at these indices will be used.
 
         If they are few, the block is not split.
@@ -303,7 +303,7 @@ class _Source:
             lines += [piece.text for piece in islice(_split_rows(rows), _LOOKAHEAD)]
             if len(lines) >= _LOOKAHEAD or sum(map(len, first_blocks)) >= _FULL_READ_BYTES:
                 break
-        width = _terminal_width(lines[:_LOOKAHEAD])
+        width = _detect_width(lines[:_LOOKAHEAD])
         all_blocks = chain(first_blocks, self._blocks)
         if not width:
             read = 0
@@ -345,7 +345,7 @@ class _Source:
         was_wanted = True
         for block in all_blocks:
             rows = self._rows(block, early=True)
-            is_wanted = only is None or read <= _FULL_READ_BYTES or only.worth(block)
+            is_wanted = only is None or read <= _FULL_READ_BYTES or only.can_match_block(block)
             read += len(block)
             if is_wanted or was_wanted:
                 yield from _split_rows(rows)
@@ -413,7 +413,7 @@ def _unwrap_json(text: str) -> Iterator[str]:
 # ---------------------------------------------------------------- logical lines
 
 
-def _terminal_width(lines: list[str]) -> int:
+def _detect_width(lines: list[str]) -> int:
     """Return the width at which a terminal wrapped these lines; 0 if none did.
 
     Wrapped lines share one length; a blank at the wrap is lost, so a length one less counts as well.

@@ -12,8 +12,8 @@ from tfdoctor.logs import advice
 from tfdoctor.logs.detectors import cluster as cluster_detectors
 from tfdoctor.logs.known_issues import describe_known_problems
 from tfdoctor.logs.libraries import is_cupti, list_names
-from tfdoctor.logs.log_context import Case, Decision
-from tfdoctor.logs.processes import FRAMEWORKS, LogProcess, ProcessPart, Splitter, overall
+from tfdoctor.logs.log_context import Decision, LogContext
+from tfdoctor.logs.processes import FRAMEWORKS, LogProcess, ProcessPart, Splitter, merge_process_decisions
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import drop_other_eras, split_by_writer
@@ -29,9 +29,9 @@ if TYPE_CHECKING:
 
 __all__ = ["LogReport", "diagnose_log"]
 
-MAX_SHOWN = 12
+MAX_EVIDENCE_LINES = 12
 """Lines of evidence shown with a finding."""
-ABOUT_LIBRARIES = (
+LIBRARY_NAME_CAUSES = (
     Cause.LIBS_WRONG_VERSION,
     Cause.LIBS_NOT_INSTALLED,
     Cause.LIBS_NOT_ON_PATH,
@@ -75,15 +75,15 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     catalogue = load_signatures()
     splitter = Splitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
-    case = Case(log, compat)
+    case = LogContext(log, compat)
     decision = decide(case)
     parts = splitter.parts(log)
     if len(parts) < 2 and len(case.origin.sources.writers) > 1:
         parts = _split_by_release(log, case)
-    cases = [Case(drop_other_eras(part.log, compat), compat) for part in parts]
+    cases = [LogContext(drop_other_eras(part.log, compat), compat) for part in parts]
     decisions = _merge_decisions([decide(part_case) for part_case in cases])
     if len(parts) > 1:
-        decision, affected = overall(decision, zip(parts, decisions, strict=True))
+        decision, affected = merge_process_decisions(decision, zip(parts, decisions, strict=True))
         if decision.cause is not Cause.HEALTHY and 0 < affected < len(parts):
             note = f"This applies to {affected} of {len(parts)} processes."
             decision = replace(decision, note=f"{decision.note} {note}".strip())
@@ -108,22 +108,24 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
     return replace(report, processes=tuple(processes), more_processes=splitter.more)
 
 
-def _split_by_release(log: Log, case: Case) -> list[ProcessPart]:
+def _split_by_release(log: Log, case: LogContext) -> list[ProcessPart]:
     """Split a log by TensorFlow release, if nothing else tells its processes apart."""
     logs = split_by_writer(log, case.origin.sources.writers)
-    parts = [ProcessPart(Case(part_log, case.compat).origin.name, log=part_log) for part_log in logs]
+    parts = [ProcessPart(LogContext(part_log, case.compat).origin.name, log=part_log) for part_log in logs]
     for part in parts:
         part.first = min(event.line for event in part.log)
-    return [part for part in parts if part.speaks()]
+    return [part for part in parts if part.has_tensorflow_events()]
 
 
-def _choose_case(case: Case, decision: Decision, part_decisions: Iterable[tuple[Case, Decision]]) -> Case:
+def _choose_case(
+    case: LogContext, decision: Decision, part_decisions: Iterable[tuple[LogContext, Decision]]
+) -> LogContext:
     """Return the case of the whole log; if it names no release, with the origin of a part that has the same cause."""
     if case.origin.version is not None:
         return case
     for part_case, part_decision in part_decisions:
         if part_decision.cause is decision.cause and part_case.origin.version is not None:
-            return replace(case, written_by=part_case.origin)
+            return replace(case, main_origin=part_case.origin)
     return case
 
 
@@ -156,13 +158,13 @@ def _make_labels(parts: Sequence[ProcessPart]) -> list[str]:
     return names
 
 
-def _make_process(label: str, line: int, case: Case, decision: Decision) -> LogProcess:
+def _make_process(label: str, line: int, case: LogContext, decision: Decision) -> LogProcess:
     summary = _make_summary(case, decision, _list_missing(case, decision))
     used = is_registered(case, decision)
     return LogProcess(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
 
 
-def _list_frameworks(case: Case) -> list[LogProcess]:
+def _list_frameworks(case: LogContext) -> list[LogProcess]:
     """Return the other frameworks that wrote to the log, in its order."""
     processes = []
     for signature, name in FRAMEWORKS.items():
@@ -177,7 +179,7 @@ def _list_frameworks(case: Case) -> list[LogProcess]:
     return sorted(processes, key=lambda process: process.line)
 
 
-def _make_report(case: Case, decision: Decision, name: str) -> LogReport:
+def _make_report(case: LogContext, decision: Decision, name: str) -> LogReport:
     """Return the report on a log."""
     used = is_registered(case, decision)
     missing = _list_missing(case, decision)
@@ -209,18 +211,18 @@ def _make_report(case: Case, decision: Decision, name: str) -> LogReport:
     )
 
 
-def _make_cluster_findings(case: Case, decision: Decision, name: str) -> list[Finding]:
+def _make_cluster_findings(case: LogContext, decision: Decision, name: str) -> list[Finding]:
     """Return a finding on a cluster failure beside another root cause.
 
     A cluster failure does not keep a GPU from being used, but stops the program all the same.
     """
-    cluster_decision = cluster_detectors.cluster(case)
+    cluster_decision = cluster_detectors.detect_cluster(case)
     if cluster_decision is None or cluster_decision.cause is decision.cause:
         return []
     return [_make_root_finding(case, cluster_decision, name, ())]
 
 
-def _list_missing(case: Case, decision: Decision) -> tuple[str, ...]:
+def _list_missing(case: LogContext, decision: Decision) -> tuple[str, ...]:
     """Return the sonames of the missing libraries that matter, sorted.
 
     CUPTI counts only if it is the cause.
@@ -241,7 +243,7 @@ def _extract_soname(path: str) -> str:
     return name.rstrip(".:,") if ".so" in name else ""
 
 
-def _list_benign_codes(case: Case) -> tuple[str, ...]:
+def _list_benign_codes(case: LogContext) -> tuple[str, ...]:
     """Return the codes of the harmless messages in the log, sorted."""
     codes: set[str] = set()
     for events in case.log.events.values():
@@ -259,16 +261,16 @@ def _make_evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
     evidence: dict[tuple[int, str], Evidence] = {}
     for event in events:
         evidence.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
-    return tuple(evidence.values())[:MAX_SHOWN]
+    return tuple(evidence.values())[:MAX_EVIDENCE_LINES]
 
 
-def _make_root_finding(case: Case, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
+def _make_root_finding(case: LogContext, decision: Decision, name: str, missing: Sequence[str]) -> Finding:
     """Return the finding on the root cause."""
     cause = decision.cause
     parts = [
         decision.note,
         advice.describe_usual_reason(case, cause),
-        "" if decision.title else cause.row.meaning,
+        "" if decision.title else cause.data.meaning,
     ]
     # the note on the search path says little by itself: put it last
     if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None:
@@ -281,24 +283,24 @@ def _make_root_finding(case: Case, decision: Decision, name: str, missing: Seque
         parts.append(problem_text)
     remedies = (*advice.remedies(case, cause), *problem_remedies)
     if decision.maybe:
-        titles = "; ".join(_lower_title(candidate.row.title) for candidate in decision.maybe)
+        titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.maybe)
         parts.append(
             f"The log alone does not rule out: {titles}. Run `tfdoctor check` on that machine to tell them apart."
         )
         if not any("tfdoctor check" in remedy.commands for remedy in remedies):
             remedies = (*remedies, advice.CHECK)
     return Finding(
-        code=cause.row.code,
+        code=cause.data.code,
         cause=cause,
-        severity=cause.row.severity,
-        title=decision.title or cause.row.title,
+        severity=cause.data.severity,
+        title=decision.title or cause.data.title,
         explanation=" ".join(parts),
         evidence=_make_evidence(decision.events, name),
         remedies=remedies,
     )
 
 
-def _make_harmless_findings(case: Case, name: str) -> list[Finding]:
+def _make_harmless_findings(case: LogContext, name: str) -> list[Finding]:
     """Return a finding that lists the harmless messages; empty if there are none."""
     events = [
         case.log.list_events(e)[0]
@@ -327,11 +329,11 @@ _PROGRAM_ERRORS = {
 """Messages that are caused by a line of the program."""
 
 
-def _make_misread_findings(case: Case, decision: Decision, name: str) -> list[Finding]:
+def _make_misread_findings(case: LogContext, decision: Decision, name: str) -> list[Finding]:
     """Return a finding on the messages in this log that are easily misunderstood."""
     notes: list[tuple[str, str]] = []
     log, healthy = case.log, decision.cause is Cause.HEALTHY
-    if case.created is None:
+    if case.registration is None:
         if log.has("xla-gpu-listed"):
             notes.append(("An XLA_GPU is not a registered GPU: operations run on the CPU.", "xla-gpu-listed"))
         if log.has("xla-on-cuda"):
@@ -365,12 +367,12 @@ def _make_misread_findings(case: Case, decision: Decision, name: str) -> list[Fi
     ]
 
 
-def _make_release_findings(case: Case, name: str) -> list[Finding]:
+def _make_release_findings(case: LogContext, name: str) -> list[Finding]:
     """Return a finding on the release that wrote the log, if it was inferred from source lines."""
     origin = case.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
-    if origin.by == "log" or not (events or sources.foreign):
+    if origin.basis == "log" or not (events or sources.foreign):
         return []
     if sources.foreign is not None:
         events = [sources.foreign]
@@ -380,12 +382,12 @@ def _make_release_findings(case: Case, name: str) -> list[Finding]:
         )
     elif len(sources.writers) > 1:
         note = "These source lines come from different releases: several TensorFlows wrote this log."
-    elif origin.by == "early" and origin.release is not None:
+    elif origin.basis == "early" and origin.release is not None:
         note = (
             f"TensorFlow {origin.release.minor} has these source lines, and the log is older than it: a candidate or a "
             "nightly build wrote this."
         )
-    elif origin.by == "rest":
+    elif origin.basis == "rest":
         note = "These source lines and the rest of the log come from different releases: the release is not known."
     elif origin.version is not None and not _is_from_lines_alone(origin):
         note = f"Of the releases with these source lines, only TensorFlow {origin.version} fits the rest of the log."
@@ -418,10 +420,10 @@ def _is_from_lines_alone(origin: LogOrigin) -> bool:
 # ---------------------------------------------------------------- summary
 
 
-def _make_summary(case: Case, decision: Decision, missing: Sequence[str]) -> str:
+def _make_summary(case: LogContext, decision: Decision, missing: Sequence[str]) -> str:
     """Return the verdict as one sentence."""
     cause, subject = decision.cause, case.origin.name
-    if cause is Cause.HEALTHY and case.created is None:
+    if cause is Cause.HEALTHY and case.registration is None:
         return (
             f"{subject} takes {_describe_taken(case)}; the log ends before the registration, and nothing "
             "in it speaks against it."
@@ -432,11 +434,11 @@ def _make_summary(case: Case, decision: Decision, missing: Sequence[str]) -> str
         gpus = f"{count} GPU{'' if count == 1 else 's'}" + (f" ({names})" if names else "")
         return f"{subject} registered {gpus}; nothing in this log contradicts that."
     if cause is Cause.INCONCLUSIVE:
-        return f"{decision.title or cause.row.title}."
+        return f"{decision.title or cause.data.title}."
     return f"{subject}: {lower_first(_make_title(decision, missing, 4))}."
 
 
-def _describe_taken(case: Case) -> str:
+def _describe_taken(case: LogContext) -> str:
     """Return the GPUs that TensorFlow selected, for a log that ends before the registration."""
     visible = case.log.last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
@@ -449,8 +451,8 @@ def _describe_taken(case: Case) -> str:
 
 def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> str:
     """Return the title with up to `max_names` of the missing libraries, if the cause is about libraries."""
-    title = decision.title or decision.cause.row.title
-    if not missing or decision.cause not in ABOUT_LIBRARIES:
+    title = decision.title or decision.cause.data.title
+    if not missing or decision.cause not in LIBRARY_NAME_CAUSES:
         return title
     more = f" and {len(missing) - max_names} more" if len(missing) > max_names else ""
     return f"{title}: {', '.join(missing[:max_names])}{more}"
@@ -461,7 +463,7 @@ def _find_runtime(missing: Sequence[str]) -> str:
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
-def _make_headline(case: Case, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
+def _make_headline(case: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
     """Return the summary for the top of a screen, which says whether the GPU was used."""
     cause, subject = decision.cause, case.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
@@ -474,9 +476,9 @@ def _make_headline(case: Case, decision: Decision, missing: Sequence[str], *, us
     title = _lower_title(title)
     if used is False:
         return f"{subject} did not use the GPU: {title}."
-    if used and cause.row.severity is Severity.ERROR:
+    if used and cause.data.severity is Severity.ERROR:
         return f"{subject} found the GPU but failed on it: {title}."
-    if used is None and cause.row.severity is Severity.ERROR:
+    if used is None and cause.data.severity is Severity.ERROR:
         return f"{subject} may not have used the GPU: {title}."
     return f"{subject}: {title}."
 
@@ -486,7 +488,7 @@ def _lower_title(title: str) -> str:
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
-def with_host(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
+def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
     """Return the report together with the finding of a check of this machine.
 
     The finding replaces the root cause if the log left it open or names the same cause as possible; else it

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.logs.events import TURNS, Event, Log
-from tfdoctor.logs.line_cache import Kinds
+from tfdoctor.logs.events import MAX_CHANGES, Event, Log
+from tfdoctor.logs.line_cache import LineCache
 from tfdoctor.logs.processes import find_speaker
 from tfdoctor.logs.reader import read_lines
 from tfdoctor.text import clean_line
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["scan"]
 
-FAR = 200
+MAX_LEAD_CHARS = 200
 """Characters before a match beyond which the beginning of the line is not kept."""
 _EVENT_BITS = 10
 """Bits of the order number of an event that count the events of its message."""
@@ -47,18 +47,18 @@ class _Scanner:
     """The filter and the receiver of lines while a log is scanned."""
 
     def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
-        self.log = Log(turns=TURNS)
+        self.log = Log(turns=MAX_CHANGES)
         self._catalogue = catalogue
         self._splitter = splitter
-        self._kinds = Kinds(catalogue, self.log, splitter, self._repeat)
+        self._kinds = LineCache(catalogue, self.log, splitter, self._repeat)
 
-    def unread(self, rows: Rows) -> Iterator[int]:
+    def select_lines(self, rows: Rows) -> Iterator[int]:
         """Yield the indices of the lines that can be new."""
-        return self._kinds.unread(rows)
+        return self._kinds.select_lines(rows)
 
-    def worth(self, block: bytes) -> bool:
+    def can_match_block(self, block: bytes) -> bool:
         """Return whether the block can have a known message: see `Catalogue.worth`."""
-        return self._catalogue.worth(block)
+        return self._catalogue.can_match_block(block)
 
     def add(self, line: Line) -> None:
         """Match a line and add its events."""
@@ -66,7 +66,7 @@ class _Scanner:
         if not events:
             return
         splitter, (label, thread) = self._splitter, self._find_speaker(line)
-        if splitter is not None and splitter.turns(label, [event.id for event in events]):
+        if splitter is not None and splitter.may_start_process(label, [event.id for event in events]):
             self._kinds.forget()
         changed = {event.id for event in events if self.log.has_changed(event.id, event.fields)}
         if changed:
@@ -79,7 +79,7 @@ class _Scanner:
 
     def finish(self) -> None:
         """Add pending repetitions at the end of the log."""
-        self._kinds.settle()
+        self._kinds.flush()
         self.log.finish()
 
     def _repeat(self, line: Line, times: int) -> None:
@@ -99,7 +99,7 @@ class _Scanner:
         events = []
         for number, match in enumerate(matches, line.record << _EVENT_BITS):
             text = clean
-            if match.start > FAR:
+            if match.start > MAX_LEAD_CHARS:
                 text = clean_line(line.text[max(0, match.start - 160) :])
             fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
             events.append(

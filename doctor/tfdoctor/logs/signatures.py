@@ -33,7 +33,7 @@ _PLAIN_BYTES = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b
 """Bytes that cleaning leaves unchanged."""
 _ESCAPES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
 """Escapes of terminal colours as they look in a shape, and the escape character."""
-_REMEMBERED = 8192
+_MAX_SHAPES = 8192
 """Shapes that are cached as having no match, and as possibly having one, each."""
 _MAX_SHAPE_BYTES = 1 << 22
 _CLEANING_CHARS = 140
@@ -115,7 +115,7 @@ class Signature:
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
-    blind: bool = field(default=False, metadata={"key": None})
+    digit_blind: bool = field(default=False, metadata={"key": None})
     """Whether the pattern treats all digits alike: it matches a line with other digits at the same positions, too."""
 
     def __post_init__(self) -> None:
@@ -183,7 +183,7 @@ class _ShapeCache:
 
     def add(self, shapes: Iterable[bytes]) -> None:
         for shape in shapes:
-            if len(self.shapes) >= _REMEMBERED or self._bytes >= _MAX_SHAPE_BYTES:
+            if len(self.shapes) >= _MAX_SHAPES or self._bytes >= _MAX_SHAPE_BYTES:
                 return
             self.shapes.add(shape)
             self._bytes += len(shape)
@@ -215,7 +215,7 @@ class Catalogue:
         return tuple(signature for signature in self.signatures if signature.era is not None)
 
     @cached_property
-    def map_ids(self) -> dict[str, Signature]:
+    def signatures_by_id(self) -> dict[str, Signature]:
         return {signature.id: signature for signature in self.signatures}
 
     @cached_property
@@ -267,7 +267,7 @@ class Catalogue:
         """Return the signature's pattern for lines whose digits are all 0, compiled once."""
         pattern = self._shapes.get(number)
         if pattern is None:
-            pattern = self._shapes[number] = re.compile(digitless(self.signatures[number].pattern.pattern))
+            pattern = self._shapes[number] = re.compile(zero_digits(self.signatures[number].pattern.pattern))
         return pattern
 
     @cached_property
@@ -387,7 +387,7 @@ class Catalogue:
         """Return whether any candidate is not ignored far down in a long log."""
         return any(not signature.beside for signature in self.candidates(line))
 
-    def worth(self, block: bytes) -> bool:
+    def can_match_block(self, block: bytes) -> bool:
         """Return whether a block of a log that a terminal wrapped can have a known message.
 
         The message may continue after the end of a line.
@@ -409,7 +409,7 @@ class Catalogue:
         if signatures is None:
             signatures = tuple(self._match_shape(shape))
             if len(shape) < 1000:
-                if len(self._candidates) >= _REMEMBERED:
+                if len(self._candidates) >= _MAX_SHAPES:
                     self._candidates.clear()  # a line is looked up several times in a row, then never again
                 self._candidates[shape] = signatures
         return signatures
@@ -433,7 +433,7 @@ class Catalogue:
             if self._compile_shape(number).search(shape):
                 yield signature
 
-    def sought(self, signature: Signature, shape: str) -> re.Match[str] | None:
+    def search_shape(self, signature: Signature, shape: str) -> re.Match[str] | None:
         """Return the first match of the signature's pattern in this shape; None if there is none."""
         return self._compile_shape(self._numbers[signature.id]).search(shape)
 
@@ -456,13 +456,15 @@ class Catalogue:
     def match(signature: Signature, line: str) -> Match | None:
         """Return the match of one signature in a line; None if there is none."""
         match = signature.pattern.search(line)
-        if match is None or not (signature.blind or any(literal in line for literal in signature.literals)):
+        if match is None or not (
+            signature.digit_blind or any(literal in line for literal in signature.literals)
+        ):
             return None
         fields = {name: value for name, value in match.groupdict().items() if value is not None}
         return Match(signature, fields, match.start())
 
 
-def digitless(pattern: str) -> str:
+def zero_digits(pattern: str) -> str:
     """Return a pattern that matches every line that `pattern` matches after all its digits become 0.
 
     It may match more lines: negative assertions are dropped, because other digits can have been there.
@@ -483,7 +485,7 @@ def digitless(pattern: str) -> str:
     return "".join(out)
 
 
-def blind(pattern: str) -> bool:
+def is_digit_blind(pattern: str) -> bool:
     """Return whether a pattern treats all digits alike."""
     position = 0
     while position < len(pattern):
@@ -542,7 +544,9 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
         nightlies += file.nightlies
         for entry in file.signatures:
             digits = any(re.search("[1-9]", literal) for literal in entry.literals)
-            signatures.append(replace(entry, blind=blind(entry.pattern.pattern) and not digits))
+            signatures.append(
+                replace(entry, digit_blind=is_digit_blind(entry.pattern.pattern) and not digits)
+            )
     ids: set[str] = set()
     for signature in signatures:
         if signature.id in ids:

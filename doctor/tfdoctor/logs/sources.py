@@ -69,7 +69,7 @@ class _ReleaseLines:
     """Lines that share at least one release."""
 
     common: frozenset[str]
-    said: list[tuple[Event, frozenset[str]]]
+    lines: list[tuple[Event, frozenset[str]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +80,7 @@ class LogSources:
     """The TensorFlows that wrote the lines, in the order of their first line; empty if unknown."""
     foreign: Event | None = None
     """A line that no release has, or that shares no release with the others; None if there is none."""
-    before: str | None = None
+    next_minor: str | None = None
     """The later of two adjacent minor releases that the lines of another build are split between: `"2.3"`.
 
     Such a build was made between the two and has the number of the later. None if unknown.
@@ -105,11 +105,11 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
             last = len(parts)
             parts.append(_ReleaseLines(releases, []))
         parts[last].common &= releases
-        parts[last].said.append((event, releases))
+        parts[last].lines.append((event, releases))
     if len(parts) < 2:
         parts = _add_frames(parts, log, compat)
     if len(parts) > _MAX_WRITERS or (
-        len(parts) > 1 and any(len(part.said) < _MIN_LINES_PER_WRITER for part in parts)
+        len(parts) > 1 and any(len(part.lines) < _MIN_LINES_PER_WRITER for part in parts)
     ):
         first = min((event for event, _ in attributed), key=lambda event: event.order)
         return LogSources((), first, _find_later_release(attributed, compat))
@@ -183,7 +183,7 @@ def _add_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_R
             return parts  # the frames come from two TensorFlows
     if not matching:
         return parts
-    return [_ReleaseLines(common, [*(parts[0].said if parts else []), *matching])]
+    return [_ReleaseLines(common, [*(parts[0].lines if parts else []), *matching])]
 
 
 def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
@@ -210,7 +210,7 @@ def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
 
 def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
     """Return the writer of these lines, with the fewest lines that prove its releases."""
-    date = max((date for event, _ in lines.said if (date := _parse_date(event.text))), default=None)
+    date = max((date for event, _ in lines.lines if (date := _parse_date(event.text))), default=None)
     unpublished = {entry.version for entry in table.unpublished if entry.first <= (date or "") <= entry.last}
     candidates = frozenset(table.releases) | unpublished
     if not lines.common & candidates:
@@ -219,7 +219,7 @@ def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
     remaining = candidates
     evidence: list[Event] = []
     while remaining != common:
-        event, releases = min(lines.said, key=lambda entry: len(entry[1] & remaining))
+        event, releases = min(lines.lines, key=lambda entry: len(entry[1] & remaining))
         remaining &= releases
         evidence.append(event)
     order = (*table.releases, *(entry.version for entry in table.unpublished))
@@ -227,7 +227,7 @@ def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
         tuple(version for version in order if version in common),
         tuple(sorted(evidence, key=lambda event: event.order)[:_MAX_EVIDENCE_LINES]),
         frozenset(
-            (event.get("path"), event.get("number")) for event, _ in lines.said if event.id == "source-line"
+            (event.get("path"), event.get("number")) for event, _ in lines.lines if event.id == "source-line"
         ),
         date,
     )

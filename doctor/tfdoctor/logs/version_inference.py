@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
 from tfdoctor import versions
-from tfdoctor.logs.libraries import is_driver, is_tensorrt, matters, stem_of
+from tfdoctor.logs.libraries import is_driver, is_gpu_library, is_tensorrt, strip_library_name
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import LogSources, Writer, identify_sources
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
     from tfdoctor.logs.events import Log
 
-__all__ = ["LogOrigin", "RegisteredDevice", "card_memory", "devices", "origin"]
+__all__ = ["LogOrigin", "RegisteredDevice", "find_gpu_memory", "infer_origin", "list_devices"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LogOrigin:
     """The release in compat/ for `version`, or the newest of the era if lines or sonames decide it."""
     sources: LogSources = field(default_factory=LogSources)
     """The source lines in the log; with several writers, different releases wrote the log."""
-    by: Literal["log", "lines", "early", "rest"] = "rest"
+    basis: Literal["log", "lines", "early", "rest"] = "rest"
     """How `version` and `era` were determined.
 
     "log": the log states it. "lines": source lines. "early": source lines, and a date before the release that
@@ -53,7 +53,7 @@ class LogOrigin:
         return f"TensorFlow ({self.era})" if self.era else "TensorFlow"
 
 
-def origin(log: Log, compat: Compat) -> LogOrigin:
+def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     """Return the TensorFlow that wrote a log.
 
     In this order: the version that the log states, the releases that have its source lines, the era of its
@@ -112,8 +112,8 @@ def origin(log: Log, compat: Compat) -> LogOrigin:
             if release.minor == early_minor and release.version in sources.writers[0].releases
         ]
         return LogOrigin(None, _format_range(first, late_minor), cuda, early_releases[-1], sources, "early")
-    if sources.before is not None and _is_between(sources.before, low, high):
-        return LogOrigin(None, sources.before, cuda, None, sources)
+    if sources.next_minor is not None and _is_between(sources.next_minor, low, high):
+        return LogOrigin(None, sources.next_minor, cuda, None, sources)
     if low == "" and not sonames:
         cuda_minors = (
             [release.minor for release in releases if _has_cuda(release, dlls)] if dlls is not None else []
@@ -393,9 +393,12 @@ def _list_sonames(log: Log) -> list[str]:
     needed = (
         name
         for name in names
-        if re.search(r"\.so\.\d", name) and matters(name) and not is_driver(name) and not is_tensorrt(name)
+        if re.search(r"\.so\.\d", name)
+        and is_gpu_library(name)
+        and not is_driver(name)
+        and not is_tensorrt(name)
     )
-    return sorted(name for name in needed if stem_of(name) in _REGISTRATION_LIBRARIES)
+    return sorted(name for name in needed if strip_library_name(name) in _REGISTRATION_LIBRARIES)
 
 
 _REGISTRATION_LIBRARIES = frozenset(
@@ -435,7 +438,10 @@ _PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
 def _find_cuda(names: list[str], compat: Compat) -> str | None:
     """Return CUDA by the soname of its runtime: other libraries keep their sonames across CUDA versions."""
     cudas = [
-        version for name in names if stem_of(name) == "cudart" for version in compat.cuda_of_soname(name)
+        version
+        for name in names
+        if strip_library_name(name) == "cudart"
+        for version in compat.cuda_of_soname(name)
     ]
     return max(cudas, key=versions.numbers) if cudas else None
 
@@ -472,7 +478,7 @@ class RegisteredDevice:
     pci_bus_id: str | None
 
 
-def devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
+def list_devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
     """Return every registered GPU once, in its last state, by index."""
     devices_by_id: dict[tuple[int, str], RegisteredDevice] = {}
     for event in log.list_events("device-created"):
@@ -490,7 +496,7 @@ def _find_capability(name: str, compat: Compat) -> str | None:
     return match.capabilities[0] if match is not None and len(match.capabilities) == 1 else None
 
 
-def card_memory(log: Log) -> float | None:
+def find_gpu_memory(log: Log) -> float | None:
     """Return the memory of the smallest GPU that the log describes, in MiB; None if there is none."""
     sizes = []
     for event in log.list_events("device-memory"):

@@ -59,17 +59,17 @@ class Parsed:
 
     def as_dict(self) -> dict[str, Any]:
         """Return the fields as plain dicts, lists, strings, numbers, booleans and None."""
-        return {field.name: plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
+        return {field.name: to_plain(getattr(self, field.name)) for field in dataclasses.fields(self)}
 
 
-def plain(value: Any) -> Any:
+def to_plain(value: Any) -> Any:
     """Return ``value`` with dataclasses turned into dicts and tuples into lists, at any depth."""
     if isinstance(value, Parsed):
         return value.as_dict()
     if isinstance(value, Mapping):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): to_plain(inner) for key, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [to_plain(inner) for inner in value]
     return value
 
 

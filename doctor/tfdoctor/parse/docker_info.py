@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from tfdoctor.parse._text import Parsed, clean_lines, value_or_none
-from tfdoctor.parse.engine import info_document
+from tfdoctor.parse.engine import parse_info
 from tfdoctor.records import dataclass
 
 _LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
@@ -63,7 +63,7 @@ def _parse_go_map(text: str) -> tuple[str, ...]:
 
 def _parse_json(text: str) -> DockerInfo | None:
     """Return the result for ``docker info --format '{{json .}}'``; None if the text is not that."""
-    document = info_document(text)
+    document = parse_info(text)
     if document is None or not isinstance(document.get("Runtimes"), dict):
         return None
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterable
 
-__all__ = ["Edit", "EditError", "Source", "apply_edits", "edits_of_text"]
+__all__ = ["Edit", "EditError", "Source", "apply_edits", "make_edits"]
 
 
 class EditError(Exception):
@@ -37,7 +37,7 @@ class Edit:
     new: bytes
 
 
-def edits_of_text(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
+def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
     """Return the edits for (start, end, new text) with offsets in characters; of overlapping ones the first.
 
     Raises EditError if encoding the text again does not give the bytes of the file, or if the encoding lacks

@@ -20,13 +20,13 @@ _FAILURE_PHRASES = (
 """Kinds of failure, each with lower-case phrases that Docker's client of any release prints."""
 
 
-def version_in(text: str) -> str | None:
+def find_version(text: str) -> str | None:
     """Return the first version number in the output of `--version`; None if there is none."""
     match = VERSION.search(text[:2000])
     return match[1].rstrip(".,") if match else None
 
 
-def info_document(text: str) -> dict[str, Any] | None:
+def parse_info(text: str) -> dict[str, Any] | None:
     """Return the JSON object that `docker info --format '{{json .}}'` prints; None if there is none."""
     start = text.find("{")
     try:
@@ -36,7 +36,7 @@ def info_document(text: str) -> dict[str, Any] | None:
     return document if isinstance(document, dict) else None
 
 
-def silence_of(stderr: str) -> str:
+def classify_failure(stderr: str) -> str:
     """Return the kind of failure of Docker's client: "permission", "context", "not-running" or "other"."""
     text = stderr[:8000].lower()
     return next(
@@ -44,7 +44,7 @@ def silence_of(stderr: str) -> str:
     )
 
 
-def daemon_json(text: str) -> tuple[dict[str, Any], str]:
+def parse_daemon_json(text: str) -> tuple[dict[str, Any], str]:
     """Return (object, "") for a daemon.json, or ({}, reason) if it is invalid.
 
     An empty file is valid, as it is for dockerd.
@@ -58,7 +58,7 @@ def daemon_json(text: str) -> tuple[dict[str, Any], str]:
     return (document, "") if isinstance(document, dict) else ({}, "it is not a JSON object")
 
 
-def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
+def parse_toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
     """Return (tables, "") for the toolkit's config.toml, or ({}, reason) if it is not TOML."""
     try:
         return toml.loads(text), ""
@@ -66,21 +66,21 @@ def toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
         return {}, str(error)
 
 
-def strings(value: Any) -> tuple[str, ...]:
+def list_strings(value: Any) -> tuple[str, ...]:
     """Return the strings of a list; () for any other value."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
-def table(value: Any) -> dict[str, Any]:
+def table_or_empty(value: Any) -> dict[str, Any]:
     """Return a JSON object or TOML table; {} for any other value."""
     return value if isinstance(value, dict) else {}
 
 
-def word(value: Any) -> str | None:
+def text_or_none(value: Any) -> str | None:
     """Return a non-empty string; None for any other value."""
     return value if isinstance(value, str) and value else None
 
 
-def truth(value: Any) -> bool | None:
+def bool_or_none(value: Any) -> bool | None:
     """Return a boolean; None for any other value."""
     return value if isinstance(value, bool) else None

@@ -16,7 +16,7 @@ MAX_LINES = 20_000
 MAX_NVIDIA_LINES = 3_000
 """Lines about NVIDIA among these, from the end: a broken GPU can cause thousands."""
 MAX_EVENTS = 60
-JOINED = 6
+MAX_JOINED_LINES = 6
 """Most lines that are joined to one message of NVRM."""
 
 _BOOT = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
@@ -30,7 +30,7 @@ _XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}[^)]{{0,60}}\): (?P<number
 _PROCESS = lazy_pattern(r"\bpid='?(?P<pid>[0-9]{1,10})'?, name='?(?P<name>[^,']{1,64})")
 _DRIVER_LOADED = lazy_pattern(r"NVRM: loading NVIDIA UNIX")
 
-KINDS = (
+EVENT_PATTERNS = (
     (
         "api-mismatch",
         lazy_pattern(
@@ -76,7 +76,7 @@ KINDS = (
     ),
 )
 """(kind, pattern), the most specific kinds first: a message is of the first kind that it matches."""
-STICKY = frozenset({"xid", "bus-lost"})
+PERMANENT_KINDS = frozenset({"xid", "bus-lost"})
 """Kinds that remain true after the driver is loaded again."""
 
 
@@ -92,7 +92,7 @@ def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
     events: dict[tuple[str, int | None, str | None], KernelEvent] = {}
     for message in _split_messages(lines):
         if _DRIVER_LOADED.search(message):
-            events = {key: event for key, event in events.items() if key[0] in STICKY}
+            events = {key: event for key, event in events.items() if key[0] in PERMANENT_KINDS}
             continue
         event = _parse_event(message)
         if event is None:
@@ -114,7 +114,7 @@ def _split_messages(lines: list[str]) -> list[str]:
     line_count = 0
     for line in lines:
         if not _NVIDIA_LINE.search(line):
-            line_count = JOINED
+            line_count = MAX_JOINED_LINES
             continue
         prefix = _PREFIX.match(line)
         prefix_end = prefix.end() if prefix is not None else 0
@@ -122,7 +122,7 @@ def _split_messages(lines: list[str]) -> list[str]:
         continued = (
             message.startswith("NVRM: ")
             and messages
-            and line_count < JOINED
+            and line_count < MAX_JOINED_LINES
             and _is_continuation(messages[-1], message, stamped=bool(line[:prefix_end].strip()))
         )
         if continued:
@@ -162,7 +162,7 @@ def _parse_event(message: str) -> KernelEvent | None:
             f"{xid['bus']}.0".lower(),
             f"{process['name'].strip()} ({process['pid']})" if process is not None else "",
         )
-    for kind, pattern in KINDS:
+    for kind, pattern in EVENT_PATTERNS:
         if pattern.search(message):
             bus = re.search(_ADDRESS, message)
             return KernelEvent(kind, message, None, f"{bus['bus']}.0".lower() if bus is not None else None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import re
 
-__all__ = ["addresses4", "addresses6", "parse_listening_ports"]
+__all__ = ["parse_ipv4_addresses", "parse_ipv6_addresses", "parse_listening_ports"]
 
 _LISTEN = "0A"
 
@@ -22,7 +22,7 @@ def parse_listening_ports(text: str) -> set[int]:
     return ports
 
 
-def addresses4(text: str) -> set[str]:
+def parse_ipv4_addresses(text: str) -> set[str]:
     """Return this machine's IPv4 addresses, which /proc/net/fib_trie lists before "/32 host LOCAL"."""
     addresses = set()
     for name in re.findall(r"\|--\s{1,4}([\d.]{7,15})\n\s{1,200}/32 host LOCAL", text):
@@ -33,7 +33,7 @@ def addresses4(text: str) -> set[str]:
     return addresses
 
 
-def addresses6(text: str) -> set[str]:
+def parse_ipv6_addresses(text: str) -> set[str]:
     """Return this machine's IPv6 addresses, from /proc/net/if_inet6."""
     lines = (line.split(maxsplit=1)[:1] for line in text.splitlines())
     return {

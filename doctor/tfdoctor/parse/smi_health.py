@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from xml.etree.ElementTree import Element
 
 MAX_PROCESSES = 64
-UNCORRECTED = (
+UNCORRECTED_COUNTERS = (
     "sram_uncorrectable",
     "sram_uncorrectable_parity",
     "sram_uncorrectable_secded",
@@ -26,7 +26,7 @@ UNCORRECTED = (
     "double_bit/total",
 )
 """Counters of uncorrectable errors, by GPU generation; a report has some of them."""
-REASONS = ("clocks_event_reason_", "clocks_throttle_reason_")
+REASON_PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_")
 """Prefixes of the elements that name slowdown reasons."""
 SLOWDOWNS = frozenset(
     {
@@ -103,7 +103,7 @@ def _count_uncorrected(gpu: Element, which: str) -> int | None:
     section = gpu.find(f"ecc_errors/{which}")
     if section is None:
         return None
-    counts = [to_int(section.findtext(path) or "") for path in UNCORRECTED]
+    counts = [to_int(section.findtext(path) or "") for path in UNCORRECTED_COUNTERS]
     available = [count for count in counts if count is not None]
     return sum(available) if available else None
 
@@ -113,7 +113,7 @@ def _list_slowdowns(gpu: Element) -> tuple[str, ...]:
     for section in ("clocks_event_reasons", "clocks_throttle_reasons"):
         for element in gpu.findall(f"{section}/*"):
             name = element.tag
-            for prefix in REASONS:
+            for prefix in REASON_PREFIXES:
                 name = name.removeprefix(prefix)
             if name in SLOWDOWNS and (element.text or "").strip() == "Active":
                 reasons.append(name)

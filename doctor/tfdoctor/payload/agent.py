@@ -21,7 +21,7 @@ import threading
 import time
 
 MARKER = "tfdoctor-payload:"
-OUTPUT = 4 << 20
+MAX_OUTPUT_BYTES = 4 << 20
 RUNNING = {}
 LOCK = threading.Lock()
 
@@ -38,7 +38,7 @@ def text(data):
     return base64.b64encode(data).decode("ascii")
 
 
-def native(name):
+def to_bytes(name):
     """Return a name as bytes."""
     return name.encode("utf-8", "strict" if UNKNOWN == "replace" else UNKNOWN)
 
@@ -65,7 +65,7 @@ def op_hello(request):
 def op_read(request):
     # O_NONBLOCK: opening a FIFO must not block.
     """Return part of a file with its size and identity."""
-    descriptor = os.open(native(request["path"]), os.O_RDONLY | os.O_NONBLOCK)
+    descriptor = os.open(to_bytes(request["path"]), os.O_RDONLY | os.O_NONBLOCK)
     try:
         stream = os.fdopen(descriptor, "rb")
     except (IOError, OSError):  # a folder
@@ -85,7 +85,7 @@ def op_read(request):
 
 def op_stat(request):
     """Return whether a path exists, its kind, and the resolved path."""
-    path = native(request["path"])
+    path = to_bytes(request["path"])
     return {
         "exists": os.path.exists(path),
         "dir": os.path.isdir(path),
@@ -95,16 +95,16 @@ def op_stat(request):
 
 
 def op_listdir(request):
-    return {"names": sorted(to_text(name) for name in os.listdir(native(request["path"])))}
+    return {"names": sorted(to_text(name) for name in os.listdir(to_bytes(request["path"])))}
 
 
 def op_which(request):
     """Return the path of a command; None if it is not found."""
-    name = native(request["name"])
+    name = to_bytes(request["name"])
     if b"/" in name:
         candidates = [name]
     else:
-        folders = ENVIRON.get(b"PATH", native(os.defpath)).split(b":")
+        folders = ENVIRON.get(b"PATH", to_bytes(os.defpath)).split(b":")
         candidates = [os.path.join(folder, name) for folder in folders]
     for candidate in candidates:
         if os.path.isfile(candidate) and os.access(candidate, os.X_OK):
@@ -125,13 +125,13 @@ def op_run(request):
     """Run a command; kill its process group at its time limit."""
     env = dict(ENVIRON)
     for name in request.get("unset", []):
-        env.pop(native(name), None)
-    env.update((native(key), native(value)) for key, value in request.get("env", {}).items())
+        env.pop(to_bytes(name), None)
+    env.update((to_bytes(key), to_bytes(value)) for key, value in request.get("env", {}).items())
     started = time.time()
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err, open(os.devnull, "rb") as stdin:
         try:
             process = subprocess.Popen(
-                [native(argument) for argument in request["argv"]],
+                [to_bytes(argument) for argument in request["argv"]],
                 stdin=stdin,
                 stdout=out,
                 stderr=err,
@@ -159,8 +159,8 @@ def op_run(request):
         return {
             "status": process.returncode,
             "timed_out": timed_out,
-            "stdout": text(out.read(OUTPUT)),
-            "stderr": text(err.read(OUTPUT)),
+            "stdout": text(out.read(MAX_OUTPUT_BYTES)),
+            "stderr": text(err.read(MAX_OUTPUT_BYTES)),
             "seconds": time.time() - started,
         }
 

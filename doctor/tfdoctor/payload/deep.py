@@ -15,7 +15,7 @@ import json
 import time
 
 MARKER = "tfdoctor-payload:"
-SIZE = 256
+MATRIX_ROWS = 256
 
 
 def say(**facts):
@@ -42,7 +42,7 @@ def set_growth(tf):
             experimental.set_memory_growth(device, True)
 
 
-def eager(tf):
+def is_eager(tf):
     """Return whether eager execution is enabled."""
     try:
         return bool(tf.executing_eagerly())
@@ -50,9 +50,9 @@ def eager(tf):
         return False
 
 
-def product(tf, device, matrix):
+def compute_product(tf, device, matrix):
     """Return the square of a matrix, computed on a device."""
-    if eager(tf):
+    if is_eager(tf):
         with tf.device(device):
             tensor = tf.constant(matrix)
             return tf.matmul(tensor, tensor).numpy()
@@ -70,7 +70,7 @@ def product(tf, device, matrix):
 
 def initialize(tf):
     """Create all of TensorFlow's devices. After a failure this must not be repeated, because 2.21 then hangs."""
-    if eager(tf):
+    if is_eager(tf):
         with tf.device("/CPU:0"):
             tf.constant(0.0)
 
@@ -79,12 +79,12 @@ def compute(tf, index):
     """Compare a product on a GPU with numpy's; return "GPU:N ok" or the failure."""
     import numpy
 
-    matrix = numpy.random.RandomState(7).uniform(-1.0, 1.0, (SIZE, SIZE)).astype("float32")
+    matrix = numpy.random.RandomState(7).uniform(-1.0, 1.0, (MATRIX_ROWS, MATRIX_ROWS)).astype("float32")
     expected = matrix.astype("float64").dot(matrix.astype("float64"))
-    result = product(tf, "/GPU:%d" % index if eager(tf) else "/gpu:%d" % index, matrix)
+    result = compute_product(tf, "/GPU:%d" % index if is_eager(tf) else "/gpu:%d" % index, matrix)
     # TF32 keeps 10 bits of each factor: an error of 2**-11 per product, times sqrt(SIZE) for the sum.
     deviation = float(numpy.abs(result - expected).max())
-    limit = 2.0**-10 * SIZE**0.5
+    limit = 2.0**-10 * MATRIX_ROWS**0.5
     if not deviation <= limit:
         return "GPU:%d failed: the product is off by %.3g (at most %.3g is rounding)" % (index, deviation, limit)
     return "GPU:%d ok" % index

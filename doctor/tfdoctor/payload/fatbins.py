@@ -22,8 +22,8 @@ import struct
 from collections import Counter
 
 MARKER = "tfdoctor-payload:"
-MOST = 4096  # most shared objects that are read
-SMALL = 1 << 16  # bytes; smaller files have no kernels of TensorFlow
+MAX_OBJECTS = 4096  # most shared objects that are read
+MIN_OBJECT_BYTES = 1 << 16  # bytes; smaller files have no kernels of TensorFlow
 FAT_MAGIC = struct.pack("<I", 0xBA55ED50)
 PTX, CUBIN = 1, 2
 LZ4 = 0x2000
@@ -32,7 +32,7 @@ ISA = re.compile(br"\.version\s+(\d{1,2}\.\d{1,2})\s")
 CODE = re.compile(br"\.(?!version|target|address_size)[a-z]")
 
 
-def fat_binaries(data):
+def count_fat_binaries(data):
     """Return the entries of every fat binary in `data`: cubins by architecture, and PTX by architecture.
 
     The architecture of PTX includes the letter of its target.
@@ -67,7 +67,7 @@ def iter_fat_binaries(data):
         offset = data.find(FAT_MAGIC, next_offset)
 
 
-def kinds_of(entries):
+def format_architectures(entries):
     """Return "60,70,89|90a:8.5": the architectures of the machine code and of the PTX; "" if there is no code.
 
     If all of the PTX is modules without code, so is the machine code, which was compiled from the same
@@ -113,20 +113,20 @@ def _parse_module(payload, packed, flags):
     """
     text, max_bytes = payload, 1024
     if flags & LZ4:
-        text = lz4_prefix(payload[: packed or len(payload)], max_bytes)
+        text = decompress_prefix(payload[: packed or len(payload)], max_bytes)
     target, isa = TARGET.search(text), ISA.search(text)
     if target and isa and len(text) < max_bytes and not CODE.search(text):
         return target.group(1).decode(), None
     return (target.group(1).decode() if target else ""), (isa.group(1).decode() if isa else "")
 
 
-def lz4_prefix(block, want):
+def decompress_prefix(block, limit):
     """Return the first `want` bytes of an LZ4 block (fewer if the block is truncated)."""
     block = bytearray(block)
     out = bytearray()
     position = 0
     try:
-        while position < len(block) and len(out) < want:
+        while position < len(block) and len(out) < limit:
             token = block[position]
             position += 1
             literal, position = _read_lz4_length(block, position, token >> 4)
@@ -143,7 +143,7 @@ def lz4_prefix(block, want):
                 out.append(out[-distance])
     except IndexError:
         pass
-    return bytes(out[:want])
+    return bytes(out[:limit])
 
 
 def _read_lz4_length(block, position, length):
@@ -157,7 +157,7 @@ def _read_lz4_length(block, position, length):
     return length, position
 
 
-def objects(path):
+def list_objects(path):
     """Return the shared objects below a folder, or the file itself; links are not followed."""
     if not os.path.isdir(path):
         return [path] if os.path.isfile(path) else []
@@ -169,15 +169,15 @@ def objects(path):
 
 def main():
     all_kinds, count, failed = Counter(), 0, []
-    paths = sorted(set(os.path.realpath(object_path) for path in sys.argv[1:] for object_path in objects(path)))
-    for name in paths[:MOST]:
+    paths = sorted(set(os.path.realpath(object_path) for path in sys.argv[1:] for object_path in list_objects(path)))
+    for name in paths[:MAX_OBJECTS]:
         try:
-            if os.path.getsize(name) < SMALL:
+            if os.path.getsize(name) < MIN_OBJECT_BYTES:
                 continue
             with open(name, "rb") as stream:
                 view = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
                 try:
-                    file_kinds = Counter(all_kinds for all_kinds in map(kinds_of, iter_fat_binaries(view)) if all_kinds)
+                    file_kinds = Counter(all_kinds for all_kinds in map(format_architectures, iter_fat_binaries(view)) if all_kinds)
                 finally:
                     view.close()
         except (IOError, OSError, ValueError) as error:

@@ -13,7 +13,7 @@ _SAFE = getattr(sys.flags, "safe_path", 0) or getattr(sys.flags, "isolated", 0)
 if _SAFE:
     sys.path.insert(0, __file__.rpartition("/")[0])
 
-from rehearse_keras import stand_in
+from rehearse_keras import install_stand_in
 
 sys.path.pop(0)
 
@@ -26,21 +26,21 @@ for loaded in set(sys.modules) - AT_START:
     del sys.modules[loaded]
 
 MARKER = "tfdoctor-payload:"
-OUT = sys.stdout
-MOST_FRAMES = 40
+OUTPUT = sys.stdout
+MAX_FRAMES = 40
 # Start of Python 2's message about a module that it cannot find.
-NOT_THERE = "No module named "
+NOT_FOUND_PREFIX = "No module named "
 
 
 def say(**facts):
-    OUT.write("\n" + MARKER + json.dumps(facts) + "\n")
-    OUT.flush()
+    OUTPUT.write("\n" + MARKER + json.dumps(facts) + "\n")
+    OUTPUT.flush()
 
 
-def frames():
+def list_traceback_files():
     """Return the files in the traceback of the current error, innermost last, without Python's import system."""
     paths = []
-    for entry in traceback.extract_tb(sys.exc_info()[2])[-MOST_FRAMES:]:
+    for entry in traceback.extract_tb(sys.exc_info()[2])[-MAX_FRAMES:]:
         if (
             not entry[0].startswith("<")
             and entry[0] != __file__
@@ -51,9 +51,9 @@ def frames():
     return paths
 
 
-def root(error):
+def find_root_error(error):
     """Return the first ImportError of a chain, because packages replace the loader's error by their own."""
-    for _ in range(MOST_FRAMES):
+    for _ in range(MAX_FRAMES):
         cause = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
         if not isinstance(cause, ImportError):
             break
@@ -66,8 +66,8 @@ def find_missing_module(error):
     if type(error).__name__ == "ModuleNotFoundError":
         return error.name
     message = str(error)
-    if sys.version_info[0] == 2 and type(error) is ImportError and message.startswith(NOT_THERE):
-        name = message[len(NOT_THERE) :]
+    if sys.version_info[0] == 2 and type(error) is ImportError and message.startswith(NOT_FOUND_PREFIX):
+        name = message[len(NOT_FOUND_PREFIX) :]
         innermost = sys.exc_info()[2]
         while innermost.tb_next is not None:
             innermost = innermost.tb_next
@@ -86,11 +86,11 @@ def failure(error):
     return {
         "type": type(error).__name__,
         "error": str(error)[:600],
-        "root": str(root(error))[:600],
+        "root": str(find_root_error(error))[:600],
         "import_error": isinstance(error, ImportError),
         "attribute_error": isinstance(error, AttributeError),
         "not_found": find_missing_module(error),
-        "frames": frames(),
+        "frames": list_traceback_files(),
     }
 
 
@@ -100,7 +100,7 @@ def load(name):
     return sys.modules[name]
 
 
-def take(name, chain):
+def access_attribute(name, chain):
     """Access an attribute of a module as `from name import first` does, importing a submodule if necessary."""
     value = sys.modules[name]
     first, _, rest = chain.partition(".")
@@ -116,7 +116,7 @@ def take(name, chain):
         value = getattr(value, part)
 
 
-def place(name):
+def get_module_path(name):
     """Return the file of a loaded module, or the folder of a namespace package; None if it is not loaded."""
     module = sys.modules.get(name)
     path = getattr(module, "__file__", None)
@@ -130,7 +130,7 @@ def rehearse(name, chains):
     try:
         load(name)
         for chain in chains:
-            take(name, chain)
+            access_attribute(name, chain)
     except KeyboardInterrupt:
         raise
     except BaseException as error:
@@ -151,18 +151,18 @@ def run_source(path):
     return {}
 
 
-def tell(key, name, chains):
+def rehearse_and_report(key, name, chains):
     """Import one module and print the result."""
     say(at=name)
     answer = rehearse(name, chains)
-    answer.update(name=name, file=place(name), top=place(name.split(".")[0]))
+    answer.update(name=name, file=get_module_path(name), top=get_module_path(name.split(".")[0]))
     say(**{key: answer})
 
 
 def main():
     plan = json.loads(sys.argv[1])
     for number, (name, chains) in enumerate(plan["modules"]):
-        tell("module:%d" % number, name, chains)
+        rehearse_and_report("module:%d" % number, name, chains)
     for path in filter(os.path.isfile, plan["sources"]):
         say(at=path)
         answer = run_source(path)
@@ -171,9 +171,9 @@ def main():
             break
     keras, version = plan.get("keras") or ((), "")
     if keras and sys.version_info >= (3, 7):
-        stand_in(version)
+        install_stand_in(version)
         for number, name in enumerate(keras):
-            tell("keras:%d" % number, name, ())
+            rehearse_and_report("keras:%d" % number, name, ())
     say(done=True)
     return 0
 

@@ -10,7 +10,7 @@ import types
 
 DECORATED = (types.FunctionType, type, property, staticmethod, classmethod)
 SPECIAL = ("__internal__", "__operators__")  # names of TensorFlow that look like Python's special names
-NOWHERE = os.path.join(os.devnull, "keras")
+UNUSABLE_FOLDER = os.path.join(os.devnull, "keras")
 
 
 class Anything(object):
@@ -94,7 +94,7 @@ class StandInBase(object):
         return Anything.__getattr__(self, name)
 
 
-OPEN = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # such a module has unseen names
+DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exec(", "__dict__")  # such a module has unseen names
 
 
 class Module(types.ModuleType):
@@ -105,14 +105,14 @@ class Module(types.ModuleType):
             raise AttributeError(name)
         if self.__name__.endswith(".data_structures") and not name.startswith("__"):
             return type(name, (StandInBase,), {})  # optree accepts only real classes, and inspects them from C++
-        if not name.startswith("__") and lacks(self.__dict__.get("__real__"), name):
+        if not name.startswith("__") and is_name_missing(self.__dict__.get("__real__"), name):
             raise AttributeError("module %r has no attribute %r" % (self.__name__, name))
         return Anything.__getattr__(self, name)
 
 
-def lacks(real, name):
+def is_name_missing(real, name):
     """Return whether the module with this file or folder (None: unknown) certainly has no such name."""
-    if real is None or exists(real, name):
+    if real is None or find_module_path(real, name):
         return False
     path = os.path.join(real, "__init__.py") if os.path.isdir(real) else real
     try:
@@ -120,12 +120,12 @@ def lacks(real, name):
             text = file.read()
     except (OSError, ValueError):
         return False
-    if any(phrase in text for phrase in OPEN):
+    if any(phrase in text for phrase in DYNAMIC_NAME_PHRASES):
         return False
     return re.search(r"\b%s\b" % re.escape(name), text) is None
 
 
-def exists(folder, name):
+def find_module_path(folder, name):
     """Return the file or folder of the module with this name in a folder of TensorFlow; None if there is none."""
     try:
         names = os.listdir(folder)
@@ -151,7 +151,7 @@ class Finder(object):
         spec = ModuleSpec(name, self, is_package=True)
         spec.loader_state = self.real(parts[1:])
         if len(parts) > 1 and spec.loader_state is None:
-            if lacks(self.real(parts[1:-1]), parts[-1]):
+            if is_name_missing(self.real(parts[1:-1]), parts[-1]):
                 return None
         return spec
 
@@ -161,7 +161,7 @@ class Finder(object):
             return None  # the package's own names are assembled while it is imported
         for path in (os.path.join(self.folder, "_api", "v2"), self.folder):
             for part in parts:
-                path = path and exists(path, part)
+                path = path and find_module_path(path, part)
             if path:
                 return path
         return None
@@ -187,9 +187,9 @@ def find_installed():
     return folders[0] if folders else None
 
 
-def stand_in(version):
+def install_stand_in(version):
     """Make `import tensorflow` use the stand-in, and keep Keras from creating its settings file."""
     sys.meta_path.insert(0, Finder(version, find_installed()))
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     if not os.path.isfile(os.path.join(home, "keras.json")):
-        os.environ["KERAS_HOME"] = NOWHERE
+        os.environ["KERAS_HOME"] = UNUSABLE_FOLDER

@@ -37,13 +37,13 @@ from stages_bench import do_bench
 from stages_compute import do_compute, do_cudnn
 from stages_devices import Run, do_import, do_visible
 from stages_nccl import do_nccl
-from stages_output import LONGEST, MOUTH, Missing, Pulse, Wrong, say, short, measure_since, text
+from stages_output import MAX_ERROR_CHARS, WRITER, MissingFeature, ProgressReporter, WrongResult, say, summarize_error, measure_since, text
 
 sys.path.pop(0)
 
-USUAL = ("import", "visible", "compute", "cudnn", "nccl")
-STAGES = USUAL + ("bench",)
-WORK = {"import": do_import, "visible": do_visible, "compute": do_compute, "cudnn": do_cudnn, "nccl": do_nccl, "bench": do_bench}
+DEFAULT_STAGES = ("import", "visible", "compute", "cudnn", "nccl")
+STAGES = DEFAULT_STAGES + ("bench",)
+STAGE_FUNCTIONS = {"import": do_import, "visible": do_visible, "compute": do_compute, "cudnn": do_cudnn, "nccl": do_nccl, "bench": do_bench}
 
 
 def set_alarm(seconds):
@@ -55,43 +55,43 @@ def set_alarm(seconds):
         signal.alarm(int(math.ceil(seconds)))
 
 
-def work(run, stage, limit):
+def run_stage(run, stage, limit):
     """Run one stage and print its result; return whether it has not failed."""
     say(stage=stage, status="begin")
     set_alarm(limit)
     started = time.time()
-    pulse = Pulse(stage, limit)
+    pulse = ProgressReporter(stage, limit)
     pulse.start()
     status, raw, facts = "passed", "", {}
     try:
-        detail, facts = WORK[stage](run)
-    except Missing as error:
+        detail, facts = STAGE_FUNCTIONS[stage](run)
+    except MissingFeature as error:
         # A missing NCCL is not a failure.
         status, detail = ("skipped" if stage == "nccl" else "failed"), "%s" % error
         raw = detail if status == "failed" else ""
-    except Wrong as error:
+    except WrongResult as error:
         status, detail = "failed", "%s" % error
         raw, facts = getattr(error, "raw", "") or detail, getattr(error, "facts", {})
     except BaseException as error:
         status, raw = "failed", text(error)
-        detail = short(raw)
+        detail = summarize_error(raw)
     finally:
         pulse.over.set()
         set_alarm(0)
-    say(stage=stage, status=status, detail=detail[:LONGEST], seconds=measure_since(started), error=raw, **facts)
+    say(stage=stage, status=status, detail=detail[:MAX_ERROR_CHARS], seconds=measure_since(started), error=raw, **facts)
     return status != "failed"
 
 
 def main():
-    MOUTH.keep_for_us()
+    WRITER.reserve_stdout()
     request = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
     # Whatever the environment says, do not take the whole memory of a GPU.
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
-    stages = set(request.get("stages") or USUAL) | set(USUAL[:2])
+    stages = set(request.get("stages") or DEFAULT_STAGES) | set(DEFAULT_STAGES[:2])
     limits = request.get("limits") or {}
     run = Run(request)
     for stage in STAGES:
-        if stage in stages and not work(run, stage, float(limits.get(stage) or 0)):
+        if stage in stages and not run_stage(run, stage, float(limits.get(stage) or 0)):
             break
     say(end=True)
     # Skip the exit handlers of TensorFlow and the driver, which can crash or hang and are not tested here.

@@ -10,24 +10,24 @@ import tempfile
 import time
 
 from stages_compute import tf32_switch
-from stages_bench_work import TYPES, WORKLOADS, build, build_eager
+from stages_bench_work import DTYPES, WORKLOADS, build, build_eager
 from stages_devices import Card, public_config
-from stages_output import LONGEST, Wrong, say, short, text
+from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, text
 
 ROUNDS = 8
-MOST = 400  # most times of one piece of work
-FEWEST = 12  # fewest times of a precise result
-SPREAD = 6  # fewest rounds of a precise result: the machine's own speed may change between rounds
-WARM, EAGER = 0.5, 0.8  # shares of the time after which no first call starts: in sessions, and afterwards
-PRECISE = 0.01  # half the width of the median's interval, as a share of the median
-TICKS = 100.0  # units of /proc/stat per second
+MAX_SAMPLES = 400  # most times of one piece of work
+MIN_SAMPLES = 12  # fewest times of a precise result
+MIN_ROUNDS = 6  # fewest rounds of a precise result: the machine's own speed may change between rounds
+WARM_UP_SHARE, EAGER_WARM_UP_SHARE = 0.5, 0.8  # shares of the time after which no first call starts: in sessions, and afterwards
+MAX_RELATIVE_ERROR = 0.01  # half the width of the median's interval, as a share of the median
+TICKS_PER_S = 100.0  # units of /proc/stat per second
 # Lines of TensorFlow's log about compilation, and about connections between devices.
-TELLING = re.compile(
+RELEVANT_LOG_LINE = re.compile(
     r"PTX|ptxas|using XLA|jit-compiled|[Aa]utotun|[Pp]eer access|edge matrix|\] +\d+: +[NY]( [NY])*\s*$|\] +0( \d+)+\s*$"
 )
 
 
-class Yardstick(object):
+class MachineBenchmark(object):
     """Work of the processor without TensorFlow: it shows the machine's own speed while TensorFlow is timed.
 
     A Fourier transform, because numpy computes it in one thread everywhere.
@@ -53,14 +53,14 @@ class Yardstick(object):
         self.transform(self.given)
         self.seconds.append(clock() - start)
 
-    def tell(self):
+    def report(self):
         """Print the median time so far."""
         if self.seconds:
             median = sorted(self.seconds)[len(self.seconds) // 2]
             say(stage="bench", yardstick=dict(what=self.what, seconds=float("%.6g" % median)))
 
 
-class Piece(object):
+class TimedWork(object):
     """A piece of work that is timed."""
 
     def __init__(self, facts, call):
@@ -70,7 +70,7 @@ class Piece(object):
         self.busy, self.spent, self.others = 0.0, 0.0, None
         self.quiet = self.smallest = False
 
-    def tell(self):
+    def report(self):
         """Print the times so far, unless the piece is quiet."""
         if self.quiet:
             return
@@ -114,8 +114,8 @@ class LogCapture(object):
             except OSError:
                 pass
             os.close(self.kept)
-            matching = [line for line in logged.decode("utf-8", "replace").splitlines() if TELLING.search(line)]
-            self.text = "\n".join(matching)[:LONGEST]
+            matching = [line for line in logged.decode("utf-8", "replace").splitlines() if RELEVANT_LOG_LINE.search(line)]
+            self.text = "\n".join(matching)[:MAX_ERROR_CHARS]
         if self.file is not None:
             self.file.close()
 
@@ -124,7 +124,7 @@ def do_bench(run):
     """Time the requested work on the requested devices."""
     request = run.wish.get("bench") or {}
     budget = float(request.get("time") or 60)
-    cards = devices(run, request.get("devices") or [])
+    cards = select_devices(run, request.get("devices") or [])
     autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
     say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], autotune=autotune)
     pieces, errors = [], []
@@ -134,7 +134,7 @@ def do_bench(run):
         gpu_options=v1.GPUOptions(allow_growth=True), allow_soft_placement=True, device_count={"CPU": cpu_count}
     )
     tf32_switch(run, True).__enter__()  # no TF32 in float32, because the known peak speeds are those of float32
-    logical_cpus(run, cpu_count)
+    split_cpu(run, cpu_count)
     for workload in request.get("workloads") or WORKLOADS:  # one graph each, because optimizing a large one is slow
         graph = v1.Graph()
         with LogCapture() as log:  # the first session creates the devices
@@ -145,9 +145,9 @@ def do_bench(run):
             make_pieces(build(run, cards, dict(request, workloads=[workload]), short_name), session, pieces, errors, v1)
     pieces = sort_in_turns(pieces)
     started = clock()  # the import and building the graphs do not count
-    started += warm_up(pieces, started, budget, WARM)
-    yardstick = Yardstick()
-    rounds(pieces, started, budget, [0], yardstick)
+    started += warm_up(pieces, started, budget, WARM_UP_SHARE)
+    yardstick = MachineBenchmark()
+    run_rounds(pieces, started, budget, [0], yardstick)
     # MirroredStrategy and XLA come after each of the others has some times, which are kept if the all-reduce
     # (NCCL) crashes or hangs.
     build_started = clock()
@@ -158,26 +158,26 @@ def do_bench(run):
         say(stage="bench", log=log.text)
     started += clock() - build_started
     eager = sort_in_turns(eager)
-    started += warm_up(eager, started, budget, EAGER)
+    started += warm_up(eager, started, budget, EAGER_WARM_UP_SHARE)
     pieces += eager
     for piece in pieces:
         piece.quiet = bool(request.get("shortly"))
-    rounds(pieces, started, budget, range(1, ROUNDS), yardstick)
+    run_rounds(pieces, started, budget, range(1, ROUNDS), yardstick)
     for piece in pieces:
         if piece.quiet:
             piece.quiet = False
             piece.tell()
     if not pieces:
-        raise Wrong("; ".join(sorted(set(errors)))[:300]) if errors else explain_unserved(request, cards)
+        raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else explain_unserved(request, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
     if not timed:
-        raise Wrong("; ".join(sorted(set(timed_piece.left_out for timed_piece in pieces)))[:300])
+        raise WrongResult("; ".join(sorted(set(timed_piece.left_out for timed_piece in pieces)))[:300])
     return "%d pieces of work were timed in %.0f s" % (timed, clock() - started), {}
 
 
 def explain_unserved(wish, cards):
     """Return the error if no work fits the request: the request is wrong, not TensorFlow."""
-    workloads, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or TYPES
+    workloads, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or DTYPES
     reasons = []
     kinds = [card.kind for card in cards]
     if "allreduce" in workloads and max(kinds.count(kind) for kind in kinds) < 2:
@@ -189,7 +189,7 @@ def explain_unserved(wish, cards):
     if "matmul" in workloads or ("conv" in workloads and len(reasons) == 0):
         names = ", ".join(short_name(card) for card in cards)
         reasons.append("with this TensorFlow %s has no %s" % (names, " and no ".join(types)))
-    error = Wrong("; ".join(reasons))
+    error = WrongResult("; ".join(reasons))
     error.facts = {"wish": True}
     return error
 
@@ -202,16 +202,16 @@ def make_pieces(offered, session, pieces, refused, v1=None):
     for facts, make in offered:
         try:
             known = set(id(variable) for variable in v1.global_variables()) if v1 is not None else ()
-            piece = Piece(facts, make(session))
+            piece = TimedWork(facts, make(session))
             if v1 is not None:
-                piece.ready = initializer(v1, session, known)
+                piece.ready = make_initializer(v1, session, known)
             pieces.append(piece)
         except Exception as error:
-            refused.append(short(text(error)))
+            refused.append(summarize_error(text(error)))
             say(stage="bench", run=dict(facts, samples=[], first=None, left_out=refused[-1]))
 
 
-def initializer(v1, session, before):
+def make_initializer(v1, session, before):
     """Return a function that initialises the new variables; None if there are none."""
     initializers = [variable.initializer for variable in v1.global_variables() if id(variable) not in before]
 
@@ -225,20 +225,20 @@ def sort_in_turns(pieces):
     """Return the pieces, the smallest of each kind first, so that each kind gets some time if there is little."""
     ranks, seen = [], {}
     for piece in pieces:
-        key = family(piece)
+        key = get_work_family(piece)
         ranks.append(seen.setdefault(key, 0))
         piece.smallest = seen[key] == 0
         seen[key] += 1
     return [piece for _, piece in sorted(zip(ranks, pieces), key=lambda pair: pair[0])]
 
 
-def family(piece):
+def get_work_family(piece):
     """Return the properties that pieces of different sizes have in common."""
     names = ("workload", "model", "part", "dtype", "strategy", "xla")
     return tuple(piece.facts.get(name) for name in names) + tuple(piece.facts["devices"])
 
 
-def logical_cpus(run, count):
+def split_cpu(run, count):
     """Split the CPU for work without a session; if TensorFlow cannot, MirroredStrategy reports the error."""
     configure, lister = public_config(run.tf, "set_logical_device_configuration"), public_config(run.tf, "list_physical_devices")
     configuration_class = public_config(run.tf, "LogicalDeviceConfiguration")
@@ -257,7 +257,7 @@ def warm_up(pieces, began, budget, share):
     """
     too_slow, uncounted = {}, 0.0
     for piece in pieces:
-        if too_slow.get(family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.smallest else share):
+        if too_slow.get(get_work_family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.smallest else share):
             piece.left_out = "the time is used up"
             piece.tell()
             continue
@@ -274,18 +274,18 @@ def warm_up(pieces, began, budget, share):
             start = clock()
             piece.call()
             if clock() - start > budget * share / 12.0:
-                too_slow[family(piece)] = True
+                too_slow[get_work_family(piece)] = True
         except Exception as error:
-            piece.left_out = short(text(error))
+            piece.left_out = summarize_error(text(error))
         piece.tell()
     return uncounted
 
 
-def rounds(pieces, began, budget, numbers, yardstick=None):
+def run_rounds(pieces, began, budget, numbers, yardstick=None):
     """Time the pieces in turns until the time is used up or the results are precise."""
     active = [piece for piece in pieces if not piece.left_out]
     for number in numbers:
-        imprecise = [piece for piece in active if not piece.left_out and not precise(piece)]
+        imprecise = [piece for piece in active if not piece.left_out and not is_precise(piece)]
         for position, piece in enumerate(imprecise):
             remaining = budget - (clock() - began)
             if remaining <= 0 and piece.seconds:
@@ -293,40 +293,40 @@ def rounds(pieces, began, budget, numbers, yardstick=None):
             if yardstick is not None:
                 yardstick.measure()
             slot = max(remaining, 0.0) / max((ROUNDS - number) * len(imprecise) - position, 1)
-            start, load_before = clock(), load()
+            start, load_before = clock(), read_cpu_load()
             count_before = len(piece.seconds)
             try:
-                while len(piece.seconds) - count_before < MOST // ROUNDS:
+                while len(piece.seconds) - count_before < MAX_SAMPLES // ROUNDS:
                     call_start = clock()
                     piece.call()
                     piece.seconds.append(clock() - call_start)
                     if clock() - start > slot:
                         break
             except Exception as error:
-                piece.left_out = short(text(error))
+                piece.left_out = summarize_error(text(error))
             piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
-            measure_others(piece, load_before, load(), clock() - start)
+            measure_others(piece, load_before, read_cpu_load(), clock() - start)
             piece.tell()
         if yardstick is not None:
             yardstick.tell()
 
 
-def precise(piece):
+def is_precise(piece):
     """Return whether the 95 % interval of the median is narrow enough, in enough rounds."""
     seconds = piece.seconds
     count = len(seconds)
-    if len([round_count for round_count in piece.rounds if round_count]) < SPREAD or count < FEWEST * ROUNDS // 2:
+    if len([round_count for round_count in piece.rounds if round_count]) < MIN_ROUNDS or count < MIN_SAMPLES * ROUNDS // 2:
         return False
     ordered = sorted(seconds)
     half_width = int(0.98 * count**0.5) + 1
     low, high = ordered[max(count // 2 - half_width, 0)], ordered[min(count // 2 + half_width, count - 1)]
-    return (high - low) / 2.0 <= PRECISE * ordered[count // 2]
+    return (high - low) / 2.0 <= MAX_RELATIVE_ERROR * ordered[count // 2]
 
 
 clock = getattr(time, "perf_counter", time.time)
 
 
-def load():
+def read_cpu_load():
     """Return (busy seconds of all processors and of this process, number of processors, throttled periods) or None."""
     try:
         with open("/proc/stat") as stream:
@@ -336,7 +336,7 @@ def load():
     numbers = [int(field) for field in stats[0].split()[1:9]]
     busy = sum(numbers[:3]) + sum(numbers[5:8])  # without idle and I/O wait
     own_times = os.times()
-    return busy / TICKS, own_times[0] + own_times[1], sum(1 for line in stats[1:] if line.startswith("cpu")), count_throttled()
+    return busy / TICKS_PER_S, own_times[0] + own_times[1], sum(1 for line in stats[1:] if line.startswith("cpu")), count_throttled()
 
 
 def count_throttled():
@@ -380,28 +380,28 @@ def measure_others(piece, before, after, seconds):
         piece.others = min(max(piece.busy / piece.spent, 0.0), 0.99)
 
 
-def devices(run, asked):
+def select_devices(run, names):
     """Return the CPU and each GPU, or the devices in `asked`.
 
     Several CPUs are parts of it (logical devices). Raises Wrong if TensorFlow does not list a requested
     device.
     """
     gpus = {}
-    if any(name.startswith("GPU") for name in asked) or not asked:
+    if any(name.startswith("GPU") for name in names) or not names:
         for card in run.cards:
             if card.kind == "GPU":
                 gpus["GPU:%d" % card.index] = card
-    if not asked:
-        asked = ["CPU:0"] + sorted(gpus, key=lambda name: gpus[name].index)
+    if not names:
+        names = ["CPU:0"] + sorted(gpus, key=lambda name: gpus[name].index)
     result = []
-    for name in asked:
+    for name in names:
         kind, _, index = name.partition(":")
         if kind == "CPU":
             result.append(Card(int(index), "CPU", "/device:CPU:%s" % index))
         elif name in gpus:
             result.append(gpus[name])
         else:
-            raise Wrong("TensorFlow lists no %s" % name)
+            raise WrongResult("TensorFlow lists no %s" % name)
     return result
 
 

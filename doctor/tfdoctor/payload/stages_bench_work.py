@@ -2,9 +2,9 @@
 # which tests the connection. A piece consists of facts and a function that takes a session and returns what
 # is called for each time.
 from stages_compute import has_dtype, tf32_switch
-from stages_output import Missing
+from stages_output import MissingFeature
 
-STEPS = {
+DEFAULT_SIZES = {
     "matmul": (64, 128, 256, 512, 1024, 2048, 4096, 8192),
     "conv": (8, 16, 32, 64, 128, 256),
     "cnn": (8, 32, 128, 512),
@@ -12,26 +12,26 @@ STEPS = {
     "copy": (1 << 12, 1 << 16, 1 << 20, 1 << 24, 1 << 26),
     "allreduce": (1 << 12, 1 << 16, 1 << 20, 1 << 24),
 }
-LARGEST = {"matmul": 1024, "conv": 64, "cnn": 128, "transformer": 64, "copy": 1 << 24, "allreduce": 1 << 24}
+MAX_CPU_SIZES = {"matmul": 1024, "conv": 64, "cnn": 128, "transformer": 64, "copy": 1 << 24, "allreduce": 1 << 24}
 IMAGES, CIN, COUT = 8, 32, 64
 SIDE, WORDS, WIDTH = 32, 32, 64
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
-TYPES = ("float32", "tf32", "float16", "bfloat16")
+DTYPES = ("float32", "tf32", "float16", "bfloat16")
 
 
-def sizes_of(kind, cards, wish):
+def choose_sizes(kind, cards, wish):
     """Return the requested sizes, else the default ones; on CPUs only those that do not take long."""
     if wish.get("sizes"):
         return wish["sizes"]
     is_cpu_only = all(card.kind == "CPU" for card in cards)
-    return [size for size in STEPS[kind] if not is_cpu_only or size <= LARGEST[kind]]
+    return [size for size in DEFAULT_SIZES[kind] if not is_cpu_only or size <= MAX_CPU_SIZES[kind]]
 
 
 def build(run, cards, wish, name):
     """Return (facts, make) of all pieces."""
     workloads = wish.get("workloads") or WORKLOADS
     pieces = []
-    types = wish.get("dtypes") or TYPES
+    types = wish.get("dtypes") or DTYPES
     for dtype in types:
         for workload in workloads:
             for piece in WORK[workload](run, cards, wish, dtype, name):
@@ -39,7 +39,7 @@ def build(run, cards, wish, name):
     return pieces
 
 
-def can(run, card, dtype, wish):
+def supports_dtype(run, card, dtype, wish):
     """Return whether this TensorFlow and this device support the type.
 
     Half precision on a CPU is slow, and is timed only on request.
@@ -53,7 +53,7 @@ def can(run, card, dtype, wish):
     return has_dtype(run, card, dtype)
 
 
-def facts(workload, dtype, size, names, strategy="one", model=None, **more):
+def describe_work(workload, dtype, size, names, strategy="one", model=None, **more):
     """Return the facts that describe a piece of work."""
     return dict(
         more, workload=workload, dtype=dtype, size=size, devices=names, strategy=strategy, model=model
@@ -62,15 +62,15 @@ def facts(workload, dtype, size, names, strategy="one", model=None, **more):
 
 def can_train(wish):
     """Return whether training is included; it is timed in float32 only."""
-    return "float32" in (wish.get("dtypes") or TYPES)
+    return "float32" in (wish.get("dtypes") or DTYPES)
 
 
-def ends_in(v1, tensor):
+def take_first_number(v1, tensor):
     """Return one number of a tensor, which is fetched; the rest stays on the device."""
     return v1.reshape(tensor, [-1])[0]
 
 
-def variable(run, shape, dtype, scale=1.0):
+def make_variable(run, shape, dtype, scale=1.0):
     """Return a variable with random numbers that are generated on its own device."""
     v1 = run.v1
     start = v1.random_uniform(shape, -scale, scale, seed=3)
@@ -102,19 +102,19 @@ def allow_tf32(run, call):
 def matmul(run, cards, wish, dtype, name):
     """Yield matrix products on each device."""
     v1 = run.v1
-    for size in sizes_of("matmul", cards, wish):
+    for size in choose_sizes("matmul", cards, wish):
         for card in cards:
-            if not can(run, card, dtype, wish):
+            if not supports_dtype(run, card, dtype, wish):
                 continue
 
             def make(session, card=card, size=size):
                 stored_dtype = "float32" if dtype == "tf32" else dtype
                 with v1.device(card.device):
-                    left, right = (variable(run, [size, size], stored_dtype) for _ in range(2))
-                    call = make_fetch(session, ends_in(v1, v1.matmul(left, right)))
+                    left, right = (make_variable(run, [size, size], stored_dtype) for _ in range(2))
+                    call = make_fetch(session, take_first_number(v1, v1.matmul(left, right)))
                     return allow_tf32(run, call) if dtype == "tf32" else call
 
-            yield facts("matmul", dtype, size, [name(card)], flop=2.0 * size**3), make
+            yield describe_work("matmul", dtype, size, [name(card)], flop=2.0 * size**3), make
 
 
 def conv(run, cards, wish, dtype, name):
@@ -122,49 +122,49 @@ def conv(run, cards, wish, dtype, name):
     v1 = run.v1
     if dtype == "tf32":  # cuDNN's algorithm is chosen once for both, by the first to run
         return
-    for size in sizes_of("conv", cards, wish):
+    for size in choose_sizes("conv", cards, wish):
         for card in cards:
-            if not can(run, card, dtype, wish):
+            if not supports_dtype(run, card, dtype, wish):
                 continue
 
             def make(session, card=card, size=size):
                 with v1.device(card.device):
-                    images = variable(run, [IMAGES, size, size, CIN], dtype)
-                    kernel = variable(run, [3, 3, CIN, COUT], dtype)
+                    images = make_variable(run, [IMAGES, size, size, CIN], dtype)
+                    kernel = make_variable(run, [3, 3, CIN, COUT], dtype)
                     result = v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME")
-                    return make_fetch(session, ends_in(v1, result))
+                    return make_fetch(session, take_first_number(v1, result))
 
             flop = 2.0 * IMAGES * size * size * CIN * COUT * 9
-            yield facts("conv", dtype, size, [name(card)], flop=flop), make
+            yield describe_work("conv", dtype, size, [name(card)], flop=flop), make
 
 
 def copy(run, cards, wish, dtype, name):
     """Yield copies from each device to each other one, or within a single device; pairs of CPUs are omitted."""
     v1 = run.v1
-    if dtype != (wish.get("dtypes") or TYPES)[0]:  # once, independent of the types
+    if dtype != (wish.get("dtypes") or DTYPES)[0]:  # once, independent of the types
         return
     pairs = [(source, target) for source in cards for target in cards if source is not target and "GPU" in source.kind + target.kind]
     pairs = pairs or [(cards[0], cards[0])]
-    for size in sizes_of("copy", cards, wish):
+    for size in choose_sizes("copy", cards, wish):
         for source, target in pairs:
 
             def make(session, source=source, target=target, size=size):
                 half = max(size // 8, 1)
                 with v1.device(source.device):
                     if source is target:
-                        data = v1.concat([variable(run, [half], "float32") for _ in range(2)], 0)
+                        data = v1.concat([make_variable(run, [half], "float32") for _ in range(2)], 0)
                     else:
-                        data = variable(run, [2 * half], "float32")
+                        data = make_variable(run, [2 * half], "float32")
                 with v1.device(target.device):
-                    return make_fetch(session, ends_in(v1, v1.identity(data)))
+                    return make_fetch(session, take_first_number(v1, v1.identity(data)))
 
-            yield facts("copy", "float32", size, [name(source), name(target)], bytes=size), make
+            yield describe_work("copy", "float32", size, [name(source), name(target)], bytes=size), make
 
 
 # ---------------------------------------------------------------- training
 
 
-def weights(run, shapes):
+def make_weights(run, shapes):
     """Return variables of the given shapes with random numbers."""
     v1 = run.v1
     return [
@@ -177,36 +177,36 @@ CNN = ([3, 3, 3, 16], [3, 3, 16, 32], [SIDE // 4 * SIDE // 4 * 32, 10])
 TRANSFORMER = ([WIDTH, 3 * WIDTH], [WIDTH, WIDTH], [WIDTH, 4 * WIDTH], [4 * WIDTH, WIDTH])
 
 
-def cnn(v1, images, kept):
+def cnn(v1, images, parameters):
     """Return the loss of a small convolutional network."""
-    for kernel in kept[:2]:
+    for kernel in parameters[:2]:
         images = v1.nn.relu(v1.nn.conv2d(images, kernel, strides=[1, 1, 1, 1], padding="SAME"))
         images = v1.nn.max_pool(images, [1, 2, 2, 1], [1, 2, 2, 1], "SAME")
-    flat = v1.matmul(v1.reshape(images, [-1, CNN[2][0]]), kept[2])
+    flat = v1.matmul(v1.reshape(images, [-1, CNN[2][0]]), parameters[2])
     return v1.reduce_mean(v1.square(flat))
 
 
-def transformer(v1, words, kept):
+def transformer(v1, inputs, parameters):
     """Return the loss of a small transformer block."""
-    flat = v1.reshape(words, [-1, WIDTH])
-    parts = v1.split(v1.reshape(v1.matmul(flat, kept[0]), [-1, WORDS, 3 * WIDTH]), 3, axis=2)
+    flat = v1.reshape(inputs, [-1, WIDTH])
+    parts = v1.split(v1.reshape(v1.matmul(flat, parameters[0]), [-1, WORDS, 3 * WIDTH]), 3, axis=2)
     attention = v1.nn.softmax(v1.matmul(parts[0], parts[1], transpose_b=True) * WIDTH**-0.5)
-    attended = v1.matmul(v1.reshape(v1.matmul(attention, parts[2]), [-1, WIDTH]), kept[1]) + flat
-    hidden = v1.nn.relu(v1.matmul(attended, kept[2]))
-    return v1.reduce_mean(v1.square(v1.matmul(hidden, kept[3]) + attended))
+    attended = v1.matmul(v1.reshape(v1.matmul(attention, parts[2]), [-1, WIDTH]), parameters[1]) + flat
+    hidden = v1.nn.relu(v1.matmul(attended, parameters[2]))
+    return v1.reduce_mean(v1.square(v1.matmul(hidden, parameters[3]) + attended))
 
 
 MODELS = {"cnn": (cnn, CNN, [SIDE, SIDE, 3]), "transformer": (transformer, TRANSFORMER, [WORDS, WIDTH])}
 
 
-def batch_of(shape, part):
+def make_batch(shape, part):
     """Return a batch of random numbers in the host's memory."""
     import numpy
 
     return numpy.random.RandomState(5).uniform(-1.0, 1.0, [part] + shape).astype("float32")
 
 
-def step_of(run, model, cards, size, fed=False):
+def build_step(run, model, cards, size, fed=False):
     """Return (a whole step, its gradients alone, the feed): each device has a part of the batch.
 
     The weights are on the first device. fed: the batch comes from the host's memory each time; else it is on
@@ -216,20 +216,20 @@ def step_of(run, model, cards, size, fed=False):
     network, shapes, shape = MODELS[model]
     part = max(size // len(cards), 1)
     with v1.device(cards[0].device):
-        parameters = weights(run, shapes)
+        parameters = make_weights(run, shapes)
     towers, feed = [], {}
     for card in cards:
         with v1.device(card.device):
             if fed:
                 data = v1.placeholder(v1.float32, [part] + shape)
-                feed[data] = batch_of(shape, part)
+                feed[data] = make_batch(shape, part)
             else:
-                data = variable(run, [part] + shape, "float32")
+                data = make_variable(run, [part] + shape, "float32")
             towers.append(v1.gradients(network(v1, data, parameters), parameters))
     gradient_ends = []
     for card, gradients in zip(cards, towers):
         with v1.device(card.device):
-            gradient_ends.append(v1.add_n([ends_in(v1, gradient) for gradient in gradients]))
+            gradient_ends.append(v1.add_n([take_first_number(v1, gradient) for gradient in gradients]))
     with v1.device(cards[0].device):
         return apply_mean(v1, parameters, towers), v1.add_n(gradient_ends), feed
 
@@ -241,7 +241,7 @@ def apply_mean(v1, kept, towers):
     """
     means = [v1.add_n(list(gradients)) / float(len(towers)) for gradients in zip(*towers)] if len(towers) > 1 else towers[0]
     changed = [v1.assign_sub(weight, 1e-4 * mean) for weight, mean in zip(kept, means)]
-    return v1.add_n([ends_in(v1, weight) for weight in changed])
+    return v1.add_n([take_first_number(v1, weight) for weight in changed])
 
 
 def build_average(run, model, cards):
@@ -250,12 +250,12 @@ def build_average(run, model, cards):
     towers = []
     for card in cards:
         with v1.device(card.device):
-            towers.append(weights(run, MODELS[model][1]))
+            towers.append(make_weights(run, MODELS[model][1]))
     with v1.device(cards[0].device):
-        return apply_mean(v1, weights(run, MODELS[model][1]), towers)
+        return apply_mean(v1, make_weights(run, MODELS[model][1]), towers)
 
 
-def bytes_of(model):
+def count_gradient_bytes(model):
     """Return the size of a model's gradients in bytes."""
     total = 0
     for shape in MODELS[model][1]:
@@ -270,7 +270,7 @@ def train(run, cards, wish, dtype, name):
     """Yield training steps on each device and on all of a kind, for the latter also the parts of a step."""
     if dtype != "float32":
         return
-    multi_device = [group for group in groups(cards) if len(group) > 1]
+    multi_device = [group for group in group_devices(cards) if len(group) > 1]
     for model in ("cnn", "transformer"):
         for group in multi_device:
 
@@ -278,9 +278,9 @@ def train(run, cards, wish, dtype, name):
                 return make_fetch(session, build_average(run, model, group))
 
             names = [name(card) for card in group]
-            yield facts("train", dtype, bytes_of(model), names, "towers", model, part="allreduce"), share
-        for size in sizes_of(model, cards, wish):
-            for group in groups(cards):
+            yield describe_work("train", dtype, count_gradient_bytes(model), names, "towers", model, part="allreduce"), share
+        for size in choose_sizes(model, cards, wish):
+            for group in group_devices(cards):
                 if size < len(group):
                     continue
                 strategy = "one" if len(group) == 1 else "towers"
@@ -288,21 +288,21 @@ def train(run, cards, wish, dtype, name):
                 tensors = {}
 
                 def make(session, group=group, size=size, model=model, tensors=tensors):
-                    tensors["step"], tensors["compute"], _ = step_of(run, model, group, size)
+                    tensors["step"], tensors["compute"], _ = build_step(run, model, group, size)
                     return make_fetch(session, tensors["step"])
 
                 def build_alone(session, tensors=tensors):
                     return make_fetch(session, tensors["compute"])
 
                 def build_feeding(session, group=group, size=size, model=model):
-                    step, _, feed = step_of(run, model, group, size, fed=True)
+                    step, _, feed = build_step(run, model, group, size, fed=True)
                     return make_fetch(session, step, feed)
 
-                yield facts("train", dtype, size, names, strategy, model), make
+                yield describe_work("train", dtype, size, names, strategy, model), make
                 if len(group) > 1:
-                    yield facts("train", dtype, size, names, strategy, model, part="compute"), build_alone
+                    yield describe_work("train", dtype, size, names, strategy, model, part="compute"), build_alone
                 if len(group) > 1 or any(group[0] is other[0] for other in multi_device):
-                    yield facts("train", dtype, size, names, strategy, model, part="fed"), build_feeding
+                    yield describe_work("train", dtype, size, names, strategy, model, part="fed"), build_feeding
 
 
 # ---------------------------------------------------------------- work without a session
@@ -331,39 +331,39 @@ def build_mirrored(run, cards, wish, name):
 
     def strategy_of(group):
         if not hasattr(getattr(run.tf.distribute, "MirroredStrategy", None), "run"):
-            raise Missing("MirroredStrategy.run is there from TensorFlow 2.2 on")
+            raise MissingFeature("MirroredStrategy.run is there from TensorFlow 2.2 on")
         key = tuple(card.device for card in group)
         if key not in strategies:
             strategies[key] = run.tf.distribute.MirroredStrategy([device[1:] for device in key])
         return strategies[key]
 
     for model in ("cnn", "transformer"):
-        for group in groups(cards):
+        for group in group_devices(cards):
             if len(group) < 2:
                 continue
             names = [name(card) for card in group]
-            description = facts("train", "float32", bytes_of(model), names, "mirrored", model, part="allreduce")
+            description = describe_work("train", "float32", count_gradient_bytes(model), names, "mirrored", model, part="allreduce")
 
             def share(session, group=group, model=model, description=description):
                 strategy = strategy_of(group)
-                description["way"] = way_of(strategy)
+                description["way"] = describe_reduction(strategy)
                 return build_mirrored_share(run.tf, strategy, model)
 
             yield description, share
-            for size in sizes_of(model, cards, wish):
+            for size in choose_sizes(model, cards, wish):
                 if size < len(group):
                     continue
-                description = facts("train", "float32", size, names, "mirrored", model)
+                description = describe_work("train", "float32", size, names, "mirrored", model)
 
                 def make(session, group=group, size=size, model=model, description=description):
                     strategy = strategy_of(group)
-                    description["way"] = way_of(strategy)
+                    description["way"] = describe_reduction(strategy)
                     return build_mirrored_step(run.tf, strategy, model, max(size // len(group), 1))
 
                 yield description, make
 
 
-def way_of(strategy):
+def describe_reduction(strategy):
     """Return how a strategy averages: "CollectiveAllReduce, NCCL", "NcclAllReduce" and so on; None if it is unknown."""
     extended = strategy.extended
     try:
@@ -434,19 +434,19 @@ def build_compiled(run, cards, wish, name):
         return
     for workload in [candidate for candidate in ("matmul", "conv", "train") if candidate in workloads]:
         for model in ("cnn", "transformer") if workload == "train" else (None,):
-            for size in sizes_of(model or workload, cards, wish):
+            for size in choose_sizes(model or workload, cards, wish):
                 for card in cards:
 
                     def make(session, card=card, size=size, workload=workload, model=model):
                         return xla_call(run.tf, card, workload, model, size)
 
-                    yield facts(workload, "float32", size, [name(card)], "one", model, xla=True), make
+                    yield describe_work(workload, "float32", size, [name(card)], "one", model, xla=True), make
 
 
 def xla_call(tf, card, workload, model, size):
     """Return a function that runs compiled work; all of its result is returned, or XLA would skip the rest."""
     if not hasattr(tf, "function") or not tf.executing_eagerly():
-        raise Missing("jit_compile is there from TensorFlow 2.1 on")
+        raise MissingFeature("jit_compile is there from TensorFlow 2.1 on")
     v1 = tf.compat.v1
     with tf.device(card.device):
         if workload == "matmul":
@@ -485,7 +485,7 @@ def xla_call(tf, card, workload, model, size):
     return call
 
 
-def groups(cards):
+def group_devices(cards):
     """Return each device alone, and all devices of a kind together."""
     kinds = {}
     for card in cards:
@@ -496,28 +496,28 @@ def groups(cards):
 def allreduce(run, cards, wish, dtype, name):
     """Yield all-reduces over all devices of a kind."""
     v1 = run.v1
-    if dtype != (wish.get("dtypes") or TYPES)[0]:
+    if dtype != (wish.get("dtypes") or DTYPES)[0]:
         return
-    for group in groups(cards):
+    for group in group_devices(cards):
         if len(group) < 2:
             continue
-        for size in sizes_of("allreduce", cards, wish):
+        for size in choose_sizes("allreduce", cards, wish):
 
             def make(session, group=group, size=size):
                 variables = []
                 for card in group:
                     with v1.device(card.device):
-                        variables.append(variable(run, [max(size // 4, 1)], "float32"))
+                        variables.append(make_variable(run, [max(size // 4, 1)], "float32"))
                 with v1.device(group[0].device):
                     total = v1.add_n([v1.identity(tensor) for tensor in variables])
                 ends = []
                 for card in group:
                     with v1.device(card.device):
-                        ends.append(ends_in(v1, v1.identity(total) * 0.5))
+                        ends.append(take_first_number(v1, v1.identity(total) * 0.5))
                 with v1.device(group[0].device):
                     return make_fetch(session, v1.add_n(ends))
 
-            yield facts("allreduce", "float32", size, [name(card) for card in group], "towers", bytes=size), make
+            yield describe_work("allreduce", "float32", size, [name(card) for card in group], "towers", bytes=size), make
 
 
 WORK = {"matmul": matmul, "conv": conv, "train": train, "copy": copy, "allreduce": allreduce}

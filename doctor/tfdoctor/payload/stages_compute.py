@@ -5,18 +5,18 @@ import re
 import time
 
 from stages_devices import fill_description, list_by_creating
-from stages_output import Missing, Wrong, finite, plural, say, short, measure_since, text, merge_failures
+from stages_output import MissingFeature, WrongResult, round_finite, plural, say, summarize_error, measure_since, text, merge_failures
 
-BIG = 4096  # rows of the matrices that are timed: 64 MiB each in float32
-CHAIN = 4  # products per run, so that the cost of starting one is negligible
-SMALL = 512  # rows of the product from which the time of large ones is estimated
-LONG, SHORT = 30.0, 3.0  # seconds: if a run takes longer than LONG, rows are halved until SHORT
-SLOW_COPY = 1.2  # GB/s; one lane of PCIe 3.0 carries 0.98, sixteen from pageable memory 3 and more
-UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
-TF32 = 2.0**-10
+TIMED_ROWS = 4096  # rows of the matrices that are timed: 64 MiB each in float32
+PRODUCTS_PER_RUN = 4  # products per run, so that the cost of starting one is negligible
+ESTIMATE_ROWS = 512  # rows of the product from which the time of large ones is estimated
+MAX_RUN_S, TARGET_RUN_S = 30.0, 3.0  # seconds: if a run takes longer than LONG, rows are halved until SHORT
+MIN_COPY_GBPS = 1.2  # GB/s; one lane of PCIe 3.0 carries 0.98, sixteen from pageable memory 3 and more
+ROUNDING_UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
+TF32_UNIT = 2.0**-10
 NO_KERNEL = re.compile(r"[Nn]o (OpKernel|supported kernel|registered)|not in list of allowed values")
 # GPUs add up bfloat16 in float32; float16 in either, depending on GPU and release.
-ADDED_UP = {"GPU": dict(UNIT, bfloat16=2.0**-24), "CPU": UNIT}
+SUM_UNIT = {"GPU": dict(ROUNDING_UNIT, bfloat16=2.0**-24), "CPU": ROUNDING_UNIT}
 # The convolution: images, height and width, channels in and out; the filter is 3x3.
 CONVOLUTION = (8, 32, 32, 16, 32)
 SMALL_CONVOLUTION = (2, 6, 6, 4, 8)
@@ -26,7 +26,7 @@ def do_compute(run):
     """Compare products on each device with numpy's, and time them."""
     try:
         run.open()
-    except Wrong as error:
+    except WrongResult as error:
         for card in run.cards:
             say(stage="compute", gpu=card.index, ok=False, error=error.raw)
         raise
@@ -59,14 +59,14 @@ def compute_on(run, card):
         started = time.time()
         try:
             modes = compare(run, card, dtype)
-        except Missing:
+        except MissingFeature:
             continue
         except Exception as error:
             raw = text(error)
             say(stage="compute", gpu=card.index, dtype=dtype, ok=False, error=raw, seconds=measure_since(started))
-            return "%s: %s" % (dtype, short(raw)), raw
+            return "%s: %s" % (dtype, summarize_error(raw)), raw
         for mode, deviation, limit in modes:
-            line = dict(stage="compute", gpu=card.index, dtype=mode, deviation=finite(deviation), limit=finite(limit))
+            line = dict(stage="compute", gpu=card.index, dtype=mode, deviation=round_finite(deviation), limit=round_finite(limit))
             if not deviation <= limit:
                 raw = "the product is off by %.3g, and rounding explains at most %.3g" % (deviation, limit)
                 say(ok=False, error=raw, seconds=measure_since(started), **line)
@@ -76,7 +76,7 @@ def compute_on(run, card):
                 try:
                     speed, note = measure(run, card, dtype, mode, not results)
                 except Exception as error:  # usually because other processes use the memory
-                    speed, note = {}, "not timed: " + short(text(error))
+                    speed, note = {}, "not timed: " + summarize_error(text(error))
             line.update(speed)
             label = mode.replace("tf32", "float32 as TF32")
             if speed:
@@ -117,9 +117,9 @@ def compare(run, card, dtype):
     else:
         left, right = ((random.randint(-64, 65, (n, n)) / 64.0).astype("float32") for _ in range(2))
     exact = left.astype("float64").dot(right.astype("float64"))
-    limit = sum_limit(n, ADDED_UP[run.kind][dtype])
+    limit = sum_limit(n, SUM_UNIT[run.kind][dtype])
     if dtype != "float32":
-        limit += 4 * UNIT[dtype] * float(numpy.abs(exact).max())
+        limit += 4 * ROUNDING_UNIT[dtype] * float(numpy.abs(exact).max())
     deviation = float(numpy.abs(product(run, card, dtype, left, right) - exact).max())
     if dtype != "float32" or not limit < deviation <= tf32_limit(n):
         return [(dtype, deviation, limit)]
@@ -136,7 +136,7 @@ def sum_limit(n, unit):
 
 
 def tf32_limit(n):
-    return 6 * TF32 * math.sqrt(2.0 * n) / 3
+    return 6 * TF32_UNIT * math.sqrt(2.0 * n) / 3
 
 
 class tf32_switch(object):
@@ -166,7 +166,7 @@ def product(run, card, dtype, left, right):
         # Old releases lack half precision; on a GPU only bfloat16's kernels can be missing.
         optional = dtype == "bfloat16" or (run.kind == "CPU" and dtype == "float16")
         if optional and NO_KERNEL.search(text(error)):
-            raise Missing(dtype)
+            raise MissingFeature(dtype)
         raise
 
 
@@ -200,7 +200,7 @@ def measure(run, card, dtype, mode, first):
             variable = v1.Variable(fed, trainable=False)
             factor = v1.cast(variable * math.sqrt(3.0 / rows), getattr(run.tf, dtype))  # keeps the variance constant
             result = v1.cast(variable, getattr(run.tf, dtype))
-            for _ in range(CHAIN):
+            for _ in range(PRODUCTS_PER_RUN):
                 result = v1.matmul(result, factor)
             end = v1.reduce_sum(v1.cast(result, v1.float32))
         with run.session() as session:
@@ -212,8 +212,8 @@ def measure(run, card, dtype, mode, first):
                 copies.append(time.time() - started)
             with tf32_switch(run, mode == "float32"):
                 seconds = time_call(run.timed, lambda: session.run(end))
-    facts = {"gflops": finite(2.0 * rows**3 * CHAIN / seconds / 1e9), "expected_gflops": None}
-    notes = [] if rows == BIG else ["so slow that products of %d rows were timed" % rows]
+    facts = {"gflops": round_finite(2.0 * rows**3 * PRODUCTS_PER_RUN / seconds / 1e9), "expected_gflops": None}
+    notes = [] if rows == TIMED_ROWS else ["so slow that products of %d rows were timed" % rows]
     expected = run.expected.get(str(card.index))
     expected = expected.get(mode) if isinstance(expected, dict) else expected if mode == "float32" else None
     if expected:
@@ -222,8 +222,8 @@ def measure(run, card, dtype, mode, first):
         if facts["slow"]:
             notes.append("slow: such a card should give %.0f GFLOP/s; is it throttled, or shared?" % expected)
     if copies:
-        facts["copy_gbps"] = finite(4e-9 * rows**2 / max(min(copies), 1e-9))
-        if facts["copy_gbps"] < SLOW_COPY:
+        facts["copy_gbps"] = round_finite(4e-9 * rows**2 / max(min(copies), 1e-9))
+        if facts["copy_gbps"] < MIN_COPY_GBPS:
             notes.append(
                 "slow: data comes to it at %.2f GB/s, as over a single PCIe lane" % facts["copy_gbps"]
             )
@@ -235,10 +235,10 @@ def choose_rows(run, card, dtype):
     import numpy
 
     v1 = run.v1
-    start = numpy.random.RandomState(8).uniform(-1.0, 1.0, (SMALL, SMALL)).astype("float32")
+    start = numpy.random.RandomState(8).uniform(-1.0, 1.0, (ESTIMATE_ROWS, ESTIMATE_ROWS)).astype("float32")
     with v1.Graph().as_default():
         with v1.device(card.device):
-            fed = v1.placeholder(v1.float32, (SMALL, SMALL))
+            fed = v1.placeholder(v1.float32, (ESTIMATE_ROWS, ESTIMATE_ROWS))
             factor = v1.cast(fed, getattr(run.tf, dtype))
             end = v1.reduce_sum(v1.cast(v1.matmul(factor, factor), v1.float32))
         with run.session() as session:
@@ -246,18 +246,18 @@ def choose_rows(run, card, dtype):
             started = time.time()
             session.run(end, {fed: start})
             seconds = time.time() - started
-    rows = BIG
-    if seconds * CHAIN * (float(BIG) / SMALL) ** 3 > LONG:
-        while rows > SMALL and seconds * CHAIN * (float(rows) / SMALL) ** 3 > SHORT:
+    rows = TIMED_ROWS
+    if seconds * PRODUCTS_PER_RUN * (float(TIMED_ROWS) / ESTIMATE_ROWS) ** 3 > MAX_RUN_S:
+        while rows > ESTIMATE_ROWS and seconds * PRODUCTS_PER_RUN * (float(rows) / ESTIMATE_ROWS) ** 3 > TARGET_RUN_S:
             rows //= 2
     return rows
 
 
-def time_call(wanted, call):
-    """Return the mean seconds of a call, repeated for `wanted` seconds after one call that does not count."""
+def time_call(seconds, call):
+    """Return the mean seconds of a call, repeated for `seconds` seconds after one call that does not count."""
     call()
     started, count = time.time(), 0
-    while not count or time.time() - started < wanted:
+    while not count or time.time() - started < seconds:
         call()
         count += 1
     return max((time.time() - started) / count, 1e-9)
@@ -275,9 +275,9 @@ def do_cudnn(run):
         except Exception as error:
             raw = text(error)
             say(stage="cudnn", gpu=card.index, ok=False, error=raw, seconds=measure_since(started))
-            failures.append((card, short(raw), raw))
+            failures.append((card, summarize_error(raw), raw))
         else:
-            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(started), of_limit=finite(deviation))
+            say(stage="cudnn", gpu=card.index, ok=True, seconds=measure_since(started), of_limit=round_finite(deviation))
     if failures:
         raise merge_failures(failures, len(run.cards), run.kind)
     return "a convolution, forward and backward, is right on %s" % plural(len(run.cards), run.kind), {}
@@ -313,7 +313,7 @@ def convolve_on(run, card):
     ):
         deviation, limit = float(numpy.abs(array.astype("float64") - expected).max()), tf32_limit(products)
         if not deviation <= limit:
-            raise Wrong("%s is off by %.3g, and rounding explains at most %.3g" % (name, deviation, limit))
+            raise WrongResult("%s is off by %.3g, and rounding explains at most %.3g" % (name, deviation, limit))
         worst = max(worst, deviation / limit)
     return worst
 

@@ -3,11 +3,11 @@ import os
 import re
 import sys
 
-from stages_output import Wrong, plural, say, short, text
+from stages_output import WrongResult, plural, say, summarize_error, text
 
-SIZE = {"GPU": 1024, "CPU": 256}
-SMALL = 48
-TIMED = 0.3  # seconds
+DEFAULT_ROWS = {"GPU": 1024, "CPU": 256}
+SMALL_ROWS = 48
+TIMED_S = 0.3  # seconds
 
 
 class Card(object):
@@ -36,8 +36,8 @@ class Run(object):
         self.kind = wish.get("device") or "GPU"
         self.expected = wish.get("expected") or {}
         self.small = bool(wish.get("small"))
-        self.size = int(wish.get("size") or (SMALL if self.small else SIZE.get(self.kind, 256)))
-        self.timed = float(wish.get("timed", TIMED))
+        self.size = int(wish.get("size") or (SMALL_ROWS if self.small else DEFAULT_ROWS.get(self.kind, 256)))
+        self.timed = float(wish.get("timed", TIMED_S))
         self.tf = None
         self.opened = False
         self.cards = []
@@ -69,7 +69,7 @@ class Run(object):
                     self.opened = True
         except Exception as error:
             raw = text(error)
-            failed = Wrong("TensorFlow cannot make its devices: %s" % short(raw))
+            failed = WrongResult("TensorFlow cannot make its devices: %s" % summarize_error(raw))
             failed.raw = raw
             raise failed
 
@@ -138,7 +138,7 @@ def do_import(run):
     run.tf = tf
     version = str(getattr(tf, "__version__", ""))
     if not hasattr(run.v1, "Session"):
-        raise Wrong("what was imported is no TensorFlow: %s" % getattr(tf, "__path__", "?"))
+        raise WrongResult("what was imported is no TensorFlow: %s" % getattr(tf, "__path__", "?"))
     say(stage="import", tensorflow=version)
     return "TensorFlow %s on Python %s" % (version, sys.version.split()[0]), {"tensorflow": version}
 
@@ -157,7 +157,7 @@ def do_visible(run):
                 try:
                     set_growth(device, True)
                 except Exception as error:
-                    notes.append("memory growth: " + short(text(error)))
+                    notes.append("memory growth: " + summarize_error(text(error)))
                 try:
                     device_details = get_details(device) if get_details is not None else {}
                 except Exception:
@@ -175,7 +175,7 @@ def do_visible(run):
         if "bench" in (run.wish.get("stages") or ()):  # bench also times the CPU
             return "TensorFlow lists no %s" % run.kind, facts
         say(stage="visible", **facts)
-        raise Wrong("TensorFlow lists no %s" % run.kind)
+        raise WrongResult("TensorFlow lists no %s" % run.kind)
     names = sorted(set(str(card.details.get("device_name", "")) for card in run.cards) - set([""]))
     detail = "TensorFlow lists %s" % plural(len(run.cards), run.kind)
     return ": ".join([detail] + ([", ".join(names)] if names else [])) + "".join("; " + note for note in notes), facts

@@ -5,9 +5,9 @@ import subprocess
 import threading
 
 from stages_compute import time_call
-from stages_output import Missing, Wrong, finite, say, short, text
+from stages_output import MissingFeature, WrongResult, round_finite, say, summarize_error, text
 
-SUMMED, SUMS = 1 << 22, 16  # floats per GPU in the all-reduce (16 MiB), and the number of timed repetitions
+SUMMED_FLOATS, TIMED_SUMS = 1 << 22, 16  # floats per GPU in the all-reduce (16 MiB), and the number of timed repetitions
 SMALL = 1 << 12
 
 
@@ -15,7 +15,7 @@ def do_nccl(run):
     """Compare an all-reduce over all GPUs with numpy's sum, and time it."""
     count = len(run.cards)
     if run.kind != "GPU" or count < 2:
-        raise Missing("an all-reduce takes at least two GPUs; there %s %d" % ("is" if count == 1 else "are", count))
+        raise MissingFeature("an all-reduce takes at least two GPUs; there %s %d" % ("is" if count == 1 else "are", count))
     run.open()
     all_sum = find_all_sum(run)
     topology = ask_topology()
@@ -23,7 +23,7 @@ def do_nccl(run):
         say(stage="nccl", topology=topology)
     import numpy
 
-    v1, length = run.v1, SMALL if run.small else SUMMED
+    v1, length = run.v1, SMALL if run.small else SUMMED_FLOATS
     random = numpy.random.RandomState(10)
     # Whole numbers: their sums are exact in float32, in any order.
     parts = [random.randint(-1000, 1001, length).astype("float32") for _ in run.cards]
@@ -36,7 +36,7 @@ def do_nccl(run):
                 variables.append(v1.Variable(fed[-1], trainable=False))
         sums = sum_tensors(run, all_sum, variables)
         repeated = sums
-        for _ in range(SUMS - 1):
+        for _ in range(TIMED_SUMS - 1):
             repeated = sum_tensors(run, all_sum, repeated)
         end = v1.group(*[tensor.op for tensor in repeated])
         with run.session() as session:
@@ -45,15 +45,15 @@ def do_nccl(run):
             for index, summed in enumerate(session.run(sums)):
                 deviation = float(numpy.abs(summed - exact).max())
                 if not deviation <= 0:
-                    raise Wrong("the sum that GPU:%d got is off by %.3g" % (index, deviation))
+                    raise WrongResult("the sum that GPU:%d got is off by %.3g" % (index, deviation))
             if run.small:
                 return "an all-reduce over %d GPUs is right" % count, {}
-            seconds = time_call(run.timed, lambda: session.run(end)) / SUMS
-    algorithm = SUMMED * 4 / seconds / 1e9
+            seconds = time_call(run.timed, lambda: session.run(end)) / TIMED_SUMS
+    algorithm = SUMMED_FLOATS * 4 / seconds / 1e9
     bus = algorithm * 2 * (count - 1) / count
     return "an all-reduce over %d GPUs is right: %.1f GB/s (%.1f GB/s on the bus)" % (count, algorithm, bus), {
-        "gbps": finite(algorithm),
-        "bus_gbps": finite(bus),
+        "gbps": round_finite(algorithm),
+        "bus_gbps": round_finite(bus),
     }
 
 
@@ -77,7 +77,7 @@ def find_all_sum(run):
         try:
             from tensorflow.contrib.nccl import all_sum
         except Exception as error:
-            raise Missing("this TensorFlow has no NCCL: %s" % short(text(error)))
+            raise MissingFeature("this TensorFlow has no NCCL: %s" % summarize_error(text(error)))
         return all_sum
     return nccl_ops.all_sum
 

@@ -7,30 +7,30 @@ import threading
 import time
 
 MARKER = "tfdoctor-payload:"
-LONGEST = 2000  # characters of an error
-PULSE = 10.0  # seconds between two "running" lines
+MAX_ERROR_CHARS = 2000  # characters of an error
+PROGRESS_INTERVAL_S = 10.0  # seconds between two "running" lines
 # Lines of TensorFlow 2's errors that only name a location, or nothing.
-FRAME = re.compile(
+NOISE_LINE = re.compile(
     r"\t| {4}|Graph execution error|\d+ root error|Detected at|Node: |  File |Stack trace|Original stack|\s*\[\["
 )
 
 
-class Wrong(Exception):
+class WrongResult(Exception):
     """A result is not as required."""
 
 
-class Missing(Exception):
+class MissingFeature(Exception):
     """This TensorFlow lacks a function."""
 
 
-class Mouth(object):
+class LineWriter(object):
     """The destination of the lines: standard output. What others print there goes to standard error."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.descriptor = 1
 
-    def keep_for_us(self):
+    def reserve_stdout(self):
         """Reserve standard output for the lines; redirect the output of others to standard error."""
         try:
             private_output = os.dup(1)
@@ -48,29 +48,29 @@ class Mouth(object):
                 line = line[os.write(self.descriptor, line) :]
 
 
-MOUTH = Mouth()
-say = MOUTH.say
+WRITER = LineWriter()
+say = WRITER.say
 
 
-class Pulse(threading.Thread):
+class ProgressReporter(threading.Thread):
     """A thread that reports how busy the process is: compiling PTX uses the CPU, a hang usually does not."""
 
     def __init__(self, stage, limit):
         threading.Thread.__init__(self)
         self.daemon = True
         self.stage, self.over = stage, threading.Event()
-        self.every = max(0.2, min(PULSE, limit / 6.0)) if limit else PULSE
+        self.every = max(0.2, min(PROGRESS_INTERVAL_S, limit / 6.0)) if limit else PROGRESS_INTERVAL_S
 
     def run(self):
-        cpu_before, started = busy(), time.time()
+        cpu_before, started = get_cpu_seconds(), time.time()
         while not self.over.wait(self.every):
-            cpu_now, time_now = busy(), time.time()
+            cpu_now, time_now = get_cpu_seconds(), time.time()
             share = (cpu_now - cpu_before) / max(time_now - started, 0.01)
             say(stage=self.stage, status="running", busy=round(share, 3))
             cpu_before, started = cpu_now, time_now
 
 
-def busy():
+def get_cpu_seconds():
     """Return the CPU seconds of this process."""
     return sum(os.times()[:2])
 
@@ -84,18 +84,18 @@ def text(error):
             message = message.decode("utf-8", "replace")
     except Exception:
         message = repr(error)
-    if len(message) > LONGEST:  # the location in the program comes before the message, and is longer
-        message = "\n".join(line for line in message.split("\n") if line.strip() and not FRAME.match(line)) or message
-    return ("%s: %s" % (type(error).__name__, message))[:LONGEST]
+    if len(message) > MAX_ERROR_CHARS:  # the location in the program comes before the message, and is longer
+        message = "\n".join(line for line in message.split("\n") if line.strip() and not NOISE_LINE.match(line)) or message
+    return ("%s: %s" % (type(error).__name__, message))[:MAX_ERROR_CHARS]
 
 
-def short(error):
+def summarize_error(error):
     """Return the line of an error that names the problem.
 
     TensorFlow 2 begins with "Graph execution error:" and the location.
     """
     kind, _, message = error.partition(": ")
-    lines = [line.strip() for line in message.splitlines() if line.strip() and not FRAME.match(line)]
+    lines = [line.strip() for line in message.splitlines() if line.strip() and not NOISE_LINE.match(line)]
     line = ([line[4:] for line in lines if line.startswith("(0) ")] or lines or [message.strip() or "no error text"])[0]
     return ("%s: %s" % (kind, line))[:300]
 
@@ -110,12 +110,12 @@ def merge_failures(failed, count, kind):
         "%s %s" % (", ".join("%s:%d" % (kind, card.index) for card, other, _ in failed if other == message), message)
         for message in messages
     ]
-    error = Wrong("%d of %s failed: %s" % (len(failed), plural(count, kind), "; ".join(parts)))
+    error = WrongResult("%d of %s failed: %s" % (len(failed), plural(count, kind), "; ".join(parts)))
     error.raw = failed[0][2]
     return error
 
 
-def finite(number):
+def round_finite(number):
     """Return a number rounded for JSON; None for NaN and infinity."""
     return None if math.isnan(number) or math.isinf(number) else float("%.3g" % number)
 

@@ -7,10 +7,10 @@ import os
 import struct
 import sys
 
-LEAST = 1 << 20  # bytes; a smaller saving is not worth a changed file
+MIN_SAVED_BYTES = 1 << 20  # bytes; a smaller saving is not worth a changed file
 
 
-def end_of_segments(stream, size):
+def find_segments_end(stream, size):
     """Return the end of everything that the program headers describe; None if the file must not be changed."""
     stream.seek(0)
     header = stream.read(64)
@@ -45,8 +45,8 @@ def strip(path):
     """Strip one file; return the number of bytes removed."""
     with open(path, "rb") as stream:  # opened for reading, because an image layer copies a file opened for writing
         size = os.fstat(stream.fileno()).st_size
-        end = end_of_segments(stream, size)
-    if end is None or size - end < LEAST:
+        end = find_segments_end(stream, size)
+    if end is None or size - end < MIN_SAVED_BYTES:
         return 0
     with open(path, "r+b") as stream:
         stream.seek(40)
@@ -57,7 +57,7 @@ def strip(path):
     return size - end
 
 
-def objects(arguments):
+def iter_objects(arguments):
     """Yield the files, and the shared objects below the folders; links are not followed."""
     for argument in arguments:
         if os.path.isfile(argument):
@@ -70,7 +70,7 @@ def objects(arguments):
 
 
 def main():
-    for path in objects(sys.argv[1:]):
+    for path in iter_objects(sys.argv[1:]):
         saved = strip(path)
         if saved:
             print("%s: %d bytes of symbol tables" % (path, saved))

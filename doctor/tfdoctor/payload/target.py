@@ -18,9 +18,9 @@ import struct
 gc.disable()  # a short process makes little garbage, and collecting it takes a tenth of its time
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
-from target_files import list_carried, list_closed, list_mapped, noexec, owner_of
-from target_modules import find_behind, find_hiding, shadows, tensorflow
-from target_packages import absent, conda_packages, distributions, modules
+from target_files import list_carried, list_closed, list_mapped, list_noexec, get_owner
+from target_modules import find_behind, find_shadowing_file, list_shadows, describe_tensorflow
+from target_packages import list_absent, list_conda_packages, list_distributions, list_companions
 
 sys.path.pop(0)
 
@@ -64,7 +64,7 @@ def describe_target(path, site, package, stdlib):
     unwritable = []
     for folder in site + [os.path.dirname(package) if package else None]:
         if folder and os.path.isdir(folder) and not os.access(folder, os.W_OK) and folder not in [entry[0] for entry in unwritable]:
-            unwritable.append([folder, owner_of(folder)])
+            unwritable.append([folder, get_owner(folder)])
     return {
         "pip": any(os.path.isfile(os.path.join(folder, "pip", "__init__.py")) for folder in path),
         "ensurepip": bool(stdlib) and os.path.isdir(os.path.join(stdlib, "ensurepip")),
@@ -88,8 +88,8 @@ def main():
         site, stdlib, platform_name = [], None, ""
     cwd = os.getcwd()
     programs = path if _SAFE else [cwd] + path  # as for programs in the working directory
-    installed, shared = distributions(programs)
-    package = tensorflow(path)
+    installed, shared = list_distributions(programs)
+    package = describe_tensorflow(path)
     answer = {
         "version": sys.version.split()[0],
         "implementation": implementation(),
@@ -107,16 +107,16 @@ def main():
         "site_packages": [folder for index, folder in enumerate(site) if folder and folder not in site[:index]],
         "distributions": installed,
         "shared": shared,
-        "absent": absent(path, installed),
+        "absent": list_absent(path, installed),
         "conda": os.path.isdir(os.path.join(sys.prefix, "conda-meta")),
-        "conda_packages": conda_packages(sys.prefix),
+        "conda_packages": list_conda_packages(sys.prefix),
         "tensorflow": package,
         "behind": find_behind(path, package) if package else None,
-        "shadow": find_hiding(cwd, path if package else []),
-        "shadows": shadows(programs),
+        "shadow": find_shadowing_file(cwd, path if package else []),
+        "shadows": list_shadows(programs),
         "mapped": list_mapped(stdlib),
-        "modules": modules(path),
-        "noexec": noexec(path),
+        "modules": list_companions(path),
+        "noexec": list_noexec(path),
         "carried": list_carried(),
     }
     answer["closed"] = list_closed()

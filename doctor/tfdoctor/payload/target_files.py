@@ -6,9 +6,9 @@ import stat
 import struct
 import sys
 
-LIMIT = 1 << 20
-CLOSED = []  # paths that exist but may not be read or listed
-FOLDERS = {}
+MAX_READ_BYTES = 1 << 20
+REFUSED_PATHS = []  # paths that exist but may not be read or listed
+LISTED_FOLDERS = {}
 # e_machine of an ELF object, by the kernel's name of the machine.
 MACHINES = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
 SYSTEM_LIBRARY = re.compile(
@@ -18,11 +18,11 @@ SYSTEM_LIBRARY = re.compile(
 
 def note_refused(path, error):
     """Note a path that this user may not access."""
-    if error.errno == errno.EACCES and path not in CLOSED:
-        CLOSED.append(path)
+    if error.errno == errno.EACCES and path not in REFUSED_PATHS:
+        REFUSED_PATHS.append(path)
 
 
-def read(path, limit=LIMIT):
+def read(path, limit=MAX_READ_BYTES):
     """Return the beginning of a file as text; None if it cannot be read."""
     try:
         with open(path, "rb") as stream:
@@ -34,16 +34,16 @@ def read(path, limit=LIMIT):
 
 def names(folder):
     """Return the names in a folder, sorted; [] if it cannot be listed."""
-    if folder not in FOLDERS:
+    if folder not in LISTED_FOLDERS:
         try:
-            FOLDERS[folder] = sorted(os.listdir(folder or "."))
+            LISTED_FOLDERS[folder] = sorted(os.listdir(folder or "."))
         except OSError as error:
             note_refused(folder, error)
-            FOLDERS[folder] = []
-    return FOLDERS[folder]
+            LISTED_FOLDERS[folder] = []
+    return LISTED_FOLDERS[folder]
 
 
-def size_of(path):
+def get_size(path):
     """Return the size of a file in bytes; -1 if it is no regular file or inaccessible, None if it does not exist.
 
     An inaccessible file is also noted.
@@ -56,7 +56,7 @@ def size_of(path):
     return status.st_size if stat.S_ISREG(status.st_mode) else -1
 
 
-def cut(path, size):
+def is_truncated(path, size):
     """Return whether an ELF object ends before the end that its headers state; False for any other file.
 
     A file of less than 64 bytes counts as truncated.
@@ -79,7 +79,7 @@ def cut(path, size):
     return max(ends) > size
 
 
-def foreign(path):
+def is_foreign_object(path):
     """Return whether a file does not start like a shared object for this machine."""
     try:
         with open(path, "rb") as stream:
@@ -109,7 +109,7 @@ def is_broken(path):
     """Return whether a source file has a syntax error."""
     try:
         with open(path, "rb") as stream:
-            compile(stream.read(LIMIT), path, "exec", 0, True)
+            compile(stream.read(MAX_READ_BYTES), path, "exec", 0, True)
     except (SyntaxError, ValueError, TypeError):
         return True
     except (IOError, OSError):
@@ -119,7 +119,7 @@ def is_broken(path):
 
 def list_closed():
     """Return [path, path that forbids access, its owner, whether that is this user, its mode] for each noted path."""
-    entries, paths = [], sorted(set(CLOSED), key=lambda path: (("-info" + os.sep) in path, CLOSED.index(path)))
+    entries, paths = [], sorted(set(REFUSED_PATHS), key=lambda path: (("-info" + os.sep) in path, REFUSED_PATHS.index(path)))
     for path in paths:
         if len(entries) >= 60:
             break
@@ -146,7 +146,7 @@ def list_closed():
     return entries
 
 
-def owner_of(path):
+def get_owner(path):
     """Return the owner of a path; "" if it is unknown."""
     try:
         import pwd
@@ -164,7 +164,7 @@ def list_carried():
     return paths[:20]
 
 
-def noexec(path):
+def list_noexec(path):
     """Return [folder, mount point] for each library folder on a file system that forbids execution."""
     flag, entries = getattr(os, "ST_NOEXEC", 8), []
 

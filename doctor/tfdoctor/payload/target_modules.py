@@ -3,9 +3,9 @@ import os
 import re
 import sys
 
-from target_files import CLOSED, names, read
+from target_files import REFUSED_PATHS, names, read
 
-EVERYWHERE = frozenset("__pycache__ bin include lib share site-packages lib-dynload setup test tests docs examples __init__".split())
+COMMON_FOLDERS = frozenset("__pycache__ bin include lib share site-packages lib-dynload setup test tests docs examples __init__".split())
 
 
 def locate(path):
@@ -13,7 +13,7 @@ def locate(path):
 
     The package is not imported.
     """
-    path = [folder for folder in path if folder not in CLOSED]  # Python finds nothing in folders that it may not list
+    path = [folder for folder in path if folder not in REFUSED_PATHS]  # Python finds nothing in folders that it may not list
     for folder in path:
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
@@ -43,7 +43,7 @@ def find_compiled(source):
         return source + "c"
 
 
-def tensorflow(path):
+def describe_tensorflow(path):
     """Return the facts about the TensorFlow on this path; None if there is none."""
     package = locate(path)
     if package is None:
@@ -55,7 +55,7 @@ def tensorflow(path):
     if not os.access(find_compiled(source), os.R_OK):  # Python reads the bytecode if it exists
         read(source, 1)
     result = {"package_dir": package, "core_dir": core, "framework": None, "pywrap": None, "missing": []}
-    result["plugins"] = plugins(path)
+    result["plugins"] = list_plugins(path)
     for entry in names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
             # several names of one file: other libraries need the one with the major version
@@ -93,13 +93,13 @@ def find_behind(path, first):
     """Return the TensorFlow that Python would find without the folder of the first one; None if there is no other."""
     folder = os.path.dirname(first["package_dir"])
     remaining = [entry for entry in path if os.path.realpath(entry or ".") != os.path.realpath(folder)]
-    other = tensorflow(remaining) if len(remaining) < len(path) else None
+    other = describe_tensorflow(remaining) if len(remaining) < len(path) else None
     if other is None or os.path.realpath(other["package_dir"]) == os.path.realpath(first["package_dir"]):
         return None
     return other
 
 
-def plugin_folders(path):
+def list_plugin_folders(path):
     """Return the folders in which TensorFlow searches for tensorflow-plugins, in its order."""
     import site
 
@@ -111,16 +111,16 @@ def plugin_folders(path):
     return [folder for index, folder in enumerate(folders) if folder not in folders[:index]]
 
 
-def plugins(path):
+def list_plugins(path):
     """Return the files in tensorflow-plugins/, which TensorFlow loads when it is imported."""
     paths = []
-    for folder in plugin_folders(path):
+    for folder in list_plugin_folders(path):
         plugin_folder = os.path.join(folder, "tensorflow-plugins")
         paths += [os.path.join(plugin_folder, entry) for entry in names(plugin_folder) if re.search(r"\.so(\.\d[^/]*)?$", entry)]
     return paths[:50]
 
 
-def importable(entry):
+def get_module_name(entry):
     """Return the name of the module that a directory entry can be; "" if it cannot be one.
 
     A folder is a module only if it has an __init__, which `is_package` tests.
@@ -136,7 +136,7 @@ def is_package(folder, entry):
     path = os.path.join(folder or ".", entry)
     if not os.path.isdir(path):
         return True
-    return any(importable(name) == "__init__" for name in names(path))
+    return any(get_module_name(name) == "__init__" for name in names(path))
 
 
 def list_zipped(path):
@@ -153,7 +153,7 @@ def list_zipped(path):
     return sorted(set(member.partition("/")[0] for member in members))
 
 
-def find_hiding(cwd, path):
+def find_shadowing_file(cwd, path):
     """Return the file that a program in the working directory imports instead of the tensorflow package.
 
     None if there is none.
@@ -169,7 +169,7 @@ def find_hiding(cwd, path):
     return None
 
 
-def shadows(path):
+def list_shadows(path):
     """Return modules that are found twice: (name, file or folder that Python takes, other folder with it)."""
     first_found, shadowed = {}, []
     for name in sys.builtin_module_names:
@@ -182,14 +182,14 @@ def shadows(path):
         seen.add(real)
         entries = {}
         for entry in (names(folder) if os.path.isdir(real) else list_zipped(real))[:20000]:
-            name = importable(entry)
+            name = get_module_name(entry)
             if name and name not in entries:
                 entries[name] = entry
         for name, entry in entries.items():
             earlier = first_found.get(name, "")
             if earlier == "":
                 first_found[name] = (folder, entry)
-            elif earlier is not None and name not in EVERYWHERE and len(shadowed) < 200:
+            elif earlier is not None and name not in COMMON_FOLDERS and len(shadowed) < 200:
                 if is_package(*earlier):  # of folders without an __init__ all on the path form one package
                     shadowed.append([name, os.path.join(*earlier), folder])
                 else:

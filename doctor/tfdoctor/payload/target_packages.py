@@ -3,7 +3,7 @@ import errno
 import os
 import re
 
-from target_files import CLOSED, is_broken, cut, foreign, hash_file, names, read, size_of
+from target_files import REFUSED_PATHS, is_broken, is_truncated, is_foreign_object, hash_file, names, read, get_size
 
 RELEVANT = re.compile(
     r"^(~|tensorflow|tf[-_]nightly|tf[-_]|intel[-_]tensorflow|nvidia|numpy$|protobuf$|keras|torch$|jax|h5py$|ml[-_]dtypes$"
@@ -11,7 +11,7 @@ RELEVANT = re.compile(
     r"|flatbuffers$|opt[-_]einsum$|astunparse$|setuptools$|scipy$|pandas$|rocm|jetson)",
     re.IGNORECASE,
 )
-OWN = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)
+TENSORFLOW_NAME = re.compile(r"^(tensorflow|tensorflow[-_](gpu|cpu|rocm|macos|intel|aarch64|directml)|tf[-_]nightly([-_](gpu|cpu))?|intel[-_]tensorflow)$", re.IGNORECASE)
 WATCHED = frozenset(
     (
         "h5py pandas scipy pillow jax jaxlib scikit-learn matplotlib psutil huggingface-hub pydot dill tblib objgraph ipython"
@@ -19,27 +19,27 @@ WATCHED = frozenset(
     ).split()
 )
 """Packages that TensorFlow, Keras or one of these imports if they are installed, without requiring them."""
-BRINGS = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
+LIBRARY_PACKAGE = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
 MODULE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
 LISTED = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
 TESTS = re.compile(r"(^|/)tests?/")
 MODULE_WORDS = (".py,", ".so") + ((".pyd,",) if os.name == "nt" else ())
 TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
-RECORD_LIMIT, LONGEST = 8 << 20, 1000
-MOST_LINES, MOST_FILES, MOST_MODULES = 20000, 400, 8000
-MOST = 20
-HASHED = [64 << 20]  # bytes that may still be hashed: takes a tenth of a second
+RECORD_LIMIT, MAX_LINE_CHARS = 8 << 20, 1000
+MAX_LINES, MAX_FILES, MAX_MODULES = 20000, 400, 8000
+MAX_DIFFERENCES = 20
+HASH_BUDGET = [64 << 20]  # bytes that may still be hashed: takes a tenth of a second
 COMPANIONS = (
     "numpy google.protobuf absl wrapt six gast flatbuffers opt_einsum ml_dtypes keras tensorflow_estimator tf_keras"
 ).split()
 
 
-def normal(name):
+def normalize_name(name):
     """Return the normalised name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def metadata(folder):
+def read_metadata(folder):
     """Return name, version, installer and requirements from a dist-info or egg-info."""
     text = read(os.path.join(folder, "METADATA")) or read(os.path.join(folder, "PKG-INFO"))
     if text is None and os.path.isfile(folder):
@@ -68,7 +68,7 @@ def list_recorded(info, words):
     be slow.
     """
     path = os.path.join(info, "RECORD")
-    if (size_of(path) or -1) < 0:
+    if (get_size(path) or -1) < 0:
         return []  # missing, or not a regular file (reading a FIFO would not end)
     try:
         with open(path, "rb") as stream:
@@ -78,8 +78,8 @@ def list_recorded(info, words):
     text, lines, files = content.decode("utf-8", "replace"), set(), []
     for word in words:
         position = text.find(word)
-        while position >= 0 and len(files) < MOST_LINES:
-            lowest, highest = max(0, position - LONGEST), position + LONGEST
+        while position >= 0 and len(files) < MAX_LINES:
+            lowest, highest = max(0, position - MAX_LINE_CHARS), position + MAX_LINE_CHARS
             start, end = text.rfind("\n", lowest, position) + 1, text.find("\n", position, highest)
             is_complete = (start or not lowest) and (end >= 0 or highest >= len(text))  # no line is longer
             end = end if end >= 0 else highest
@@ -92,20 +92,20 @@ def list_recorded(info, words):
     return [entry[1:] for entry in sorted(files)]
 
 
-def compare(folder, files):
+def compare_files(folder, files):
     """Return the files of a wheel that are missing, and those of another size with the facts about them."""
     missing, changed = [], []
     for name, recorded_size, _ in files:
         path = os.path.join(folder, name)
-        size = size_of(path)
+        size = get_size(path)
         if size is None:
             missing.append(name)
         elif not os.access(path, os.R_OK):
-            if path not in CLOSED:
-                CLOSED.append(path)
+            if path not in REFUSED_PATHS:
+                REFUSED_PATHS.append(path)
         elif recorded_size is not None and size != recorded_size:
-            change = {"path": name, "recorded": recorded_size, "size": size, "cut": size >= 0 and cut(path, size)}
-            changed.append(dict(change, foreign=".so" in name and size >= 0 and foreign(path)))
+            change = {"path": name, "recorded": recorded_size, "size": size, "cut": size >= 0 and is_truncated(path, size)}
+            changed.append(dict(change, foreign=".so" in name and size >= 0 and is_foreign_object(path)))
     return missing[:50], changed[:50]
 
 
@@ -119,7 +119,7 @@ def find_shared(claims):
         if len(owners) < 2:
             continue
         path = os.path.join(folder, name)
-        size = size_of(path)
+        size = get_size(path)
         candidates = [owner for owner in owners if owner["size"] is None or owner["size"] == size]
         if len(candidates) > 1 and size is not None and 0 <= size <= 4 << 20:
             digest = hash_file(path)
@@ -147,14 +147,14 @@ def get_install_time(info):
         return 0.0
 
 
-def differences(folder, files, installed, own):
+def list_differences(folder, files, installed, own):
     """Return (path, difference) of the modules that differ from RECORD.
 
     A difference is "missing", "empty", "cut", "changed", "altered", "unreadable" or "syntax".
     """
     result = []
     prefix = os.path.join(folder, "")
-    for name, size, digest in files[:MOST_MODULES]:
+    for name, size, digest in files[:MAX_MODULES]:
         if "test" in name and TESTS.search(name) or not (name.endswith(".py") or MODULE.search(name)):
             continue
         path = prefix + name
@@ -167,18 +167,18 @@ def differences(folder, files, installed, own):
                 difference = "empty" if not status.st_size else "cut" if status.st_size < size else "changed"
                 if difference in ("cut", "changed") and not path.endswith(".py"):
                     # A stripped object is shorter, too.
-                    difference = "altered" if foreign(path) else "cut" if cut(path, status.st_size) else "changed"
+                    difference = "altered" if is_foreign_object(path) else "cut" if is_truncated(path, status.st_size) else "changed"
                 elif own and path.endswith(".py") and difference != "empty":
                     difference = "syntax" if is_broken(path) else difference
-            elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASHED[0]:
+            elif status.st_mtime > installed + 2 and digest.startswith("sha256=") and status.st_size <= HASH_BUDGET[0]:
                 # Written after the installation: the size is the same, but the content may differ.
-                HASHED[0] -= status.st_size
+                HASH_BUDGET[0] -= status.st_size
                 difference = None if hash_file(path, status.st_size) == digest else "altered"
         except (IOError, OSError) as error:
             difference = "unreadable" if error.errno == errno.EACCES else "missing"
         if difference:
             result.append([name, difference])
-            if len(result) == MOST:
+            if len(result) == MAX_DIFFERENCES:
                 break
     return result
 
@@ -195,11 +195,11 @@ def list_registered(path):
             real_path = os.path.realpath(full_path)
             if real_path not in seen:
                 seen.add(real_path)
-                registered.append((normal(base.split("-")[0]), base, folder, full_path))
+                registered.append((normalize_name(base.split("-")[0]), base, folder, full_path))
     return registered
 
 
-def closure(every):
+def list_required(every):
     """Return the metadata of everything that TensorFlow requires, directly or indirectly, by normalised name.
 
     Of several copies the first on the path counts.
@@ -207,23 +207,23 @@ def closure(every):
     first = {}
     for name, _, _, full_path in every:
         first.setdefault(name, full_path)
-    pending = [name for name in first if OWN.match(name) or name in WATCHED]
+    pending = [name for name in first if TENSORFLOW_NAME.match(name) or name in WATCHED]
     needed = {}
     while pending:
         name = pending.pop()
         if name in needed or name not in first:
             continue
-        needed[name] = metadata(first[name])
+        needed[name] = read_metadata(first[name])
         for line in needed[name]["requires"]:
             if "extra" not in line.partition(";")[2]:
-                pending.append(normal(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
+                pending.append(normalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
     return needed
 
 
-def distributions(path):
+def list_distributions(path):
     """Return (the relevant distributions, the files that several of them own)."""
     registered = list_registered(path)
-    needed = closure(registered)
+    needed = list_required(registered)
     result, seen, claims = [], set(), {}
     for name, base, folder, full_path in registered:
         spelling = base.split("-")[0]
@@ -231,8 +231,8 @@ def distributions(path):
             continue
         first = name in needed and name not in seen
         seen.add(name)
-        data = needed[name] if first else metadata(full_path)
-        has_libraries = BRINGS.match(spelling)
+        data = needed[name] if first else read_metadata(full_path)
+        has_libraries = LIBRARY_PACKAGE.match(spelling)
         words = (MODULE_WORDS if first else (".so",)) + (TOOL_WORDS if has_libraries else ())
         lines = list_recorded(full_path, words) if first or has_libraries else []
         version = data.get("version") or (base.split("-")[1] if "-" in base else "")
@@ -245,14 +245,14 @@ def distributions(path):
                 "real_location": os.path.realpath(folder),
                 "installer": data["installer"],
                 "requires": data["requires"] if name in needed else [],
-                "pins": [] if OWN.match(spelling) else [item for item in data["requires"] if item.lower().startswith("nvidia")][:60],
-                "differs": differences(folder, lines, get_install_time(full_path), bool(OWN.match(name))) if first else [],
+                "pins": [] if TENSORFLOW_NAME.match(spelling) else [item for item in data["requires"] if item.lower().startswith("nvidia")][:60],
+                "differs": list_differences(folder, lines, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if first else [],
             }
         )
         if has_libraries:
             # cuDNN opens its parts on use: the loader's rules do not show that one is missing
-            files = [line for line in lines if LISTED.search(line[0])][:MOST_FILES]
-            missing, changed = compare(folder, files)
+            files = [line for line in lines if LISTED.search(line[0])][:MAX_FILES]
+            missing, changed = compare_files(folder, files)
             own_files = [item for item, _, _ in files] if spelling.lower().startswith("nvidia") else []
             result[-1].update({"lost": missing, "changed": changed, "files": own_files})
             for item, size, digest in files:
@@ -268,23 +268,23 @@ def distributions(path):
     return result, find_shared(claims)
 
 
-def absent(path, installed):
+def list_absent(path, installed):
     """Return the packages that TensorFlow's distributions require (not for an extra) and that are not installed."""
     present = set()
     for folder in path:
         for entry in names(folder):
             base, _, kind = entry.rpartition(".")
             if kind in ("dist-info", "egg-info"):
-                present.add(normal(base.split("-")[0]))
+                present.add(normalize_name(base.split("-")[0]))
     required = set()
     for distribution in installed:
-        for line in distribution["requires"] if OWN.match(distribution["name"]) else ():
+        for line in distribution["requires"] if TENSORFLOW_NAME.match(distribution["name"]) else ():
             if "extra" not in line.partition(";")[2]:
-                required.add(normal(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
+                required.add(normalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
     return sorted(required - present - {""})
 
 
-def modules(path):
+def list_companions(path):
     """Return the companions of TensorFlow that exist as modules, even if no distribution is registered."""
     present = []
     for name in COMPANIONS:
@@ -294,12 +294,12 @@ def modules(path):
             if os.path.isdir(base) or os.path.isfile(base + ".py"):
                 present.append(name)
                 if os.path.isdir(base) and not os.access(base, os.R_OK | os.X_OK):
-                    CLOSED.append(base)
+                    REFUSED_PATHS.append(base)
                 break
     return present
 
 
-def conda_packages(prefix):
+def list_conda_packages(prefix):
     """Return the relevant packages of a conda environment."""
     result = []
     for entry in names(os.path.join(prefix, "conda-meta")):

@@ -25,10 +25,10 @@ except Exception:  # python -S, or a stripped-down Python
     site = None
 
 MARKER = "tfdoctor-payload:"
-LIMIT = 1 << 20
-MOST = 200
+MAX_FILE_BYTES = 1 << 20
+MAX_ITEMS = 200
 """The number of lines that are reported, and of files that are read."""
-WIDE = 500
+MAX_LINE_CHARS = 500
 """The length to which a line is cut."""
 
 
@@ -40,7 +40,7 @@ def read(path):
     """Return the beginning of a file as text; "" if it cannot be read."""
     try:
         with open(path, "rb") as stream:
-            return text(stream.read(LIMIT))
+            return text(stream.read(MAX_FILE_BYTES))
     except (IOError, OSError, ValueError):
         return ""
 
@@ -65,7 +65,7 @@ def is_same(left, right):
     return left == right or (left is not None and right is not None and "\ufffd" in left)
 
 
-def startup_files():
+def list_startup_files():
     """Return the files that Python's startup ran, without its standard library.
 
     sitecustomize comes first, then .pth files, then the modules that they imported.
@@ -88,14 +88,14 @@ def startup_files():
     for folder in sys.path:
         if os.path.basename(folder) in ("site-packages", "dist-packages"):
             startup += sorted(glob.glob(os.path.join(glob_escape(folder), "*.pth")))
-    return (startup + imported)[:MOST]
+    return (startup + imported)[:MAX_ITEMS]
 
 
 def glob_escape(folder):
     return re.sub(r"([*?[])", r"[\1]", folder)
 
 
-def activation_files(before):
+def list_activation_files(before):
     """Return the scripts that activate this environment, if it is active, and the files that they read."""
     prefix = sys.prefix
     conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
@@ -111,10 +111,10 @@ def activation_files(before):
     for path in scripts:
         for match in re.finditer(r"(?m)^\s*(?:\.|source)\s+(['\"]?)(/[^\s'\"$`;&|]+)\1", read(path)):
             sourced.append(match.group(2))
-    return (scripts + sourced)[:MOST]
+    return (scripts + sourced)[:MAX_ITEMS]
 
 
-def lines(path, kind, wanted):
+def find_lines(path, kind, wanted):
     """Return the lines of a file that contain one of the names, outside comments."""
     matches = []
     content = read(path)
@@ -127,7 +127,7 @@ def lines(path, kind, wanted):
             continue
         for name in wanted:
             if re.search(r"(?<![A-Za-z0-9_])%s(?![A-Za-z0-9_])" % re.escape(name), line):
-                matches.append({"name": name, "path": path, "line": number, "text": line[:WIDE], "kind": kind})
+                matches.append({"name": name, "path": path, "line": number, "text": line[:MAX_LINE_CHARS], "kind": kind})
     return matches
 
 
@@ -150,11 +150,11 @@ def list_added_folders(before):
     return added
 
 
-def folder_lines(path, folders):
+def find_folder_lines(path, folders):
     """Return the lines that put one of the folders on the path: a folder in a .pth file, or code that names it."""
     matches = []
     for number, line in enumerate(read(path).split("\n"), 1):
-        if "#" in line[:1] or not line.strip() or len(line) > WIDE:
+        if "#" in line[:1] or not line.strip() or len(line) > MAX_LINE_CHARS:
             continue
         is_code = not path.endswith(".pth") or line.startswith(("import ", "import\t"))
         line_path = os.path.normpath(os.path.join(os.path.dirname(path), line.rstrip()))
@@ -182,19 +182,19 @@ def main():
     places = []
     changed_relevant = [name for name in changed if matters(name)]
     if changed_relevant:
-        for path in startup_files():
-            places += lines(path, "start", changed_relevant)
+        for path in list_startup_files():
+            places += find_lines(path, "start", changed_relevant)
     folders = list_added_folders(base)
     if folders:
-        for path in startup_files():
-            places += folder_lines(path, folders)
+        for path in list_startup_files():
+            places += find_folder_lines(path, folders)
     relevant = sorted(name for name in base if matters(name))
     if relevant:
-        for path in activation_files(base):
-            places += lines(path, "activation", relevant)
+        for path in list_activation_files(base):
+            places += find_lines(path, "activation", relevant)
         if read(interpreter)[:2] == "#!":
-            places += lines(interpreter, "wrapper", relevant)
-        places += lines("/etc/environment", "machine", relevant)
+            places += find_lines(interpreter, "wrapper", relevant)
+        places += find_lines("/etc/environment", "machine", relevant)
     try:
         passed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
     except ValueError:
@@ -204,9 +204,9 @@ def main():
         "given": dict((key, setting) for key, setting in passed.items() if matters(key)),
         "now": dict((key, setting) for key, setting in now.items() if matters(key)),
         # of all other variables only the names that startup added: one may be misspelt
-        "added": [name for name in changed if name in now and not matters(name)][:MOST],
-        "folders": folders[:MOST],
-        "places": places[:MOST],
+        "added": [name for name in changed if name in now and not matters(name)][:MAX_ITEMS],
+        "folders": folders[:MAX_ITEMS],
+        "places": places[:MAX_ITEMS],
     }
     print(MARKER + json.dumps(answer))
     return 0

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.causes.codes import DEVICE_UNUSED, NOT_PRINTED, RAN_ON_CPU
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.placement.kernels import find_cpu_operations, with_reasons
-from tfdoctor.placement.models import OnCpu, Placement, PlacementData, find_kind
+from tfdoctor.placement.kernels import explain_refusals, find_cpu_operations
+from tfdoctor.placement.models import CpuOperations, Placement, PlacementData, find_kind
 from tfdoctor.text import join_words
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ MAX_FEWER_TYPES = 3
 """The maximum number of operations with kernels for fewer types in a sentence."""
 MIN_CHANGES = 10
 """The minimum number of changes of the device that are reported."""
-COMMON = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
+COMMON_TYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
 """The types that programs use most, shown first."""
 MAX_NAMES = 8
 """The maximum number of names in a sentence."""
@@ -45,20 +45,20 @@ REASONS = {
     "colocation": "it must stand beside another operation that is elsewhere",
     None: "the message does not say why",
 }
-UNLISTED = "it has no kernel there, or none for this type of data"
-SOFT = Remedy(
+UNLISTED_REASON = "it has no kernel there, or none for this type of data"
+SOFT_PLACEMENT_REMEDY = Remedy(
     "Let TensorFlow choose another device where it must: tf.config.set_soft_device_placement(True), or in "
     "TensorFlow 1 ConfigProto(allow_soft_placement=True)."
 )
-LOGGING = Remedy(
+LOGGING_REMEDY = Remedy(
     "Have TensorFlow print where it puts each operation, before anything else runs: "
     "tf.debugging.set_log_device_placement(True), or in TensorFlow 1 ConfigProto(log_device_placement=True)."
 )
-CHECK = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor check",))
+CHECK_REMEDY = Remedy("See whether TensorFlow can use the GPU at all.", ("tfdoctor check",))
 
 
 def evaluate_placement(
-    found: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
+    placement: PlacementData, name: str = "-", *, kernels: Kernels | None = None, era: str | None = None
 ) -> Placement:
     """Return the summary and the findings for the data of a log. Pure.
 
@@ -67,17 +67,17 @@ def evaluate_placement(
     """
     cpu = None
     if kernels is not None:
-        found = with_reasons(found, kernels, era)
-        cpu = find_cpu_operations(found, kernels, era)
+        placement = explain_refusals(placement, kernels, era)
+        cpu = find_cpu_operations(placement, kernels, era)
     findings = [
-        *_report_refusals(found, name),
-        *_report_missing_gpu(found),
-        *_report_unused(found),
-        *_report_interruptions(found),
+        *_report_refusals(placement, name),
+        *_report_missing_gpu(placement),
+        *_report_unused(placement),
+        *_report_interruptions(placement),
         *_report_missing_kernels(cpu),
-        *_report_copies(found),
+        *_report_copies(placement),
     ]
-    if found.api is None and not found.devices:
+    if placement.api is None and not placement.devices:
         findings.append(
             Finding(
                 NOT_PRINTED,
@@ -85,10 +85,10 @@ def evaluate_placement(
                 Severity.WARNING,
                 "This log does not say where operations ran",
                 "TensorFlow prints it only where it is asked to.",
-                remedies=(LOGGING,),
+                remedies=(LOGGING_REMEDY,),
             )
         )
-    return Placement(name, found, _summarize(found), tuple(findings), cpu)
+    return Placement(name, placement, _summarize(placement), tuple(findings), cpu)
 
 
 def _summarize(placement: PlacementData) -> str:
@@ -153,12 +153,12 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
         target = f" on {refusal.wanted}" if refusal.wanted else ""
         unknown = refusal.reason == "no-kernel" and not refusal.listed and not refusal.told
         parts.append(
-            f"{operation}{target}: {refusal.told or (UNLISTED if unknown else REASONS[refusal.reason])}"
+            f"{operation}{target}: {refusal.told or (UNLISTED_REASON if unknown else REASONS[refusal.reason])}"
         )
     more = f"; and {len(placement.refused) - MAX_SHOWN} more" if len(placement.refused) > MAX_SHOWN else ""
     return [
         Finding(
-            Cause.PLACEMENT_ERROR.row.code,
+            Cause.PLACEMENT_ERROR.data.code,
             Cause.PLACEMENT_ERROR,
             Severity.ERROR,
             f"TensorFlow refused to place {format_operations(len(placement.refused))}",
@@ -166,9 +166,9 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
             evidence=tuple(
                 Evidence(name, refusal.text, refusal.line) for refusal in placement.refused[:MAX_SHOWN]
             ),
-            remedies=(SOFT, CHECK)
+            remedies=(SOFT_PLACEMENT_REMEDY, CHECK_REMEDY)
             if any(refusal.reason == "no-such-device" for refusal in placement.refused)
-            else (SOFT,),
+            else (SOFT_PLACEMENT_REMEDY,),
         )
     ]
 
@@ -177,10 +177,15 @@ def _report_missing_gpu(placement: PlacementData) -> list[Finding]:
     """Report that TensorFlow had no GPU, or only XLA's."""
     kinds = {device.kind for device in placement.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
-        entry = Cause.XLA_GPU_ONLY.row
+        entry = Cause.XLA_GPU_ONLY.data
         return [
             Finding(
-                entry.code, Cause.XLA_GPU_ONLY, Severity.ERROR, entry.title, entry.meaning, remedies=(CHECK,)
+                entry.code,
+                Cause.XLA_GPU_ONLY,
+                Severity.ERROR,
+                entry.title,
+                entry.meaning,
+                remedies=(CHECK_REMEDY,),
             )
         ]
     if kinds & {"GPU", "TPU"} or any(
@@ -198,7 +203,7 @@ def _report_missing_gpu(placement: PlacementData) -> list[Finding]:
             "TensorFlow knew no GPU",
             '"Device mapping: no known devices." names no GPU, so everything runs on the CPU. The placement does not '
             "say why; the lines before it, and `tfdoctor check`, do.",
-            remedies=(CHECK,),
+            remedies=(CHECK_REMEDY,),
         )
     ]
 
@@ -210,7 +215,7 @@ def _make_no_gpu_finding() -> Finding:
         Severity.WARNING,
         "No operation ran on a GPU, and the log lists none",
         "Where there is a GPU, this TensorFlow does not see it. The placement does not say why.",
-        remedies=(CHECK,),
+        remedies=(CHECK_REMEDY,),
     )
 
 
@@ -260,7 +265,7 @@ def _report_interruptions(placement: PlacementData) -> list[Finding]:
     ]
 
 
-def _report_missing_kernels(cpu: OnCpu | None) -> list[Finding]:
+def _report_missing_kernels(cpu: CpuOperations | None) -> list[Finding]:
     """Report CPU operations that have no GPU kernel; this is normal for many operations and no warning."""
     if cpu is None or not (cpu.none or cpu.fewer):
         return []
@@ -287,7 +292,7 @@ def _report_missing_kernels(cpu: OnCpu | None) -> list[Finding]:
 
 def _rank_type(name: str) -> tuple[int, str]:
     """Return a sort key that puts the most used types first."""
-    return (COMMON.index(name) if name in COMMON else len(COMMON)), name
+    return (COMMON_TYPES.index(name) if name in COMMON_TYPES else len(COMMON_TYPES)), name
 
 
 def _report_copies(placement: PlacementData) -> list[Finding]:

@@ -9,62 +9,69 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from tfdoctor.placement.models import Lacking, OnCpu, PlacementData, Refusal, find_kind, find_task
+from tfdoctor.placement.models import (
+    CpuOperations,
+    MissingKernel,
+    PlacementData,
+    Refusal,
+    find_kind,
+    find_task,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.compat.kernels import Kernels, OfOperation, Types
+    from tfdoctor.compat.kernels import Kernels, OperationKernels, Types
 
-__all__ = ["find_cpu_operations", "needs_kernels", "with_reasons"]
+__all__ = ["explain_refusals", "find_cpu_operations", "needs_kernels"]
 
 _REASONS = ("no-kernel", "no-kernel-for-type")
 
 
-def needs_kernels(found: PlacementData) -> bool:
+def needs_kernels(placement: PlacementData) -> bool:
     """Return whether kernels can add information, so that finding the log's release is worth the time."""
-    if any(refusal.reason in _REASONS for refusal in found.refused):
+    if any(refusal.reason in _REASONS for refusal in placement.refused):
         return True
-    return _has_only_nvidia(found) and any(find_kind(count.device) == "CPU" for count in found.ops)
+    return _has_only_nvidia(placement) and any(find_kind(count.device) == "CPU" for count in placement.ops)
 
 
-def find_cpu_operations(found: PlacementData, kernels: Kernels, era: str | None) -> OnCpu | None:
+def find_cpu_operations(placement: PlacementData, kernels: Kernels, era: str | None) -> CpuOperations | None:
     """Return the CPU operations, in tasks with a GPU, that have no GPU kernel, or none for some types.
 
     None if the release is not known or its kernels were not measured, or if the GPUs are not NVIDIA's.
     """
     releases = kernels.list_measured(era) if era else ()
-    if not releases or not _has_only_nvidia(found):
+    if not releases or not _has_only_nvidia(placement):
         return None
-    gpu_tasks = {item.task for item in found.devices if item.kind == "GPU"}
+    gpu_tasks = {item.task for item in placement.devices if item.kind == "GPU"}
     counts: dict[str, int] = {}
-    for op_count in found.ops:
+    for op_count in placement.ops:
         if find_kind(op_count.device) == "CPU" and find_task(op_count.device) in gpu_tasks:
             counts[op_count.op] = counts.get(op_count.op, 0) + op_count.count
     without_gpu, partial = [], []
     for op, count in sorted(counts.items(), key=lambda item: (-item[1], item[0])):
         kernels_of_op = _find_in_all(kernels, releases, op)
         if kernels_of_op and all(item.gpu is None for item in kernels_of_op):
-            without_gpu.append(Lacking(op, count))
+            without_gpu.append(MissingKernel(op, count))
         elif kernels_of_op and all(item.gpu is not None for item in kernels_of_op):
             lacking = _find_missing_types(kernels_of_op)
             if lacking:
-                partial.append(Lacking(op, count, *lacking))
-    return OnCpu(_format_era(era or ""), tuple(without_gpu), tuple(partial))
+                partial.append(MissingKernel(op, count, *lacking))
+    return CpuOperations(_format_era(era or ""), tuple(without_gpu), tuple(partial))
 
 
-def with_reasons(found: PlacementData, kernels: Kernels, era: str | None) -> PlacementData:
+def explain_refusals(placement: PlacementData, kernels: Kernels, era: str | None) -> PlacementData:
     """Return the data with refusals explained by the release's kernels if they can be.
 
     Data of an unknown or unmeasured release is returned unchanged.
     """
     releases = kernels.list_measured(era) if era else ()
     if not releases:
-        return found
+        return placement
     refused = tuple(
-        _explain_refusal(refusal, found, kernels, releases, era or "") for refusal in found.refused
+        _explain_refusal(refusal, placement, kernels, releases, era or "") for refusal in placement.refused
     )
-    return replace(found, refused=refused)
+    return replace(placement, refused=refused)
 
 
 def _explain_refusal(
@@ -102,7 +109,7 @@ def _has_only_nvidia(placement: PlacementData) -> bool:
     return bool(gpus) and all(device.compute_capability is not None for device in gpus)
 
 
-def _find_in_all(kernels: Kernels, releases: Sequence[str], op: str) -> list[OfOperation]:
+def _find_in_all(kernels: Kernels, releases: Sequence[str], op: str) -> list[OperationKernels]:
     """Return the kernels of an operation in each release; empty if one of the releases lacks the operation."""
     results = [kernels.find_kernels(release, op) for release in releases]
     found = [result for result in results if result is not None]
@@ -110,7 +117,7 @@ def _find_in_all(kernels: Kernels, releases: Sequence[str], op: str) -> list[OfO
 
 
 def _find_missing_types(
-    kernels_of_op: Sequence[OfOperation],
+    kernels_of_op: Sequence[OperationKernels],
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]] | None:
     """Return (attribute, types of GPU kernels, types of CPU kernels only) that hold in all releases.
 

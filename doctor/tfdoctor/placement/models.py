@@ -9,11 +9,11 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 __all__ = [
-    "LOCAL",
-    "OTHER",
+    "LOCAL_TASK",
+    "OTHER_OPERATIONS",
+    "CpuOperations",
     "DeviceChange",
-    "Lacking",
-    "OnCpu",
+    "MissingKernel",
     "OpCount",
     "Placement",
     "PlacementData",
@@ -23,9 +23,9 @@ __all__ = [
     "find_task",
 ]
 
-OTHER = "(other)"
+OTHER_OPERATIONS = "(other)"
 """The name for operations that are not counted by type, because a log has too many."""
-LOCAL = "/job:localhost/replica:0/task:0"
+LOCAL_TASK = "/job:localhost/replica:0/task:0"
 """The task of a program that does not run in a cluster."""
 
 
@@ -74,7 +74,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Copied:
+class DeviceCopy:
     """A copy between devices that the log names, or one end of it."""
 
     op: str
@@ -97,7 +97,7 @@ class DeviceChange:
 
 
 @dataclass(frozen=True, slots=True)
-class Lacking:
+class MissingKernel:
     """An operation that ran on a CPU and has no GPU kernel in the release, or none for some types."""
 
     op: str
@@ -111,14 +111,14 @@ class Lacking:
 
 
 @dataclass(frozen=True, slots=True)
-class OnCpu:
+class CpuOperations:
     """The CPU operations, compared with the kernels of the release."""
 
     release: str
     """The releases that can have written the log, for all of which this holds: "TensorFlow 2.4 to 2.11"."""
-    none: tuple[Lacking, ...]
+    none: tuple[MissingKernel, ...]
     """The operations without a GPU kernel, the most frequent first."""
-    fewer: tuple[Lacking, ...]
+    fewer: tuple[MissingKernel, ...]
     """The operations whose GPU kernels accept fewer types than their CPU kernels."""
 
 
@@ -144,7 +144,7 @@ class PlacementData:
     bytes: int
     calls: tuple[OpCount, ...] = ()
     """Calls of functions ("__inference_step_12") by device; the log prints their operations separately."""
-    copies: tuple[Copied, ...] = ()
+    copies: tuple[DeviceCopy, ...] = ()
     """The copies that the log names; none are inferred."""
     changes: tuple[DeviceChange, ...] = ()
     """Changes of the device between consecutive eager operations."""
@@ -158,8 +158,8 @@ class PlacementData:
 
     @property
     def count_others(self) -> int:
-        """The number of operations that are counted as `OTHER`."""
-        return sum(entry.count for entry in self.ops if entry.op == OTHER)
+        """The number of operations that are counted as `OTHER_OPERATIONS`."""
+        return sum(entry.count for entry in self.ops if entry.op == OTHER_OPERATIONS)
 
     @property
     def totals(self) -> dict[str, int]:
@@ -188,7 +188,7 @@ class Placement:
     found: PlacementData
     summary: str
     findings: tuple[Finding, ...]
-    on_cpu: OnCpu | None = None
+    on_cpu: CpuOperations | None = None
 
 
 def find_kind(device: str) -> str:
@@ -197,5 +197,5 @@ def find_kind(device: str) -> str:
 
 
 def find_task(device: str) -> str:
-    """Return the task of a device, such as "/job:worker/replica:0/task:1"; `LOCAL` for a short name."""
-    return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL
+    """Return the task of a device, such as "/job:worker/replica:0/task:1"; `LOCAL_TASK` for a short name."""
+    return device.partition("/device:")[0] if device.startswith("/job:") else LOCAL_TASK

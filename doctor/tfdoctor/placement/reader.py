@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.logs.blocks import blocks
 from tfdoctor.placement.models import (
-    OTHER,
-    Copied,
+    OTHER_OPERATIONS,
     DeviceChange,
+    DeviceCopy,
     OpCount,
     PlacementData,
     PlacementDevice,
@@ -33,8 +33,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Reader", "read_placement"]
 
-KINDS = 20_000
-"""The maximum number of (operation, device) pairs; others are counted as `OTHER`. TensorFlow has 1,500
+MAX_OPERATION_PAIRS = 20_000
+"""The maximum number of (operation, device) pairs; others are counted as `OTHER_OPERATIONS`. TensorFlow has 1,500
 operations."""
 MAX_SEEN_LINES = 200_000
 """The minimum number of remembered lines and nodes; twice as many at most, of about 70 bytes each."""
@@ -128,16 +128,16 @@ class Reader:
         self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
         """The devices by (device, name, PCI bus ID), with the details of all lines."""
         self.refusals = Refusals()
-        self.mapped = self.nothing_known = False
+        self.mapped = self.no_known_devices = False
         self.seen = _RecentNumbers()
-        self.little: dict[int, tuple[int, bytes, bytes]] = {}
+        self.pending: dict[int, tuple[int, bytes, bytes]] = {}
         """Nodes printed since the last eager operation, which may be its own graph: line hash to node."""
-        self.little_nodes: set[int] = set()
+        self.pending_nodes: set[int] = set()
         self.copied: Counter[tuple[bytes, bytes, bytes]] = Counter()
         """The number of copies that TensorFlow reports for each (operation, from, to)."""
         self.called: Counter[tuple[bytes, bytes]] = Counter()
         self.clients: Counter[tuple[bytes, bytes]] = Counter()
-        self.said = FirstMessages()
+        self.messages = FirstMessages()
         self.last: bytes | None = None
         """The device of the previous operation."""
         self.on_gpu: bytes | None = None
@@ -158,7 +158,7 @@ class Reader:
         """Count one block of complete lines."""
         self.refusals.take(block, self.lines)
         self._read_devices(block)
-        self.said.take(block)
+        self.messages.take(block)
         if b"This triggers a copy" in block:
             for match in _COPY_MESSAGE.finditer(block):
                 key = match[1], match[3], match[2]
@@ -188,11 +188,11 @@ class Reader:
                 position = text.rfind(_EXECUTING)
                 if position >= 0:
                     op = text[position + len(_EXECUTING) : -len(_IN_DEVICE)].strip()
-                    self._ran(op, device)
+                    self._count_execution(op, device)
                 continue
             node_text = text.rpartition(b"] ")[2]
             line = hash((node_text, device))
-            if line not in seen.now and line not in seen.before and line not in self.little:
+            if line not in seen.now and line not in seen.before and line not in self.pending:
                 self._add_node(line, node_text, device)
 
     def _take_executed(self, block: bytes) -> bool:
@@ -202,7 +202,7 @@ class Reader:
         and to examine each pair of operation and device once.
         """
         devices = block.count(b"/job:")
-        pairs = _EXECUTED.findall(block) if devices and not self.little and b" -> " not in block else []
+        pairs = _EXECUTED.findall(block) if devices and not self.pending and b" -> " not in block else []
         if len(pairs) != devices:
             return False
         counts = Counter(pairs)
@@ -222,10 +222,10 @@ class Reader:
         return True
 
     def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
-        """Count an operation, as `OTHER` if the table is full."""
-        if (op, device) not in table and len(table) >= KINDS:
-            op = OTHER.encode()
-            if (op, device) not in table and len(table) >= 2 * KINDS:
+        """Count an operation, as `OTHER_OPERATIONS` if the table is full."""
+        if (op, device) not in table and len(table) >= MAX_OPERATION_PAIRS:
+            op = OTHER_OPERATIONS.encode()
+            if (op, device) not in table and len(table) >= 2 * MAX_OPERATION_PAIRS:
                 self.left_out["operations"] += 1
                 return
         table[op, device] += 1
@@ -244,31 +244,31 @@ class Reader:
         if key in self.seen.now or key in self.seen.before:
             self.seen.add(line)  # a repeated node: standard output and standard error spell it differently
             return
-        if key in self.little_nodes:
+        if key in self.pending_nodes:
             return
-        self.little[line] = key, op or _guess_operation(name), device
-        self.little_nodes.add(key)
+        self.pending[line] = key, op or _guess_operation(name), device
+        self.pending_nodes.add(key)
         if op in _COPY_OPS and _CLIENT_NODE.search(name):
             self._count(self.clients, op, device)
-        if len(self.little) > _MAX_EAGER_NODES:
+        if len(self.pending) > _MAX_EAGER_NODES:
             self._count_pending()
 
     def _count_pending(self) -> None:
         """Count the pending nodes, which belong to a graph of their own."""
-        for line, (key, op, device) in self.little.items():
+        for line, (key, op, device) in self.pending.items():
             self._count(self.arguments if op in _ARGUMENT_OPS else self.placed, op, device)
             self.seen.add(line, key)
         self._clear_pending()
 
     def _clear_pending(self) -> None:
         """Discard the pending nodes."""
-        self.little.clear()
-        self.little_nodes.clear()
+        self.pending.clear()
+        self.pending_nodes.clear()
 
-    def _ran(self, op: bytes, device: bytes) -> None:
+    def _count_execution(self, op: bytes, device: bytes) -> None:
         """Count an eager operation or a function call, and discard pending nodes of its own graph."""
-        if self.little:
-            work = [node_op for _, node_op, _ in self.little.values() if node_op not in _ARGUMENT_OPS]
+        if self.pending:
+            work = [node_op for _, node_op, _ in self.pending.values() if node_op not in _ARGUMENT_OPS]
             if work in ([op], []):
                 self._clear_pending()
             else:
@@ -306,7 +306,7 @@ class Reader:
         """Read the devices that a block lists or creates."""
         if b"Device mapping:" in block:
             self.mapped = True
-            self.nothing_known |= b"Device mapping: no known devices" in block
+            self.no_known_devices |= b"Device mapping: no known devices" in block
         if b"-> " not in block or (b"TensorFlow device (" not in block and b"Created device /" not in block):
             return
         for match in _CREATED.finditer(block):
@@ -340,8 +340,8 @@ class Reader:
         """Return all data that was read, after counting the pending nodes."""
         self.refusals.end()
         eager = bool(self.executed or self.called) or any(refusal.eager for refusal in self.refusals.found)
-        if self.little:
-            ops = [op for _, op, _ in self.little.values()]
+        if self.pending:
+            ops = [op for _, op, _ in self.pending.values()]
             work = [op for op in ops if op not in _ARGUMENT_OPS]
             if self.executed and len(work) == 1 and len(ops) > 1:
                 self._clear_pending()  # the log ends before the line that reports the operation
@@ -352,11 +352,11 @@ class Reader:
         return PlacementData(
             api="2" if eager else "1" if graphs else None,
             devices=tuple(self.devices.values()),
-            no_known_devices=self.nothing_known,
+            no_known_devices=self.no_known_devices,
             ops=_make_counts(*tables),
             refused=tuple(refusal.refusal for refusal in self.refusals.found),
             between=tuple((op.decode("utf-8", "replace"), n) for op, n in self.between.most_common(10)),
-            said=self.said.text,
+            said=self.messages.text,
             forgotten=bool(self.seen.before),
             lines=self.lines + self.ends_open,
             bytes=self.bytes,
@@ -366,10 +366,10 @@ class Reader:
             left_out=tuple((self.left_out + Counter(refusals=self.refusals.left_out)).items()),
         )
 
-    def _list_copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[Copied, ...]:
+    def _list_copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[DeviceCopy, ...]:
         """Return the copies that TensorFlow reports, then the operations that are ends of copies."""
         copies = [
-            Copied(op.decode(), shorten_device(before), shorten_device(device), count)
+            DeviceCopy(op.decode(), shorten_device(before), shorten_device(device), count)
             for (op, before, device), count in self.copied.most_common()
             if shorten_device(before) and shorten_device(device)
         ]
@@ -379,7 +379,7 @@ class Reader:
         for entry in _make_counts(end_counts - self.clients):
             is_source = _COPY_OPS[entry.op.encode()]
             copies.append(
-                Copied(
+                DeviceCopy(
                     entry.op,
                     entry.device if is_source else None,
                     None if is_source else entry.device,

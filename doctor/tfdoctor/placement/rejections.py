@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from tfdoctor.compat.kernels import type_named
-from tfdoctor.placement.models import LOCAL, Refusal
+from tfdoctor.compat.kernels import normalize_type
+from tfdoctor.placement.models import LOCAL_TASK, Refusal
 from tfdoctor.text import clean_line
 
 __all__ = ["Refusals", "shorten_device"]
@@ -79,7 +79,7 @@ def shorten_device(spelled: bytes | str) -> str:
     job, replica, task, kind, index = match.groups()
     name = f"{kind.upper()}:{index}"
     task_name = f"{job}/replica:{replica or 0}/task:{task or 0}"
-    return name if job is None or task_name == LOCAL else f"{task_name}/device:{name}"
+    return name if job is None or task_name == LOCAL_TASK else f"{task_name}/device:{name}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
         return None
     definition = _ATTRIBUTES.search(text)
     types = (
-        tuple((name, type_named(type_name)) for name, type_name in _TYPE_ATTRIBUTE.findall(definition[1]))
+        tuple((name, normalize_type(type_name)) for name, type_name in _TYPE_ATTRIBUTE.findall(definition[1]))
         if definition
         else ()
     )

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING
 from tfdoctor.logs.scan import scan
 from tfdoctor.logs.signatures import load_signatures
 from tfdoctor.logs.sources import drop_other_eras
-from tfdoctor.logs.version_inference import origin
+from tfdoctor.logs.version_inference import infer_origin
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
 __all__ = ["FirstMessages", "find_era"]
 
-BEGINNING = 1 << 16
+BEGINNING_BYTES = 1 << 16
 """The size of the beginning of a log that is kept completely, in bytes."""
 MAX_LINE_BYTES = 2000
 """The number of bytes kept before and after a source reference in a line."""
@@ -39,7 +39,7 @@ class FirstMessages:
         self.beginning = b""
         self.lines: list[bytes] = []
         self._numbers: set[bytes] = set()
-        self._remaining = BEGINNING
+        self._remaining = BEGINNING_BYTES
 
     def take(self, block: bytes) -> None:
         """Read a block of complete lines."""
@@ -63,15 +63,15 @@ class FirstMessages:
         return self.beginning + b"".join(self.lines)
 
 
-def find_era(said: bytes, compat: Compat) -> str | None:
+def find_era(messages: bytes, compat: Compat) -> str | None:
     """Return the minor releases that can have written the log: "2.10", or "2.4-2.11".
 
     None if the log does not show it, or if a nightly, a vendor's build or several TensorFlows wrote it, whose
     kernels are not known.
     """
-    if _VENDOR_BUILD.search(said):
+    if _VENDOR_BUILD.search(messages):
         return None
-    inferred = origin(drop_other_eras(scan([said], load_signatures()), compat), compat)
+    inferred = infer_origin(drop_other_eras(scan([messages], load_signatures()), compat), compat)
     if inferred.sources.foreign is not None or len(inferred.sources.writers) > 1:
         return None
     if inferred.version is not None and not _RELEASE_VERSION.fullmatch(inferred.version):

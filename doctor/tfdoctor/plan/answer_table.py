@@ -23,19 +23,19 @@ __all__ = [
     "ANY_CARD",
     "NAME",
     "OLDEST_BRANCH",
-    "PLACES",
+    "PLACEHOLDERS",
     "Answer",
+    "AnswerTable",
     "Drivers",
     "Numbers",
     "TableSystem",
-    "Verdicts",
     "encode_runs",
-    "fill_text",
     "join_numbers",
     "make_text",
+    "replace_placeholders",
 ]
 
-NAME, QUOTED, CAPABILITY, DRIVER, GLIBC = PLACES = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
+NAME, QUOTED, CAPABILITY, DRIVER, GLIBC = PLACEHOLDERS = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
 """Placeholders in an answer.
 
 In this order: the card's name, the name quoted for a shell, its compute capability, the driver, the glibc.
@@ -50,14 +50,14 @@ OLDEST_BRANCH = 375
 class TableSystem:
     """An operating system that the user can choose."""
 
-    word: str
+    key: str
     """The key: `"linux"`, `"linux-2.17"` (with that glibc), `"wsl"`, `"windows"` or `"macos"`."""
     title: str
     platform: Platform
     """The platform whose driver versions apply."""
     host: Host
     """A machine with this system and nothing else known about it."""
-    addressed: bool = False
+    names_machine: bool = False
     """Whether its commands name the card and the driver, so that they work on any machine."""
 
 
@@ -74,17 +74,17 @@ class Drivers:
     """
 
     @property
-    def places(self) -> int:
+    def answer_count(self) -> int:
         """The number of answers in a row: before all steps, at each step, and for an unknown driver."""
         return len(self.steps) + 2
 
-    def place(self, driver: str) -> int:
+    def find_index(self, driver: str) -> int:
         """Return the index of a driver's answer in a row; "" means that the driver is unknown.
 
         Raises VersionSyntaxError if `driver` is not a version.
         """
         if not driver:
-            return self.places - 1
+            return self.answer_count - 1
         numbers = versions.numbers(driver)
         branch = f"{join_numbers(numbers)}.*"
         if branch in self.steps:
@@ -104,8 +104,8 @@ class Drivers:
 
 
 @dataclass
-class Verdicts:
-    """The answer table: `answer` looks up one answer; a writer of another format reads the fields."""
+class AnswerTable:
+    """The answer table: `find_answer` looks up one answer; a writer of another format reads the fields."""
 
     systems: tuple[TableSystem, ...]
     cards: dict[str, tuple[str, ...]]
@@ -135,7 +135,7 @@ class Verdicts:
     card does not matter, there is one row with one answer under `ANY_CARD`.
     """
 
-    def answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
+    def find_answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
         """Return the index of an answer; "" stands for any value.
 
         Raises KeyError if the table has no such entry.
@@ -143,8 +143,8 @@ class Verdicts:
         any_card_row = self.cells.get((system, minor, python, ANY_CARD))
         if any_card_row is not None:
             return any_card_row[0]
-        platform = next(table_system.platform for table_system in self.systems if table_system.word == system)
-        index = self.drivers[platform].place(driver)
+        platform = next(table_system.platform for table_system in self.systems if table_system.key == system)
+        index = self.drivers[platform].find_index(driver)
         runs = self.cells[system, minor, python, capability]
         for answer, count in zip(runs[::2], runs[1::2], strict=True):
             index -= count
@@ -153,10 +153,10 @@ class Verdicts:
         raise KeyError(driver)
 
 
-def fill_text(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
+def replace_placeholders(text: str, *, name: str, capability: str, driver: str, glibc: str) -> str:
     """Return a text of the table with its placeholders replaced by the given values."""
     values = (name, shlex.quote(name), capability, driver, glibc)
-    for placeholder, value in zip(PLACES, values, strict=True):
+    for placeholder, value in zip(PLACEHOLDERS, values, strict=True):
         text = text.replace(placeholder, value)
     return text
 
@@ -180,7 +180,7 @@ _QUOTED = shlex.quote(NAME)
 
 
 def make_text(text: str, capability: str | None, driver: str | None, glibc: str | None) -> str:
-    """Return the text with placeholders for the given values; `fill_text` is the inverse."""
+    """Return the text with placeholders for the given values; `replace_placeholders` is the inverse."""
     text = text.replace(_QUOTED, QUOTED)
     if capability is not None:
         text = re.sub(

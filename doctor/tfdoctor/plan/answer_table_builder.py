@@ -28,9 +28,9 @@ from tfdoctor.plan.answer_table import (
     ANY_CARD,
     NAME,
     OLDEST_BRANCH,
+    AnswerTable,
     Drivers,
     TableSystem,
-    Verdicts,
     encode_runs,
     join_numbers,
     make_text,
@@ -38,7 +38,7 @@ from tfdoctor.plan.answer_table import (
 from tfdoctor.plan.arguments import address_commands, find_named_card
 from tfdoctor.plan.models import Recipe, Recommendation, Rejected, Request
 from tfdoctor.plan.recipes import RECIPES, adapt_to_machine
-from tfdoctor.plan.recommend import MAX_OPTIONS, merge_reasons, rank_options, way
+from tfdoctor.plan.recommend import MAX_OPTIONS, find_best_option, merge_reasons, rank_options
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Sequence
@@ -50,19 +50,19 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["systems_of", "verdicts"]
+__all__ = ["build_answer_table", "list_systems"]
 
 MAX_REASONS = 4
 """The number of reasons that an answer keeps, most important first."""
 
 
-def verdicts(
+def build_answer_table(
     compat: Compat,
-    tell: Callable[[str], None] = lambda _: None,
+    on_minor: Callable[[str], None] = lambda _: None,
     *,
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
-) -> Verdicts:
+) -> AnswerTable:
     """Return the whole table; this takes seconds. `tell` is called with each minor before it is computed.
 
     minors, capabilities: include only these, in this order; None means all.
@@ -75,23 +75,23 @@ def verdicts(
     cards = _find_cards(compat)
     if capabilities is not None:
         cards = {capability: cards[capability] for capability in capabilities}
-    table = Verdicts(systems_of(compat), cards, pythons, tuple(minors))
+    table = AnswerTable(list_systems(compat), cards, pythons, tuple(minors))
     builder = _TableBuilder(compat, table)
     for minor in minors:
-        tell(minor)
+        on_minor(minor)
         minor_pythons = {
             version for release in releases if release.minor == minor for version in release.linux_pythons
         }
         for python in ("", *pythons):
-            builder.look(minor, python, has_wheel=not python or python in minor_pythons)
-    builder.rows()
+            builder.collect_answers(minor, python, has_wheel=not python or python in minor_pythons)
+    builder.fill_cells()
     for system in table.systems if minors else ():
         for python in ("", *pythons):
-            builder.best(system, python)
+            builder.fill_best_cells(system, python)
     return table
 
 
-def systems_of(compat: Compat) -> tuple[TableSystem, ...]:
+def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
     """Return the systems that `recommend` distinguishes.
 
     A glibc matters only if it is older than what some release needs.
@@ -101,7 +101,7 @@ def systems_of(compat: Compat) -> tuple[TableSystem, ...]:
     older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
     return (
         TableSystem(
-            "linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), addressed=True
+            "linux", f"Linux, glibc {newest[0]}.{newest[1]} or newer", "linux", Host(), names_machine=True
         ),
         TableSystem("wsl", "Windows, in WSL 2", "windows", Host(wsl=True)),
         TableSystem("windows", "Windows", "windows", Host(system="Windows", machine="AMD64")),
@@ -112,7 +112,7 @@ def systems_of(compat: Compat) -> tuple[TableSystem, ...]:
                 f"Linux, glibc {glibc}{ubuntu.get(glibc, '')}",
                 "linux",
                 Host(glibc=glibc),
-                addressed=True,
+                names_machine=True,
             )
             for glibc in older
         ),
@@ -138,7 +138,7 @@ def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
             card = find_named_card(compat, name)
         except UsageError:
             continue
-        if not card.others and compat.arm64.kind_of(card.name, card.capability) is None:
+        if not card.others and compat.arm64.find_kind(card.name, card.capability) is None:
             names_by_capability.setdefault(card.capability, {}).setdefault(core_words(name), name)
     ordered = sorted(names_by_capability, key=versions.parse_capability, reverse=True)
     return {capability: tuple(sorted(names_by_capability[capability].values())) for capability in ordered}
@@ -220,15 +220,15 @@ class _RecipeAnswers:
     """The glibc versions that the planner compared with."""
     starts: list[Numbers] = field(default_factory=list)
     """The driver versions at which the result changes, oldest first; empty if the driver was not read."""
-    ways: list[int] = field(default_factory=list)
+    results: list[int] = field(default_factory=list)
     """The result from each of the starts on."""
     limits: list[frozenset[Numbers]] = field(default_factory=list)
     """For each of the starts: the driver versions that the planner compared with."""
-    every: list[int] = field(default_factory=list)
+    results_by_place: list[int] = field(default_factory=list)
     """The result at every place of the platform's drivers, once these are known."""
 
     def get_answer(self, driver: Numbers) -> int:
-        return self.ways[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
+        return self.results[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,7 +246,7 @@ class _CardDrivers:
         return self.texts[bisect_right(self.starts, driver) - 1]
 
 
-ALL: Numbers = (0,)
+LOWEST_VERSION: Numbers = (0,)
 """A version below every limit."""
 _MAX_NUMBER = 10**6
 """A number above every number in a version."""
@@ -260,7 +260,7 @@ def _example_driver(start: Numbers) -> str:
 class _TableBuilder:
     """A builder that runs the planner, and stores each text, option, result and answer once."""
 
-    def __init__(self, compat: Compat, table: Verdicts) -> None:
+    def __init__(self, compat: Compat, table: AnswerTable) -> None:
         self.compat, self.table = compat, table
         self._texts: dict[str, int] = {}
         self._options: dict[tuple[object, ...], int] = {}
@@ -288,7 +288,7 @@ class _TableBuilder:
 
     # ------------------------------------------------------------ running the planner
 
-    def look(self, minor: str, python: str, *, has_wheel: bool) -> None:
+    def collect_answers(self, minor: str, python: str, *, has_wheel: bool) -> None:
         """Run the planner for one minor and Python on all systems, cards and drivers."""
         for system in self.table.systems:
             unknown = [
@@ -297,7 +297,7 @@ class _TableBuilder:
             has_image = any(self._results[result].option >= 0 for result in unknown)
             if system.host.system == "Darwin" or not (has_wheel or has_image):
                 answer = self._combine_results(tuple(unknown))
-                self.table.cells[system.word, minor, python, ANY_CARD] = (answer, 1)
+                self.table.cells[system.key, minor, python, ANY_CARD] = (answer, 1)
                 continue
             for capability in self.table.cards:
                 for recipe in RECIPES:
@@ -310,11 +310,11 @@ class _TableBuilder:
         """Return the results of a recipe for each driver; equivalent systems and cards share one entry."""
         representative = self._find_equivalent_system(minor, python, capability, system, recipe)
         for card_key in (None, capability):  # None: the result does not depend on the card
-            cached = self._recipe_answers.get((minor, python, card_key, recipe, representative.word))
+            cached = self._recipe_answers.get((minor, python, card_key, recipe, representative.key))
             if cached is not None:
                 return cached
         answers, any_card = self._explore(minor, python, capability, representative, recipe)
-        self._recipe_answers[minor, python, None if any_card else capability, recipe, representative.word] = (
+        self._recipe_answers[minor, python, None if any_card else capability, recipe, representative.key] = (
             answers
         )
         return answers
@@ -360,11 +360,11 @@ class _TableBuilder:
                 limits = {versions.numbers(limit) for limit in watched.limits}
                 self._limits[system.platform] |= limits
                 answers.starts.append(start)
-                answers.ways.append(result)
+                answers.results.append(result)
                 answers.limits.append(frozenset(limits))
                 start = min((limit for limit in limits if limit > start), default=None)
         if not answers.starts:  # no known driver supports the card
-            answers.starts, answers.ways, answers.limits = [ALL], [unknown], [frozenset()]
+            answers.starts, answers.results, answers.limits = [LOWEST_VERSION], [unknown], [frozenset()]
         return answers, any_card
 
     def _run_planner(
@@ -380,7 +380,7 @@ class _TableBuilder:
         cards = (Card(NAME, capability),) if capability else ()
         host = _WatchedHost.watch(system.host, cards, driver)
         request = Request(tensorflow=minor or None, python=python or None)
-        option, rejections = way(self.compat, request, host, recipe)
+        option, rejections = find_best_option(self.compat, request, host, recipe)
         glibc = system.host.glibc
 
         def places(text: str) -> str:
@@ -399,7 +399,7 @@ class _TableBuilder:
             )
         else:
             option = adapt_to_machine(self.compat, option, request, host)
-            if system.addressed:
+            if system.names_machine:
                 answer = Recommendation(request, host, (option,), (), None)
                 option = address_commands(answer, [NAME] if capability else [], driver).options[0]
             number = self._add_option(option, places)
@@ -414,17 +414,19 @@ class _TableBuilder:
 
     def _find_card_drivers(self, platform: Platform, capability: str) -> _CardDrivers:
         """Return the drivers that support a card."""
-        limits = {versions.numbers(limit) for limit in list_refusal_limits(self.compat, platform)} | {ALL}
+        limits = {versions.numbers(limit) for limit in list_refusal_limits(self.compat, platform)} | {
+            LOWEST_VERSION
+        }
         starts: list[Numbers] = []
         texts: list[int] = []
-        for start in sorted(limits) if capability else [ALL]:
+        for start in sorted(limits) if capability else [LOWEST_VERSION]:
             text = (
                 self._explain_not_driven(platform, capability, _example_driver(start)) if capability else -1
             )
             if not texts or texts[-1] != text:
                 starts.append(start)
                 texts.append(text)
-        self._limits[platform] |= set(starts) - {ALL}
+        self._limits[platform] |= set(starts) - {LOWEST_VERSION}
         ends = [*starts[1:], None]
         ranges = [
             (start, range_end) for start, text, range_end in zip(starts, texts, ends, strict=True) if text < 0
@@ -444,7 +446,7 @@ class _TableBuilder:
 
     # ------------------------------------------------------------ combining the results
 
-    def rows(self) -> None:
+    def fill_cells(self) -> None:
         """Fill the table's cells from the results of `look`."""
         for platform, limits in self._limits.items():
             offered_drivers = {
@@ -457,11 +459,11 @@ class _TableBuilder:
             self.table.drivers[platform] = Drivers(tuple(text for _, text in sorted(steps)))
         for minor, python in self._queries:
             for system in self.table.systems:
-                if (system.word, minor, python, ANY_CARD) in self.table.cells:
+                if (system.key, minor, python, ANY_CARD) in self.table.cells:
                     continue
                 for capability in ("", *self.table.cards):
                     row = self._make_row(minor, python, capability, system)
-                    self.table.cells[system.word, minor, python, capability] = row
+                    self.table.cells[system.key, minor, python, capability] = row
 
     def _make_row(self, minor: str, python: str, capability: str, system: TableSystem) -> tuple[int, ...]:
         """Return the run-length encoded answers for each driver and for an unknown one."""
@@ -471,12 +473,12 @@ class _TableBuilder:
         key = (system.platform, capability, *map(id, answers_by_recipe))
         if key not in self._rows:
             for recipe_answers, recipe in zip(answers_by_recipe, RECIPES, strict=True):
-                if recipe_answers.starts and not recipe_answers.every:
+                if recipe_answers.starts and not recipe_answers.results_by_place:
                     representative = self._find_equivalent_system(minor, python, capability, system, recipe)
                     self._fill_places(recipe_answers, minor, python, capability, representative, recipe)
-            places = self.table.drivers[system.platform].places
+            places = self.table.drivers[system.platform].answer_count
             columns = [
-                recipe_answers.every or [recipe_answers.unknown] * places
+                recipe_answers.results_by_place or [recipe_answers.unknown] * places
                 for recipe_answers in answers_by_recipe
             ]
             answers = []
@@ -502,10 +504,10 @@ class _TableBuilder:
     ) -> None:
         """Fill `answers.every` with the result at every place of the platform's drivers."""
         refusals = self._list_refusal_texts(system.platform, capability)
-        answers.every = [answers.get_answer(ALL)]
+        answers.results_by_place = [answers.get_answer(LOWEST_VERSION)]
         for text, step in zip(refusals[1:], self.table.drivers[system.platform].steps, strict=False):
             if not step.endswith(".*"):
-                answers.every.append(answers.get_answer(versions.numbers(step)))
+                answers.results_by_place.append(answers.get_answer(versions.numbers(step)))
                 continue
             branch = step.removesuffix(".*")
             newest = (*versions.numbers(branch), _MAX_NUMBER)
@@ -516,10 +518,12 @@ class _TableBuilder:
             if text >= 0 or not (
                 must_ask or self._card_drivers[system.platform, capability].get_text(newest) >= 0
             ):
-                answers.every.append(answers.get_answer(newest))
+                answers.results_by_place.append(answers.get_answer(newest))
             else:
-                answers.every.append(self._run_planner(minor, python, capability, system, recipe, branch)[0])
-        answers.every.append(answers.unknown)
+                answers.results_by_place.append(
+                    self._run_planner(minor, python, capability, system, recipe, branch)[0]
+                )
+        answers.results_by_place.append(answers.unknown)
 
     def _list_refusal_texts(self, platform: Platform, capability: str) -> list[int]:
         """Return the index of the refusal text at every place of the platform's drivers.
@@ -529,7 +533,7 @@ class _TableBuilder:
         if (platform, capability) not in self._refusal_texts:
             card_drivers = self._card_drivers[platform, capability]
             self._refusal_texts[platform, capability] = [
-                card_drivers.get_text(ALL),
+                card_drivers.get_text(LOWEST_VERSION),
                 *(
                     self._explain_not_driven(platform, capability, step.removesuffix(".*"))
                     if step.endswith(".*")
@@ -540,24 +544,22 @@ class _TableBuilder:
             ]
         return self._refusal_texts[platform, capability]
 
-    def best(self, system: TableSystem, python: str) -> None:
+    def fill_best_cells(self, system: TableSystem, python: str) -> None:
         """Fill the cells for the best of all minors.
 
         If no minor works, they give the reason of the newest that has a wheel.
         """
         table = self.table
-        minors = [
-            minor for minor in table.minors if (system.word, minor, python, ANY_CARD) not in table.cells
-        ]
+        minors = [minor for minor in table.minors if (system.key, minor, python, ANY_CARD) not in table.cells]
         if not minors:  # use the answer of the newest minor
-            any_card_row = table.cells[system.word, table.minors[0], python, ANY_CARD]
-            table.cells[system.word, "", python, ANY_CARD] = any_card_row
+            any_card_row = table.cells[system.key, table.minors[0], python, ANY_CARD]
+            table.cells[system.key, "", python, ANY_CARD] = any_card_row
             return
         for capability in ("", *table.cards):
-            rows = tuple(table.cells[system.word, minor, python, capability] for minor in minors)
+            rows = tuple(table.cells[system.key, minor, python, capability] for minor in minors)
             if rows not in self._best_rows:
                 self._best_rows[rows] = self._make_best_row(rows)
-            table.cells[system.word, "", python, capability] = self._best_rows[rows]
+            table.cells[system.key, "", python, capability] = self._best_rows[rows]
 
     def _make_best_row(self, rows: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
         """Return the row of the best answers for each driver."""

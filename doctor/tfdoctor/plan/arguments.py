@@ -26,9 +26,9 @@ __all__ = [
     "address_commands",
     "check_driver",
     "check_python",
+    "expand_card_names",
     "find_named_card",
     "make_plan",
-    "readings",
     "settle_answer",
 ]
 
@@ -49,7 +49,7 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
     the answers differ.
     """
     try:
-        answers = [recommend(compat, request, reading) for reading in readings(host)]
+        answers = [recommend(compat, request, reading) for reading in expand_card_names(host)]
     except UnknownReleaseError as error:
         nearest = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -83,7 +83,7 @@ def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | 
     if conflict is not None:
         nearest = tuple(
             dataclasses.replace(suggestion, option=name_machine(suggestion.option))
-            if suggestion.here
+            if suggestion.same_machine
             else suggestion
             for suggestion in conflict.nearest
         )
@@ -98,13 +98,13 @@ def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
 
     Raises UsageError if the answers differ: the user has to say which card it is.
     """
-    answers = [answer(reading) for reading in readings(host)]
+    answers = [answer(reading) for reading in expand_card_names(host)]
     if len(set(answers)) > 1:
         raise _make_ambiguity_error(compat, host, [])
     return answers[0]
 
 
-def readings(host: Host) -> tuple[Host, ...]:
+def expand_card_names(host: Host) -> tuple[Host, ...]:
     """Return the possible machines, one for each combination of cards that the names can mean."""
     alternatives = [
         [Card(card.name, capability) for capability in (card.capability, *card.others)] for card in host.cards

@@ -33,7 +33,7 @@ from tfdoctor.facts import (
 )
 from tfdoctor.fit import Card, Host, constraints
 from tfdoctor.plan.models import Method, Recipe
-from tfdoctor.predict import build_of, list_opened_sonames
+from tfdoctor.predict import describe_build, list_opened_sonames
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 
 __all__ = ["LIBRARIES", "SITE", "Sketch", "make_predicted_facts", "make_sketched_facts"]
 
-FULL = 2
+COMPLETE_VERSION_DOTS = 2
 """The number of dots in a complete driver version."""
 PREFIX = "/opt/tensorflow"
 SITE = f"{PREFIX}/lib/python{{}}/site-packages"
@@ -74,7 +74,7 @@ class Sketch:
     """
     versions: Mapping[str, str] = field(default_factory=dict)
     """Soname to the version that the file reports."""
-    found: tuple[FoundElsewhere, ...] = ()
+    other_libraries: tuple[FoundElsewhere, ...] = ()
     """Libraries of the same families in other versions."""
     variables: Mapping[str, str] = field(default_factory=dict)
     modules: tuple[str, ...] = ()
@@ -130,7 +130,7 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
 def make_sketched_facts(compat: Compat, sketch: Sketch) -> Facts:
     """Return the facts that `check` would find in this environment."""
     host, tensorflow = sketch.host, _make_tensorflow(sketch)
-    build = build_of(tensorflow, compat)
+    build = describe_build(tensorflow, compat)
     cubins = build.release.cubin if build.release is not None else ()
     cards = host.cards or (Card("a card that it has code for", cubins[-1] if cubins else "7.0"),)
     return Facts(
@@ -163,7 +163,7 @@ def _make_machine(sketch: Sketch) -> MachineFacts:
 
 def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
     driver = host.driver
-    if driver is not None and driver.count(".") < FULL:
+    if driver is not None and driver.count(".") < COMPLETE_VERSION_DOTS:
         driver = f"{driver}.9999"  # a branch means its newest driver: above every known version
     cuda = (
         compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
@@ -267,7 +267,7 @@ def _make_loader(sketch: Sketch, tensorflow: TensorFlowFacts, build: Build) -> L
         import_needs=(Resolution(missing[0], None, "", _format_dlerror(missing[0]), missing),)
         if import_fails
         else (),
-        found=sketch.found,
+        found=sketch.other_libraries,
     )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Release
-    from tfdoctor.compat.arm64 import Arm64Way
+    from tfdoctor.compat.arm64 import Arm64Source
     from tfdoctor.compat.wheels import CudaSet, CudaWheel
     from tfdoctor.findings import Remedy
     from tfdoctor.fit import Caveat, Host, Reason
@@ -57,7 +57,7 @@ class Recipe(str, enum.Enum):
         return Method.PIP if self is Recipe.VENV else Method.CONTAINER
 
     @property
-    def own_venv(self) -> bool:
+    def has_own_venv(self) -> bool:
         """Whether the image gets a virtual environment that tfdoctor makes."""
         return self in (Recipe.PIP_CUDA, Recipe.CUDA_BASE, Recipe.CONDA_CUDA)
 
@@ -183,7 +183,7 @@ class Suggestion:
 
     text: str
     option: Option
-    here: bool = True
+    same_machine: bool = True
     """True: for the same machine; False: for another card or driver."""
 
 
@@ -193,7 +193,7 @@ class Conflict:
 
     reasons: tuple[Reason, ...]
     nearest: tuple[Suggestion, ...] = ()
-    elsewhere: tuple[Arm64Way, ...] = ()
+    arm64_builds: tuple[Arm64Source, ...] = ()
     """NVIDIA's own TensorFlow for this machine, from third-party reports; tfdoctor does not build it."""
 
 

@@ -10,7 +10,7 @@ from tfdoctor.fit import Host
 from tfdoctor.fit.matrix import find_code_on_card, is_marked
 from tfdoctor.plan.models import Method, Request
 from tfdoctor.plan.recommend import recommend
-from tfdoctor.plan.release_sheet import pythons
+from tfdoctor.plan.release_sheet import format_python_ranges
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
     from tfdoctor.compat.releases import Release
     from tfdoctor.fit.matrix import MatrixRow
 
-__all__ = ["Overview", "overview"]
+__all__ = ["Overview", "list_overviews"]
 
-WAYS = {Method.PIP: "install", Method.CONTAINER: "build"}
+COMMAND_OF_METHOD = {Method.PIP: "install", Method.CONTAINER: "build"}
 """The commands by method, the easier method first."""
 
 
@@ -53,7 +53,7 @@ class Overview:
         return self.newest if self.newest == self.oldest else f"{self.oldest}-{self.newest}"
 
 
-def overview(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
+def list_overviews(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
     """Return the minors of these releases that have GPU code for Linux, in the order of the rows.
 
     Prereleases and yanked releases are left out. The rows must be sorted by version, newest first.
@@ -82,7 +82,7 @@ def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
     return Overview(
         release.minor,
         release.minor,
-        pythons(release.linux_pythons),
+        format_python_ranges(release.linux_pythons),
         versions.major_minor(release.cuda) if release.cuda else "?",
         release.cudnn or "?",
         str(versions.major(row.driver_linux)) if row.driver_linux else "?",
@@ -109,7 +109,7 @@ def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
 
 def _find_command(compat: Compat, release: Release) -> str:
     """Return the command for which the planner has an option on any machine, or an empty string."""
-    for method, command in WAYS.items():
+    for method, command in COMMAND_OF_METHOD.items():
         if recommend(compat, Request(release.version, method=method), Host()).options:
             return command
     return ""

@@ -26,18 +26,18 @@ if TYPE_CHECKING:
 
     Way = Callable[[Compat, Release, Request, Host], "Option | Rejected"]
 
-__all__ = ["RECIPES", "adapt_to_machine", "build_command", "from_conda", "tries"]
+__all__ = ["RECIPES", "adapt_to_machine", "build_command", "find_conda_packages", "try_recipe"]
 
 PYTHON2 = "2.7"
 CHANNEL = "conda-forge"
 """The only channel that is free for everybody."""
 
 
-def tries(
+def try_recipe(
     compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
 ) -> Option | Rejected:
     """Return the option that this recipe gives for a release, or why the request or machine rules it out."""
-    if recipe.own_venv and request.python == PYTHON2:
+    if recipe.has_own_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
         return _make_rejected(
             recipe, release, [Reason(Cause.NO_MATCHING_WHEEL, text, "images.toml: [[python]]")]
@@ -53,7 +53,7 @@ def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Hos
     """
     if option.base is None or request.base is not None or not (host.cards or host.driver):
         return option
-    general_option = tries(
+    general_option = try_recipe(
         compat, option.release, replace(request, recipe=option.recipe), Host(), option.recipe
     )
     if isinstance(general_option, Option) and (general_option.base, general_option.python) == (
@@ -215,7 +215,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
     """Plan a release whose CUDA is in no wheel: an alternative in case TensorFlow's own images are deleted."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
-    conda = from_conda(compat, release)
+    conda = find_conda_packages(compat, release)
     if conda is None or release.cuda is None:
         judgement.refuse(
             Cause.INCONCLUSIVE,
@@ -259,7 +259,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
     )
 
 
-def from_conda(compat: Compat, release: Release) -> CondaCuda | None:
+def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
     """Return the conda packages with the CUDA of this release.
 
     None if wheels have it or conda-forge does not.

@@ -19,7 +19,7 @@ from tfdoctor.plan.models import (
     Rejected,
     Suggestion,
 )
-from tfdoctor.plan.recipes import RECIPES, adapt_to_machine, from_conda, tries
+from tfdoctor.plan.recipes import RECIPES, adapt_to_machine, find_conda_packages, try_recipe
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator, Sequence
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from tfdoctor.fit import Host
     from tfdoctor.plan.models import Request
 
-__all__ = ["MAX_OPTIONS", "merge_reasons", "rank_options", "recommend", "way"]
+__all__ = ["MAX_OPTIONS", "find_best_option", "merge_reasons", "rank_options", "recommend"]
 
 MAX_OPTIONS = 6
 """The largest number of options in an answer; each recipe gives one at most."""
@@ -59,7 +59,7 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
                 "tensorflow.json",
             )
         ]
-    conflict = Conflict(tuple(reasons), _nearest(compat, request, host) if nearest else ())
+    conflict = Conflict(tuple(reasons), _find_suggestions(compat, request, host) if nearest else ())
     return Recommendation(request, host, (), tuple(rejected), conflict, cpu_remedy)
 
 
@@ -78,7 +78,7 @@ def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
         kind
         for card in host.cards
         for capability in (card.capability, *card.others)
-        for kind in [table.kind_of(card.name, capability)]
+        for kind in [table.find_kind(card.name, capability)]
         if kind is not None
     ]
     builds = {build.command: build for kind in kinds for build in kind.ways}
@@ -90,14 +90,16 @@ def _search(compat: Compat, request: Request, host: Host) -> tuple[list[Option],
     best: list[Option] = []
     rejected: list[Rejected] = []
     for recipe in _select_recipes(request):
-        option, recipe_rejected = way(compat, request, host, recipe)
+        option, recipe_rejected = find_best_option(compat, request, host, recipe)
         best += [] if option is None else [option]
         rejected += recipe_rejected
     options = rank_options(request, host, best)[:MAX_OPTIONS]
     return [adapt_to_machine(compat, option, request, host) for option in options], rejected
 
 
-def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[Option | None, list[Rejected]]:
+def find_best_option(
+    compat: Compat, request: Request, host: Host, recipe: Recipe
+) -> tuple[Option | None, list[Rejected]]:
     """Return the best option of one recipe, and the newer releases that were rejected.
 
     `recommend` ranks those of all recipes. Raises the same errors as `recommend`.
@@ -106,7 +108,7 @@ def way(compat: Compat, request: Request, host: Host, recipe: Recipe) -> tuple[O
     releases = list(list_candidates(compat, request.tensorflow))
     # Other releases do not need this recipe, so they are not rejections.
     if recipe is Recipe.CONDA_CUDA and request.recipe is None:
-        releases = [release for release in releases if from_conda(compat, release) is not None]
+        releases = [release for release in releases if find_conda_packages(compat, release) is not None]
     option = choose_preferred(_try_releases(compat, releases, request, host, recipe, rejected))
     return option, rejected if option is None else _list_newer(rejected, option)
 
@@ -128,7 +130,7 @@ def _try_releases(
 ) -> Iterator[Option]:
     """Yield the options of a recipe for these releases; add the rejections to `turned_down`."""
     for release in releases:
-        answer = tries(compat, release, request, host, recipe)
+        answer = try_recipe(compat, release, request, host, recipe)
         if isinstance(answer, Rejected):
             turned_down.append(answer)
         else:
@@ -186,14 +188,14 @@ def merge_reasons(rejected: Iterable[Rejected]) -> list[Reason]:
 
 def _get_priority(reason: Reason) -> float:
     """Return the sort key of a reason: causes on the user's side come before missing wheels or images."""
-    priority = reason.cause.row.refusal
+    priority = reason.cause.data.refusal_rank
     return priority if priority is not None else math.inf
 
 
 # ---------------------------------------------------------------- the nearest request that works
 
 
-def _nearest(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
+def _find_suggestions(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
     """Return up to four suggestions, each the best option if one part of the request is dropped."""
     suggestions: list[Suggestion] = []
     for text, changed_request, changed_host in _relax_request(compat, request, host):

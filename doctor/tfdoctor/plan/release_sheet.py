@@ -14,7 +14,7 @@ from tfdoctor.findings import Remedy
 from tfdoctor.fit import Card, Host
 from tfdoctor.plan import cpu_fallback
 from tfdoctor.plan.models import Recipe
-from tfdoctor.plan.recipes import from_conda
+from tfdoctor.plan.recipes import find_conda_packages
 from tfdoctor.rules import ALL_RULES, known_problem
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat.releases import Platform
     from tfdoctor.fit.matrix import MatrixRow
 
-__all__ = ["Sheet", "code_of", "conditions", "pythons", "sheet"]
+__all__ = ["Sheet", "describe_conditions", "format_python_ranges", "get_problem_code", "make_sheet"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class Sheet:
     """Alternative installations, best first; each is complete."""
 
 
-def sheet(
+def make_sheet(
     compat: Compat,
     rows: Sequence[MatrixRow],
     *,
@@ -63,7 +63,7 @@ def sheet(
     return Sheet(main, others, tuple(_list_requirements(main)), tuple(steps))
 
 
-def code_of(problem: Problem) -> str:
+def get_problem_code(problem: Problem) -> str:
     """Return the code under which `tfdoctor check` reports a known problem.
 
     It is the code of the rule that detects the problem on the machine, else TFD313.
@@ -75,7 +75,7 @@ def code_of(problem: Problem) -> str:
     return known_problem.RULE.code
 
 
-def conditions(problem: Problem) -> str:
+def describe_conditions(problem: Problem) -> str:
     """Return when a problem occurs, as text; an empty string means always."""
     templates = {
         "capability": "compute capability {}",
@@ -88,7 +88,7 @@ def conditions(problem: Problem) -> str:
     return "; ".join(templates[key].format(titles.get(value, value)) for key, value in problem.when.items())
 
 
-def pythons(texts: Sequence[str]) -> str:
+def format_python_ranges(texts: Sequence[str]) -> str:
     """Return the versions as ranges, such as `3.9-3.11` for 3.9, 3.10 and 3.11; gaps stay visible."""
     runs: list[list[str]] = []
     for text in texts:
@@ -121,7 +121,10 @@ def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
 
 
 def _describe_pythons(release: Release) -> str:
-    linux, windows = pythons(release.linux_pythons), pythons(release.windows_pythons)
+    linux, windows = (
+        format_python_ranges(release.linux_pythons),
+        format_python_ranges(release.windows_pythons),
+    )
     if not windows:
         return f"{linux} (Linux; no Windows wheel)"
     gpu = "" if release.windows_gpu or not release.gpu else ", without GPU code"
@@ -166,7 +169,7 @@ def _list_remedies(
     image = _make_container_remedy(compat, release)
     if image is not None:
         steps.append(image)
-    conda = from_conda(compat, release)
+    conda = find_conda_packages(compat, release)
     if conda is not None:
         steps.append(
             Remedy(
@@ -214,8 +217,8 @@ def _describe_python_source(compat: Compat, python: str) -> str:
 
 def _make_pip_remedy(target: Target, release: Release, python: str | None) -> Remedy:
     chosen_python = python or _find_newest_python(target, release)
-    extra = advice.extra_installs(target, release, chosen_python)
-    wheels = extra or bool(advice.wheels_for(target, release, release.required_libraries))
+    extra = advice.can_install_extra(target, release, chosen_python)
+    wheels = extra or bool(advice.list_release_wheels(target, release, release.required_libraries))
     source = "NVIDIA's wheels" if wheels else "conda (Miniforge)"
     text = f"On Linux, with Python {chosen_python} and the CUDA libraries from {source}."
     text += _describe_python_source(target.compat, chosen_python)
@@ -243,7 +246,7 @@ def _find_newest_python(target: Target, release: Release) -> str:
     newest_first = tuple(reversed(release.linux_pythons))
     if release.pip_extra is not None:
         for text in newest_first:
-            if advice.extra_installs(target, release, text):
+            if advice.can_install_extra(target, release, text):
                 return text
     return newest_first[0]
 

@@ -18,7 +18,9 @@ DEFAULT_FLOOR = "3.5"
 """The compute capability below which TensorFlow ignores a GPU, in every tested release."""
 
 
-BROUGHT = frozenset({"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"})
+COMPANION_DISTRIBUTIONS = frozenset(
+    {"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"}
+)
 """Distributions that `tensorflow` itself requires on some platforms, or that are installed beside it."""
 
 
@@ -56,7 +58,7 @@ class Build:
         return versions.numbers(self.version)[:2] if self.version else ()
 
 
-def build_of(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
+def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
     """Return the build's properties from build_info.py and cuda_config.h, completed from the table."""
     version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
     nearest = compat.nearest(version, tensorflow.distribution) if version else None
@@ -138,7 +140,7 @@ def list_opened_sonames(build: Build) -> tuple[str, ...]:
     return (*first, *build.driver_libraries, *rest)
 
 
-def builds_installed(facts: Facts) -> tuple[str, ...]:
+def list_installed_builds(facts: Facts) -> tuple[str, ...]:
     """Return "name version" of each distribution that installs a `tensorflow` package into the same folder."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or tensorflow is None:
@@ -147,11 +149,13 @@ def builds_installed(facts: Facts) -> tuple[str, ...]:
     return tuple(
         f"{d.name} {d.version}"
         for d in python.distributions
-        if d.name in TENSORFLOW_DISTRIBUTIONS and d.name not in BROUGHT and d.location == folder
+        if d.name in TENSORFLOW_DISTRIBUTIONS
+        and d.name not in COMPANION_DISTRIBUTIONS
+        and d.location == folder
     )
 
 
-def find_closed_package(facts: Facts) -> Denied | None:
+def find_unreadable_package(facts: Facts) -> Denied | None:
     """Return the part of TensorFlow, or of a package that it imports, that this user may not read.
 
     None if there is none or if it is unknown. An unreadable site-packages folder counts only if no TensorFlow

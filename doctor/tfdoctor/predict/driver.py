@@ -25,7 +25,7 @@ INIT_CAUSES = {
 """Root causes by result of cuInit; any other result is CUDA_ERROR_UNKNOWN."""
 
 
-def driver_missing_cause(facts: Facts, failed: Resolution) -> Cause:
+def find_missing_driver_cause(facts: Facts, failed: Resolution) -> Cause:
     """Return why libcuda.so.1 cannot be opened: not installed, not in this container, hidden by WSL's layout."""
     if facts.machine.wsl and (
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
@@ -56,7 +56,7 @@ def host_has_gpu(facts: Facts) -> bool:
     return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
 
 
-def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
+def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
     """Return (cause, sentence) if the driver shows no device, else the number of devices; None if it is unknown."""
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
@@ -68,21 +68,21 @@ def driver_gate(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | N
     if driver.init is None:
         return Cause.STUB_LIBCUDA, f"{driver.path or 'libcuda.so.1'} is not a driver: {driver.load_error}"
     if driver.init == 100 or (driver.init == 0 and driver.count == 0):
-        if hidden_by_environment(facts):
+        if is_hidden_by_environment(facts):
             return Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device."
-        if container_lost_nvml(facts):
+        if has_lost_nvml(facts):
             return Cause.CONTAINER_NVML_LOST, "The container was cut off from the devices while it ran."
-        if foreign_to_wsl(facts, driver):
+        if is_foreign_to_wsl(facts, driver):
             return Cause.WSL_LIBCUDA, f"{driver.path} is not WSL's libcuda and shows no device."
         return find_no_device_cause(facts), "The driver shows no device."
     if driver.init != 0:
         if is_stub(driver):
             return Cause.STUB_LIBCUDA, f"{driver.path} is the toolkit's stub, not the driver."
-        return init_cause(facts, driver), f"cuInit fails: {driver.init_name} ({driver.init})."
+        return find_init_cause(facts, driver), f"cuInit fails: {driver.init_name} ({driver.init})."
     return driver.count
 
 
-def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
+def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
     """Return why cuInit failed: from its error code, and from other facts if the code has several causes."""
     cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
@@ -90,14 +90,14 @@ def init_cause(facts: Facts, driver: CudaDriver) -> Cause:
         # of the loaded file distinguishes cuda-compat from an update without a restart.
         if is_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
-        return Cause.DRIVER_LIB_MISMATCH if kernel_mismatch(facts) else cause
+        return Cause.DRIVER_LIB_MISMATCH if find_kernel_mismatch(facts) else cause
     if cause is not Cause.DRIVER_INIT_UNKNOWN:
         return cause
-    if kernel_mismatch(facts):
+    if find_kernel_mismatch(facts):
         return Cause.DRIVER_LIB_MISMATCH
-    if container_lost_nvml(facts):
+    if has_lost_nvml(facts):
         return Cause.CONTAINER_NVML_LOST
-    if foreign_to_wsl(facts, driver):
+    if is_foreign_to_wsl(facts, driver):
         return Cause.WSL_LIBCUDA
     return cause
 
@@ -112,7 +112,7 @@ def is_compat(facts: Facts, driver: CudaDriver) -> bool:
     )
 
 
-def container_lost_nvml(facts: Facts) -> bool:
+def has_lost_nvml(facts: Facts) -> bool:
     """Return whether a running container lost its devices: NVML's "Unknown Error", which hosts do not show."""
     if not facts.machine.container:
         return False
@@ -121,7 +121,7 @@ def container_lost_nvml(facts: Facts) -> bool:
     return smi_failed or (nvml is not None and nvml.init == NVML_ERROR_UNKNOWN)
 
 
-def foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
+def is_foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
     """Return whether a Linux driver's libcuda was loaded instead of WSL's own, which alone can use the GPU."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
@@ -133,7 +133,7 @@ def is_stub(driver: CudaDriver) -> bool:
     return driver.init == 34 or "/stubs/" in (driver.path or "")
 
 
-def hidden_by_environment(facts: Facts) -> bool:
+def is_hidden_by_environment(facts: Facts) -> bool:
     """Return whether the driver shows devices once CUDA_VISIBLE_DEVICES is unset."""
     if facts.driver.cuda_unhidden is None:
         return False
@@ -154,7 +154,7 @@ def has_gpu_nodes(facts: Facts) -> bool:
     return nodes is not None and any(name[-1].isdigit() or name.endswith("dxg") for name in nodes.names)
 
 
-def kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
+def find_kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
     """Return (kernel module's version, user-space version) if both are known and differ; else None."""
     module, nvml = value_of(facts.driver.kernel_module), value_of(facts.driver.nvml)
     user_version = nvml.driver_version if nvml is not None and nvml.driver_version else None

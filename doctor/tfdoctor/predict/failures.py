@@ -5,20 +5,20 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC, TENSORFLOW_DISTRIBUTIONS, value_of
+from tfdoctor.facts import MODULE_DISTRIBUTIONS, NOEXEC_ERROR, TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import Rehearsed
 from tfdoctor.findings import Cause
 from tfdoctor.predict.rehearsal import (
-    GENERATED_BY_KERAS,
+    KERAS_GENERATED_SOURCE,
     ODD_DIFFERENCES,
     REAL_DIFFERENCES,
     distribution_of,
+    get_import_table,
+    list_unmet,
     parse_required,
-    table_of,
-    unmet,
 )
-from tfdoctor.predict.requirements import normal
-from tfdoctor.predict.shadowing import find_leader, folder_of, package_led_away
+from tfdoctor.predict.requirements import normalize_name
+from tfdoctor.predict.shadowing import find_leader, find_leading_package, get_path_folder
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ImportFailure",
-    "cause_of",
-    "failures",
     "find_own_damage",
     "find_untested_copies",
     "find_working_folder_copy",
+    "get_failure_cause",
+    "list_import_failures",
     "list_imported",
 ]
 
@@ -59,16 +59,16 @@ class ImportFailure:
     """False if only Keras (tf.keras) fails."""
 
 
-def failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
+def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
     """Return what makes `import tensorflow` (or, if not `fatal`, only Keras) fail, the first failure first."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
-    table = table_of(tensorflow, compat) if tensorflow is not None else None
+    table = get_import_table(tensorflow, compat) if tensorflow is not None else None
     if python is None or tensorflow is None or table is None:
         return ()
     candidates = list(_list_missing_packages(python, table))
     loader = value_of(facts.loader)
-    is_noexec = loader is not None and any(NOEXEC in failure.error for failure in loader.import_needs)
+    is_noexec = loader is not None and any(NOEXEC_ERROR in failure.error for failure in loader.import_needs)
     # With noexec no module can be loaded, and no package is to blame.
     if rehearsal is not None and not is_noexec:
         keras_optional = tensorflow.version is not None and compat.has(tensorflow.version, "keras-optimizers")
@@ -112,7 +112,7 @@ def _list_working_folder_shadows(
         [file.top or file.file for file in rehearsal.modules if file.ok] if rehearsal is not None else []
     )
     for shadow in python.shadows:
-        folder = folder_of(shadow.taken)
+        folder = get_path_folder(shadow.taken)
         in_working_folder = folder not in python.sys_path and find_leader(facts, folder) is None
         if (
             in_working_folder
@@ -135,7 +135,7 @@ def _list_working_folder_failures(
 def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
     """Return the packages installed in the working folder from which TensorFlow's import takes modules."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
-    table = table_of(tensorflow, compat) if tensorflow is not None else None
+    table = get_import_table(tensorflow, compat) if tensorflow is not None else None
     if python is None or table is None:
         return ()
     shadows = _list_working_folder_shadows(facts, python, table, value_of(facts.rehearsal))
@@ -155,7 +155,9 @@ def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
 
     Reinstalling packages does not help in that case.
     """
-    leading = package_led_away(facts, failure.package) if not failure.shadow and not failure.missing else None
+    leading = (
+        find_leading_package(facts, failure.package) if not failure.shadow and not failure.missing else None
+    )
     if leading is None:
         return failure
     if (
@@ -171,7 +173,7 @@ def _list_missing_packages(python: PythonFacts, table: Imported) -> Iterator[Imp
     if not any(distribution.requires for distribution in python.distributions):
         return  # an environment that is only planned
     for name in table.must:
-        package = normal(name)
+        package = normalize_name(name)
         if python.distribution(package) is None and name not in python.modules:
             error = f"No module named {name!r}"
             yield ImportFailure(
@@ -200,7 +202,7 @@ def _list_rehearsal_failures(
         keras_only = not needed and module.name not in table.tried and module.attribute_error
         yield _make_failure(python, rehearsal, module, fatal=not keras_only)
     source = rehearsal.source
-    of_keras = source is not None and source.name.endswith(GENERATED_BY_KERAS)
+    of_keras = source is not None and source.name.endswith(KERAS_GENERATED_SOURCE)
     # The import of all of Keras gives a better error.
     if source is not None and not source.ok and not (of_keras and rehearsal.keras):
         source = dataclasses.replace(source, name="google.protobuf")
@@ -295,7 +297,9 @@ def _make_failure(
         "",
     )
     error_text = f"{module.error} {module.root}"
-    library = next(iter(python.carried), "") if any(phrase in error_text for phrase in LOADER_WORDS) else ""
+    library = (
+        next(iter(python.carried), "") if any(phrase in error_text for phrase in LOADER_ERROR_PHRASES) else ""
+    )
     shadow = next(
         (
             shadow.taken
@@ -341,7 +345,7 @@ def _top_module(package: str) -> str:
     return next(modules, package.replace("-", "_")).partition(".")[0]
 
 
-def cause_of(failure: ImportFailure) -> Cause:
+def get_failure_cause(failure: ImportFailure) -> Cause:
     """Return the cause of a failure."""
     if failure.shadow:
         return Cause.SHADOWED_MODULE
@@ -357,7 +361,7 @@ def cause_of(failure: ImportFailure) -> Cause:
     return Cause.PACKAGE_CONFLICT
 
 
-LOADER_WORDS = (
+LOADER_ERROR_PHRASES = (
     "undefined symbol",
     "version `",
     "cannot open shared object",
@@ -381,7 +385,7 @@ def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehears
     """
     involved = []
     for path in reversed(module.frames):
-        name = distribution_at(python, path)
+        name = find_file_distribution(python, path)
         if name is not None and name not in involved:
             involved.append(name)
     involved.append(distribution_of(module.name))
@@ -395,7 +399,7 @@ def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehears
 
 def _list_refused(python: PythonFacts) -> set[str]:
     """Return the packages whose version does not meet a requirement."""
-    return {missing.package for missing in unmet(python) if missing.have is not None}
+    return {missing.package for missing in list_unmet(python) if missing.have is not None}
 
 
 def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
@@ -421,7 +425,7 @@ def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]
     )
 
 
-def distribution_at(python: PythonFacts, path: str) -> str | None:
+def find_file_distribution(python: PythonFacts, path: str) -> str | None:
     """Return the installed distribution that a file belongs to, judged by its path; None if unknown."""
     for folder in python.sys_path:
         root = f"{folder.rstrip('/')}/"
@@ -436,7 +440,7 @@ def find_own_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
     """Return the files of TensorFlow that its import loads and that differ from its RECORD."""
-    table = table_of(tensorflow, compat)
+    table = get_import_table(tensorflow, compat)
     distribution = python.distribution(tensorflow.distribution or "")
     if distribution is None:
         return ()

@@ -8,18 +8,18 @@ from typing import TYPE_CHECKING
 from tfdoctor import versions
 from tfdoctor.facts import Resolution, Unknown, value_of
 from tfdoctor.findings import Cause
-from tfdoctor.predict.driver import driver_missing_cause
+from tfdoctor.predict.driver import find_missing_driver_cause
 from tfdoctor.predict.failures import (
-    cause_of,
-    failures,
     find_own_damage,
     find_untested_copies,
     find_working_folder_copy,
+    get_failure_cause,
+    list_import_failures,
     list_imported,
 )
 from tfdoctor.predict.libraries import list_forbidden_files
-from tfdoctor.predict.rehearsal import BREAKING, list_removed_standard
-from tfdoctor.predict.shadowing import find_leader, package_led_away
+from tfdoctor.predict.rehearsal import BREAKING_DIFFERENCES, list_removed_standard
+from tfdoctor.predict.shadowing import find_leader, find_leading_package
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -31,12 +31,12 @@ if TYPE_CHECKING:
     from tfdoctor.predict.failures import ImportFailure
 
 
-def import_failure(
+def find_import_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
     """Return why `import tensorflow` fails; None if no reason is known."""
     python = value_of(facts.python)
-    if shadows_tensorflow(tensorflow):
+    if is_tensorflow_shadowed(tensorflow):
         return Cause.SHADOWED_MODULE, f"{tensorflow.shadowed_by} is imported in its place."
     if tensorflow.missing_files:
         return (
@@ -46,7 +46,9 @@ def import_failure(
     damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
     if any(difference.what == "unreadable" for difference in damage):
         return Cause.NOT_PERMITTED, f"{damage[0].path} of TensorFlow may not be read."
-    if any(difference.what in BREAKING or difference.path.endswith(".so") for difference in damage):
+    if any(
+        difference.what in BREAKING_DIFFERENCES or difference.path.endswith(".so") for difference in damage
+    ):
         return (
             Cause.DAMAGED_FILE,
             f"{damage[0].path} of TensorFlow is not as it was installed ({damage[0].what}).",
@@ -69,7 +71,7 @@ def import_failure(
     return _find_companion_failure(facts, tensorflow, build, compat) or _find_plugin_failure(facts)
 
 
-def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
+def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
     """Return why it is unknown whether the import works; "" if it is known."""
     python = value_of(facts.python)
     damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
@@ -86,7 +88,7 @@ def import_unknown(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) ->
     return ""
 
 
-def shadows_tensorflow(tensorflow: TensorFlowFacts) -> bool:
+def is_tensorflow_shadowed(tensorflow: TensorFlowFacts) -> bool:
     """Return whether programs in the working folder import another module named tensorflow."""
     path = tensorflow.shadowed_by
     return bool(path) and path != f"{tensorflow.package_dir}/__init__.py"
@@ -100,10 +102,10 @@ def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
     )
     if failed is None:
         return None
-    return plugin_cause(failed), f"The plugin {failed.soname} does not load: {failed.error}"
+    return choose_plugin_cause(failed), f"The plugin {failed.soname} does not load: {failed.error}"
 
 
-def plugin_cause(failed: Resolution) -> Cause:
+def choose_plugin_cause(failed: Resolution) -> Cause:
     """Return why a plugin cannot be loaded: it is damaged, or built for another TensorFlow."""
     missing = [name for name in failed.really_missing if name != failed.soname]
     return Cause.PACKAGE_CONFLICT if missing or "undefined symbol" in failed.error else Cause.DAMAGED_FILE
@@ -119,7 +121,7 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
     return needs_avx and bool(machine.cpu_flags) and "avx" not in machine.cpu_flags
 
 
-BACKEND = "KERAS_BACKEND"
+BACKEND_VARIABLE = "KERAS_BACKEND"
 """The variable that selects the backend of Keras 3."""
 
 
@@ -127,7 +129,7 @@ def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[s
     """Return the backend that Keras 3 is told to use; "" if there is none or this Keras ignores the variable."""
     keras = python.versions_installed().get("keras", "") if python is not None else ""
     is_keras_3 = versions.is_version(keras) and versions.is_at_least(keras, "3")
-    return variables.get(BACKEND, "") if is_keras_3 and build.has("keras-3") else ""
+    return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has("keras-3") else ""
 
 
 def find_stopping_variable(
@@ -145,7 +147,10 @@ def find_stopping_variable(
         return "PYTHONWARNINGS", "PYTHONWARNINGS turns warnings into errors, and the import raises warnings."
     backend = keras_backend(python, build, variables)
     if backend and backend not in compat.flags.keras_backends:
-        return BACKEND, f"{BACKEND} names {backend!r}, which Keras does not have: it raises a ValueError."
+        return (
+            BACKEND_VARIABLE,
+            f"{BACKEND_VARIABLE} names {backend!r}, which Keras does not have: it raises a ValueError.",
+        )
     if python is not None and variables.get("SETUPTOOLS_USE_DISTUTILS") == "stdlib":
         table = compat.find_imported(build.version)
         if table is not None and list_removed_standard(python, table):
@@ -187,14 +192,14 @@ def _find_companion_failure(
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
-    rehearsed = next((failure for failure in failures(facts, compat) if failure.fatal), None)
+    rehearsed = next((failure for failure in list_import_failures(facts, compat) if failure.fatal), None)
     for companion in find_broken_companions(facts, tensorflow, build, compat):
         if companion.effect == "import":
             version = python.versions_installed().get(companion.package)
             if version is None and rehearsed is not None:
                 continue
             label = f"{companion.package} {version}" if version is not None else f"no {companion.package}"
-            leading = package_led_away(facts, companion.package)
+            leading = find_leading_package(facts, companion.package)
             if leading is not None:
                 leader = find_leader(facts, leading.location)
                 origin = (
@@ -215,13 +220,13 @@ def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] 
         return None
     module = failure.rehearsed
     if failure.shadow and not module.error:
-        return cause_of(failure), f"{failure.shadow} is imported in place of {module.name}."
-    return cause_of(
+        return get_failure_cause(failure), f"{failure.shadow} is imported in place of {module.name}."
+    return get_failure_cause(
         failure
     ), f"import tensorflow fails with {module.name}: {module.error_type}: {module.error}"
 
 
-def foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
+def find_foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
     """Return the C++ library that LD_LIBRARY_PATH or LD_PRELOAD puts first if it lacks required symbols.
 
     The loader accepts a library without symbol versions and reports the missing symbols later.
@@ -249,11 +254,11 @@ def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tup
         return Cause.GLIBC_TOO_OLD, failed.error
     if "version `GLIBCXX_" in failed.error or "version `CXXABI_" in failed.error:
         return Cause.LIBSTDCXX_TOO_OLD, failed.error
-    if foreign_libstdcxx(facts, failed) is not None:
+    if find_foreign_libstdcxx(facts, failed) is not None:
         return Cause.LIBSTDCXX_TOO_OLD, failed.error
     missing = set(failed.really_missing)
     if missing and missing <= {"libcuda.so.1"}:
-        return driver_missing_cause(facts, failed), failed.error
+        return find_missing_driver_cause(facts, failed), failed.error
     if build.linkage == "needed" and missing & {*build.required, *build.driver_libraries}:
         return Cause.IMPORT_MISSING_CUDA_LIB, failed.error
     return choose_object_cause(failed), failed.error

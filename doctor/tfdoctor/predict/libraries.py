@@ -5,7 +5,7 @@ from __future__ import annotations
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried, value_of
+from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR, Resolution, Tried, value_of
 from tfdoctor.findings import Cause
 from tfdoctor.records import dataclass
 
@@ -79,7 +79,9 @@ def list_unusable_files(resolution: Resolution) -> list[Tried]:
 
     Files that it may not access are omitted.
     """
-    return [tried for tried in resolution.tried if tried.problem and tried.problem not in (CLOSED, DENIED)]
+    return [
+        tried for tried in resolution.tried if tried.problem and tried.problem not in (FOLDER_CLOSED, DENIED)
+    ]
 
 
 def _is_damaged_dependency(
@@ -116,7 +118,7 @@ def _explain_library(
     same_name = tuple(
         file for file in found_files if file.name == name and posixpath.normpath(file.path) not in bad_paths
     )
-    usable = tuple(file for file in same_name if installation_of(file.path) not in other_installations)
+    usable = tuple(file for file in same_name if get_installation(file.path) not in other_installations)
     other_versions = tuple(
         file for file in found_files if file.stem == stem and not _is_same_major(file.name, name)
     )
@@ -147,7 +149,7 @@ def _explain_library(
     )
 
 
-FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
+WHEEL_FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
 """Folders among NVIDIA's wheels whose name differs from that of the library."""
 
 
@@ -163,8 +165,8 @@ def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> 
         for tried in resolution.tried
         if tried.path.rpartition("/")[2] in missing
         and (
-            tried.problem in (DENIED, NOEXEC)
-            or (tried.problem == CLOSED and _can_contain(tried.path, elsewhere))
+            tried.problem in (DENIED, NOEXEC_ERROR)
+            or (tried.problem == FOLDER_CLOSED and _can_contain(tried.path, elsewhere))
         )
     )
 
@@ -173,11 +175,11 @@ def _can_contain(path: str, elsewhere: bool) -> bool:
     """Return whether an unreadable folder is where this library would be."""
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
-    expected = FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
+    expected = WHEEL_FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
     return wheel == expected or (wheel.startswith("cu1") and expected != "cudnn") or not (wheel or elsewhere)
 
 
-def installation_of(path: str) -> str:
+def get_installation(path: str) -> str:
     """Return what is installed together with a library: its folder, or the folder of all NVIDIA wheels."""
     path = posixpath.normpath(path)
     prefix, is_wheel, _ = path.partition("/nvidia/")
@@ -191,9 +193,9 @@ def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence
     library.
     """
     folders: set[str] = set()
-    installations = {installation_of(file.path) for file in found}
+    installations = {get_installation(file.path) for file in found}
     for installation in installations:
-        files = [file for file in found if installation_of(file.path) == installation]
+        files = [file for file in found if get_installation(file.path) == installation]
         for soname in required:
             stem = soname.split(".so")[0]
             family = [file for file in files if file.stem == stem]
@@ -211,7 +213,7 @@ def _is_same_major(name: str, soname: str) -> bool:
     return name == soname or name.startswith(f"{soname}.")
 
 
-def libraries_cause(facts: Facts, build: Build) -> Cause:
+def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
     """Return one cause for all missing libraries: the most frequent one.
 
     A cause of cuDNN's own is returned only if no other library has the general cause that corresponds to it.

@@ -25,7 +25,7 @@ class LibraryVersion:
     """The project of the wheel, or the conda package; "" if the file belongs to none."""
 
 
-def places(distribution: Distribution, path: str, real: str = "") -> Iterator[str]:
+def list_relative_paths(distribution: Distribution, path: str, real: str = "") -> Iterator[str]:
     """Yield the path relative to a distribution's folder, for each combination of given and resolved paths."""
     spellings = dict.fromkeys(posixpath.normpath(spelled) for spelled in (path, real) if spelled)
     for folder in dict.fromkeys((distribution.location, distribution.real_location)):
@@ -34,7 +34,7 @@ def places(distribution: Distribution, path: str, real: str = "") -> Iterator[st
                 yield spelling[len(posixpath.normpath(folder)) + 1 :]
 
 
-def owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution, ...]:
+def find_owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution, ...]:
     """Return the distributions that own the file at `path`: by their RECORD, else by the name of NVIDIA's folder.
 
     real: the path with its links resolved, "" if unknown.
@@ -45,7 +45,7 @@ def owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution
     listed = [
         distribution
         for distribution in wheels
-        if any(relative in distribution.files for relative in places(distribution, path, real))
+        if any(relative in distribution.files for relative in list_relative_paths(distribution, path, real))
     ]
     if listed:
         return tuple(listed)
@@ -54,7 +54,8 @@ def owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution
         for distribution in wheels
         if not distribution.files
         and any(
-            _is_project_folder(distribution.name, relative) for relative in places(distribution, path, real)
+            _is_project_folder(distribution.name, relative)
+            for relative in list_relative_paths(distribution, path, real)
         )
     )
 
@@ -65,7 +66,7 @@ def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
         (*python.site_packages, *(distribution.location for distribution in python.distributions))
     )
     spellings = [posixpath.normpath(spelled) for spelled in (path, real) if spelled]
-    return bool(owners(python, path, real)) or any(
+    return bool(find_owners(python, path, real)) or any(
         spelling.startswith(f"{posixpath.normpath(folder)}/nvidia/")
         for spelling in spellings
         for folder in folders
@@ -80,19 +81,19 @@ def _is_project_folder(project: str, relative: str) -> bool:
     return bool(folder) and re.fullmatch(rf"nvidia-{folder}(-cu\d+)?", project) is not None
 
 
-def owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None:
+def find_owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None:
     """Return the distribution whose file is at `path` now.
 
     None if no distribution owns it, or if it is unknown which of several.
     """
-    candidates = owners(python, path, real)
+    candidates = find_owners(python, path, real)
     if len(candidates) == 1:
         return candidates[0]
     for shared in python.shared:
         for candidate in candidates:
             if (
                 candidate.location == shared.location
-                and shared.path in places(candidate, path, real)
+                and shared.path in list_relative_paths(candidate, path, real)
                 and shared.now is not None
             ):
                 return next(
@@ -106,7 +107,7 @@ def owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None
     return None
 
 
-def library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | None:
+def find_library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | None:
     """Return the version of the library that the loader uses; None if it is unknown.
 
     The sources are the wheel, unless its file was replaced; the conda package; and the file itself: its full
@@ -115,10 +116,10 @@ def library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | No
     python, path = value_of(facts.python), resolution.path
     if path is None:
         return None
-    wheel = owner(python, path, resolution.real) if python is not None else None
+    wheel = find_owner(python, path, resolution.real) if python is not None else None
     if wheel is not None and versions.is_version(wheel.version):
         changed = {change.path for change in wheel.changed}
-        if not changed.intersection(places(wheel, path, resolution.real)):
+        if not changed.intersection(list_relative_paths(wheel, path, resolution.real)):
             return LibraryVersion(wheel.version, wheel.name)
     if python is not None and python.conda_prefix and resolution.soname.startswith("libcudnn."):
         is_in_prefix = posixpath.normpath(path).startswith(f"{posixpath.normpath(python.conda_prefix)}/lib/")
@@ -144,7 +145,7 @@ def _find_version_beside(facts: Facts, path: str) -> str | None:
     return matching[0] if len(matching) == 1 else None
 
 
-def cudnn_version(facts: Facts) -> LibraryVersion | None:
+def find_cudnn_version(facts: Facts) -> LibraryVersion | None:
     """Return the version of the cuDNN that TensorFlow loads; None if it is unknown."""
     loader = value_of(facts.loader)
     cudnn = next(
@@ -155,4 +156,4 @@ def cudnn_version(facts: Facts) -> LibraryVersion | None:
         ),
         None,
     )
-    return library_version(facts, cudnn) if cudnn is not None and cudnn.ok else None
+    return find_library_version(facts, cudnn) if cudnn is not None and cudnn.ok else None

@@ -16,7 +16,7 @@ from tfdoctor import versions
 from tfdoctor.compat.locks import choose_locked_package
 from tfdoctor.facts import MODULE_DISTRIBUTIONS, TENSORFLOW_DISTRIBUTIONS
 from tfdoctor.facts.imports import Oddity
-from tfdoctor.predict.requirements import format_asked, met, normal, parse_asked
+from tfdoctor.predict.requirements import format_requirement, is_met, normalize_name, parse_requirement_line
 from tfdoctor.records import dataclass
 
 if TYPE_CHECKING:
@@ -28,28 +28,28 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LEGACY_KERAS",
+    "MODULES_BY_VARIABLE",
     "ODD_DIFFERENCES",
-    "READ",
     "REAL_DIFFERENCES",
     "RehearsalPlan",
-    "Unmet",
+    "UnmetRequirement",
     "distribution_of",
-    "good_version",
-    "legacy_keras",
+    "find_tested_version",
+    "get_import_table",
     "list_removed_standard",
+    "list_unmet",
     "parse_required",
     "plan_rehearsal",
-    "table_of",
-    "unmet",
+    "uses_legacy_keras",
 ]
 
-GENERATED = "core/framework/versions_pb2.py"
+GENERATED_SOURCE = "core/framework/versions_pb2.py"
 """A generated protobuf source of TensorFlow that needs only protobuf; in every release since 1.0."""
-GENERATED_BY_KERAS = "keras/protobuf/versions_pb2.py"
+KERAS_GENERATED_SOURCE = "keras/protobuf/versions_pb2.py"
 """The same of a separate Keras 2, which the import loads; Keras 3 has none."""
-BREAKING = frozenset({"missing", "empty", "syntax", "unreadable"})
+BREAKING_DIFFERENCES = frozenset({"missing", "empty", "syntax", "unreadable"})
 """Differences with which a source file cannot be imported."""
-REAL_DIFFERENCES = BREAKING | {"cut", "altered"}
+REAL_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
 ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
 """Differences for which a package is rehearsed; a changed file may be a deliberate, working edit."""
 
@@ -69,7 +69,7 @@ class RehearsalPlan:
 
 
 @dataclass(frozen=True, slots=True)
-class Unmet:
+class UnmetRequirement:
     """A requirement that is not met."""
 
     by: str
@@ -81,7 +81,7 @@ class Unmet:
     """The installed version; None if it is not installed."""
 
 
-def table_of(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
+def get_import_table(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
     """Return the table of modules that this TensorFlow imports; None if there is none."""
     return compat.find_imported(tensorflow.version)
 
@@ -90,10 +90,10 @@ def plan_rehearsal(
     python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
 ) -> RehearsalPlan | None:
     """Return the plan for a rehearsal; None if everything is known to work or this release is unknown."""
-    table = table_of(tensorflow, compat)
+    table = get_import_table(tensorflow, compat)
     if table is None or not python.distributions:
         return None
-    extra_packages = {"tf-keras"} if legacy_keras(variables, tensorflow.version, compat) else set[str]()
+    extra_packages = {"tf-keras"} if uses_legacy_keras(variables, tensorflow.version, compat) else set[str]()
     oddities = (
         *_list_oddities(python, tensorflow, table, compat, extra_packages),
         *_find_variable_oddities(variables),
@@ -135,7 +135,7 @@ LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
 """The variable that selects tf_keras."""
 
 
-def legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
+def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
     """Return whether this release is configured to use tf_keras."""
     is_enabled = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
     return is_enabled and version is not None and compat.has(version, "legacy-keras-variable")
@@ -156,7 +156,7 @@ def _list_keras_modules(
     version = tensorflow.version or ""
     if "keras" not in table.family or not versions.is_version(version):
         return ()
-    legacy = legacy_keras(variables, version, compat)
+    legacy = uses_legacy_keras(variables, version, compat)
     installed = _map_installed(python)
     keras = "tf-keras" if legacy else "keras"
     family_packages = {distribution_of(module) for module in table.family["keras"]}
@@ -164,7 +164,7 @@ def _list_keras_modules(
         distribution_of(name) for name in table.needs
     }
     known_sets = _list_known_sets(python, tensorflow, table, compat)
-    suspects = {missing.package for missing in unmet(python)}
+    suspects = {missing.package for missing in list_unmet(python)}
     suspects |= {distribution_of(shadow.name) for shadow in python.shadows}
     if keras not in installed or not any(
         name in suspects
@@ -195,13 +195,13 @@ def _is_older(version: str, known_versions: Sequence[str]) -> bool:
 
 def _list_generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
     """Yield generated sources that need only protobuf; each represents all of its package."""
-    yield f"{tensorflow.core_dir}/{GENERATED}"
+    yield f"{tensorflow.core_dir}/{GENERATED_SOURCE}"
     keras = python.distribution("keras")
     if "keras" in table.family and keras is not None:
-        yield f"{keras.location}/{GENERATED_BY_KERAS}"
+        yield f"{keras.location}/{KERAS_GENERATED_SOURCE}"
 
 
-COMPILED = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
+COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
 """Modules of the standard library that load system libraries."""
 
 
@@ -212,7 +212,7 @@ def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ..
     """
     needed: dict[str, tuple[str, ...]] = {}
     if python.carried:  # replaced system libraries can affect any module
-        needed = dict.fromkeys((module for module in COMPILED if module in table.shadowable), ())
+        needed = dict.fromkeys((module for module in COMPILED_MODULES if module in table.shadowable), ())
     needed |= {name: table.standard[name] for name in list_removed_standard(python, table)}
     return needed | {name: chains if table.exact else () for name, chains in table.needs.items()}
 
@@ -232,7 +232,7 @@ def distribution_of(module: str) -> str:
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
-    return normal(module.partition(".")[0])
+    return normalize_name(module.partition(".")[0])
 
 
 def _list_oddities(
@@ -252,7 +252,7 @@ def _list_oddities(
         distribution_of(name)
         for name in (*table.tried, *(member for members in table.family.values() for member in members))
     }
-    family = {normal(name) for name in (*table.family, *table.must)}
+    family = {normalize_name(name) for name in (*table.family, *table.must)}
     relevant = _list_closure(installed, {*needed, *family, *extra_packages, *(optional & installed.keys())})
     tested_versions = _find_nearest_set(python, tensorflow, table, relevant, compat)
     for name in sorted(relevant | needed):
@@ -265,7 +265,7 @@ def _list_oddities(
             yield Oddity(name, f"{name} {distribution.version} is not a version whose import was tested")
         elif any(difference.what in ODD_DIFFERENCES for difference in distribution.differs):
             yield Oddity(name, f"files of {name} {distribution.version} are not as it was installed with")
-    for missing in unmet(python):
+    for missing in list_unmet(python):
         if missing.package in {*relevant, *needed} or missing.by in relevant:
             yield Oddity(
                 missing.package,
@@ -287,12 +287,12 @@ def _list_oddities(
 
 def _find_variable_oddities(variables: Mapping[str, str]) -> Iterator[Oddity]:
     """Yield the variables that change how Python or a package behaves during the import."""
-    for name, module in READ.items():
+    for name, module in MODULES_BY_VARIABLE.items():
         if variables.get(name):
             yield Oddity(module, f"{name} is set to {variables[name]!r}")
 
 
-READ = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
+MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
 """Modules by the variable that they read."""
 
 
@@ -323,7 +323,7 @@ def parse_required(line: str, *, extras: bool = False) -> str | None:
     if not extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
-    return normal(match[0]) if match is not None else None
+    return normalize_name(match[0]) if match is not None else None
 
 
 def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
@@ -365,11 +365,11 @@ def _find_nearest_set(
     )
 
 
-def good_version(
+def find_tested_version(
     python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
 ) -> str | None:
     """Return a package's version in the most similar tested environment; None if it is unknown."""
-    table = table_of(tensorflow, compat)
+    table = get_import_table(tensorflow, compat)
     if table is None:
         return None
     return _find_nearest_set(python, tensorflow, table, set(_map_installed(python)), compat).get(package)
@@ -378,11 +378,11 @@ def good_version(
 # ---------------------------------------------------------------- requirements
 
 
-def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
+def list_unmet(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
     """Return the requirements of TensorFlow and of everything that it requires that are not met."""
     installed = _map_installed(python)
     environment = _make_marker_environment(python)
-    by_requirer: dict[tuple[str, str], Unmet] = {}
+    by_requirer: dict[tuple[str, str], UnmetRequirement] = {}
     tensorflow_names = {name for name in installed if name in TENSORFLOW_DISTRIBUTIONS}
     pending, seen = list(tensorflow_names), set[str]()
     while pending:
@@ -392,18 +392,18 @@ def unmet(python: PythonFacts) -> tuple[Unmet, ...]:
             continue
         seen.add(name)
         for line in distribution.requires:
-            requirement = parse_asked(line, environment)
+            requirement = parse_requirement_line(line, environment)
             if requirement is None:
                 continue
             candidate = installed.get(requirement.package)
             pending.append(requirement.package)
             if candidate is None:
-                by_requirer[name, requirement.package] = Unmet(
-                    name, format_asked(requirement), requirement.package, None
+                by_requirer[name, requirement.package] = UnmetRequirement(
+                    name, format_requirement(requirement), requirement.package, None
                 )
-            elif versions.is_version(candidate.version) and not met(requirement, candidate.version):
-                by_requirer[name, requirement.package] = Unmet(
-                    name, format_asked(requirement), requirement.package, candidate.version
+            elif versions.is_version(candidate.version) and not is_met(requirement, candidate.version):
+                by_requirer[name, requirement.package] = UnmetRequirement(
+                    name, format_requirement(requirement), requirement.package, candidate.version
                 )
     return tuple(by_requirer[key] for key in sorted(by_requirer))
 

@@ -16,7 +16,7 @@ from tfdoctor.records import dataclass
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-__all__ = ["RequirementLine", "format_asked", "met", "normal", "parse_asked"]
+__all__ = ["RequirementLine", "format_requirement", "is_met", "normalize_name", "parse_requirement_line"]
 
 _PLAIN = re.compile(
     r"([A-Za-z0-9](?:[A-Za-z0-9._-]{0,98}[A-Za-z0-9])?)"
@@ -43,12 +43,12 @@ class RequirementLine:
     """The version specifiers of a plain line, "" if there are none; None if `packaging` must parse the line."""
 
 
-def normal(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the normalised name of a distribution (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def parse_asked(line: str, environment: Mapping[str, str]) -> RequirementLine | None:
+def parse_requirement_line(line: str, environment: Mapping[str, str]) -> RequirementLine | None:
     """Return the requirement in a line; None if the line is invalid or does not apply.
 
     environment: the marker variables of PEP 508, with an empty `extra`.
@@ -72,21 +72,25 @@ def parse_asked(line: str, environment: Mapping[str, str]) -> RequirementLine | 
                 return None
         except UndefinedEnvironmentName:
             return None
-    return RequirementLine(normal(requirement.name), line, None)
+    return RequirementLine(normalize_name(requirement.name), line, None)
 
 
-def met(one: RequirementLine, version: str) -> bool:
+def is_met(requirement_line: RequirementLine, version: str) -> bool:
     """Return whether a version (PEP 440) meets a requirement."""
-    if one.specification is not None:
-        return not one.specification or versions.satisfies(version, one.specification)
-    requirement = versions.parse_requirement_or_none(one.line)
+    if requirement_line.specification is not None:
+        return not requirement_line.specification or versions.satisfies(
+            version, requirement_line.specification
+        )
+    requirement = versions.parse_requirement_or_none(requirement_line.line)
     return requirement is None or requirement.specifier.contains(version, prereleases=True)
 
 
-def format_asked(one: RequirementLine) -> str:
+def format_requirement(requirement_line: RequirementLine) -> str:
     """Return name and version specifiers in the form of `packaging`."""
-    requirement = versions.parse_requirement_or_none(one.line)
-    return f"{requirement.name}{requirement.specifier}" if requirement is not None else one.package
+    requirement = versions.parse_requirement_or_none(requirement_line.line)
+    return (
+        f"{requirement.name}{requirement.specifier}" if requirement is not None else requirement_line.package
+    )
 
 
 @lru_cache(maxsize=4096)
@@ -106,7 +110,7 @@ def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | No
     specification = (parenthesized or unparenthesized or "").strip()
     if specification and not versions.is_plain(specification):
         return None
-    return normal(name), specification, conditions
+    return normalize_name(name), specification, conditions
 
 
 def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:

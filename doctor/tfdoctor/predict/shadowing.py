@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts import MODULE_PATH, Absent, Known, value_of
-from tfdoctor.predict.build import build_of
-from tfdoctor.text import entries_of
+from tfdoctor.predict.build import describe_build
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Prediction
 
 
-def drop_first(facts: Facts) -> Facts | None:
+def drop_first_tensorflow(facts: Facts) -> Facts | None:
     """Return the facts as they would be without the folder of the first TensorFlow; None if there is no other."""
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     if tensorflow is None or tensorflow.behind is None or python is None:
         return None
-    folder = folder_of(tensorflow.package_dir)
+    folder = get_path_folder(tensorflow.package_dir)
     second = tensorflow.behind
     remaining_python = replace(
         python,
@@ -49,13 +49,13 @@ def drop_first(facts: Facts) -> Facts | None:
     )
 
 
-def folder_of(taken: str) -> str:
+def get_path_folder(taken: str) -> str:
     """Return the folder on Python's path that contains this module or package (its folder or __init__.py)."""
     return taken.removesuffix("/__init__.py").rstrip("/").rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
-class Led:
+class LeadingFolder:
     """The reason why a folder comes before the packages of the examined Python."""
 
     by: str
@@ -64,7 +64,7 @@ class Led:
     """The folder, as written there."""
 
 
-def package_led_away(facts: Facts, package: str) -> Distribution | None:
+def find_leading_package(facts: Facts, package: str) -> Distribution | None:
     """Return the package if Python takes it from a folder that is put first on the path.
 
     None if it does not, or if TensorFlow is in the same folder, which then is the environment.
@@ -74,18 +74,18 @@ def package_led_away(facts: Facts, package: str) -> Distribution | None:
     if distribution is None or tensorflow is None:
         return None
     folder = posixpath.normpath(distribution.location)
-    if folder == posixpath.normpath(folder_of(tensorflow.package_dir)):
+    if folder == posixpath.normpath(get_path_folder(tensorflow.package_dir)):
         return None
     return distribution if find_leader(facts, folder) is not None else None
 
 
-def find_leader(facts: Facts, folder: str) -> Led | None:
+def find_leader(facts: Facts, folder: str) -> LeadingFolder | None:
     """Return what puts a folder first; None if nothing does, as for the working folder and installed packages."""
     normalized = posixpath.normpath(folder)
-    entries = entries_of("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
+    entries = split_entries("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
     entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
     if entry is not None:
-        return Led("PYTHONPATH", entry)
+        return LeadingFolder("PYTHONPATH", entry)
     python = value_of(facts.python)
     if python is None or facts.environment.origin(MODULE_PATH, folder) is None:
         return None
@@ -95,23 +95,23 @@ def find_leader(facts: Facts, folder: str) -> Led | None:
     ]
     if normalized not in path or (site_positions and path.index(normalized) > max(site_positions)):
         return None
-    return Led(MODULE_PATH, folder)
+    return LeadingFolder(MODULE_PATH, folder)
 
 
-def better_behind(
-    facts: Facts, compat: Compat, own: Prediction, judge: Callable[[Facts, Compat], Prediction]
+def predict_better_behind(
+    facts: Facts, compat: Compat, first_prediction: Prediction, predict: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
     """Return the prediction for the TensorFlow behind the first one if it is better than the first one's (`own`)."""
-    other_facts = drop_first(facts)
+    other_facts = drop_first_tensorflow(facts)
     first, second = (
         value_of(facts.tensorflow),
         value_of(other_facts.tensorflow) if other_facts is not None else None,
     )
-    if other_facts is None or own.gpu_registered is not False or first is None or second is None:
+    if other_facts is None or first_prediction.gpu_registered is not False or first is None or second is None:
         return None
-    prediction = judge(other_facts, compat)
-    if build_of(second, compat).gpu is False or prediction.import_ok is False:
+    prediction = predict(other_facts, compat)
+    if describe_build(second, compat).gpu is False or prediction.import_ok is False:
         return None
-    if build_of(first, compat).gpu is False or own.import_ok is False:
+    if describe_build(first, compat).gpu is False or first_prediction.import_ok is False:
         return prediction
     return prediction if prediction.gpu_registered else None

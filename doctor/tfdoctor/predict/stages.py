@@ -18,15 +18,15 @@ from tfdoctor.facts.python import Unusable
 from tfdoctor.findings import Cause, Prediction
 from tfdoctor.predict.build import (
     Build,
-    build_of,
-    builds_installed,
-    find_closed_package,
+    describe_build,
     find_registered_only,
+    find_unreadable_package,
+    list_installed_builds,
 )
-from tfdoctor.predict.driver import container_lost_nvml, driver_gate, driver_missing_cause
-from tfdoctor.predict.imports import import_failure, import_unknown
-from tfdoctor.predict.libraries import libraries_cause, list_missing_libraries
-from tfdoctor.predict.shadowing import better_behind
+from tfdoctor.predict.driver import check_driver_stage, find_missing_driver_cause, has_lost_nvml
+from tfdoctor.predict.imports import explain_unknown_import, find_import_failure
+from tfdoctor.predict.libraries import choose_libraries_cause, list_missing_libraries
+from tfdoctor.predict.shadowing import predict_better_behind
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -43,7 +43,7 @@ NVML_VERSION_MISMATCH = 18
 def predict(facts: Facts, compat: Compat) -> Prediction:
     """Return the prediction, without importing TensorFlow. No I/O."""
     prediction = _run_stages(facts, compat)
-    other = better_behind(facts, compat, prediction, _run_stages)
+    other = predict_better_behind(facts, compat, prediction, _run_stages)
     if other is None:
         return prediction
     reason = "Another TensorFlow, later on Python's path, would work better."
@@ -65,7 +65,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
             None,
             (f"TensorFlow could not be examined: {_get_reason(facts.tensorflow)}",),
         )
-    build = build_of(tensorflow, compat)
+    build = describe_build(tensorflow, compat)
     missing = list_missing_libraries(facts, build)
     reasons: list[str] = []
 
@@ -77,7 +77,7 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
 
     if build.rocm:
         return unknown("This is a ROCm build, for AMD GPUs: what its loader needs is not modelled.", None)
-    failure = import_failure(facts, tensorflow, build, compat)
+    failure = find_import_failure(facts, tensorflow, build, compat)
     if failure is not None:
         return shut(failure[0], failure[1], import_ok=False)
     if build.gpu is False:
@@ -85,13 +85,13 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         return shut(
             cause,
             "This build of TensorFlow has no GPU code.",
-            import_ok=not import_unknown(facts, tensorflow, compat) or None,
+            import_ok=not explain_unknown_import(facts, tensorflow, compat) or None,
         )
-    unknown_reason = import_unknown(facts, tensorflow, compat)
+    unknown_reason = explain_unknown_import(facts, tensorflow, compat)
     if unknown_reason:
         return unknown(unknown_reason, None)
     reasons.append("import tensorflow: no problems found.")
-    flags = unknown_flags(build, facts.environment.variables, compat)
+    flags = explain_unknown_flags(build, facts.environment.variables, compat)
     if flags:
         return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, flags))
     if build.gpu is None or not build.required:
@@ -102,11 +102,11 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
 
     libcuda = loader.resolution("libcuda.so.1")
     if libcuda is not None and not libcuda.ok:
-        return shut(driver_missing_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}")
+        return shut(find_missing_driver_cause(facts, libcuda), f"libcuda.so.1 does not open: {libcuda.error}")
     driver = value_of(facts.driver.cuda)
     if driver is None:
         return unknown(f"The driver did not answer: {_get_reason(facts.driver.cuda)}")
-    devices = driver_gate(facts, driver)
+    devices = check_driver_stage(facts, driver)
     if isinstance(devices, tuple):
         return shut(*devices)
     if devices is None:
@@ -118,12 +118,12 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         return shut(Cause.NVML_MISSING, f"libnvidia-ml.so.1 does not open: {nvml.error}")
     nvml_facts = value_of(facts.driver.nvml)
     if nvml is not None and nvml_facts is not None and nvml_facts.loaded and nvml_facts.init:
-        cause = Cause.CONTAINER_NVML_LOST if container_lost_nvml(facts) else Cause.NVML_MISSING
+        cause = Cause.CONTAINER_NVML_LOST if has_lost_nvml(facts) else Cause.NVML_MISSING
         if nvml_facts.init == NVML_VERSION_MISMATCH:
             cause = Cause.DRIVER_LIB_MISMATCH
         return shut(cause, f"nvmlInit fails: {nvml_facts.init_error or 'unknown error'} ({nvml_facts.init}).")
     if missing:
-        return shut(libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}.")
+        return shut(choose_libraries_cause(facts, build), f"The loader cannot give it {', '.join(missing)}.")
     reasons.append("The loader gives it every library.")
 
     variables = facts.environment.variables
@@ -150,7 +150,7 @@ def _explain_nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
         if trouble.ended and trouble.kind != "rubbish":
             cause = Cause.NOT_PERMITTED if trouble.kind == "denied" else Cause.PYTHON_UNUSABLE
             return cause, f"{trouble.path} {trouble.how}: no program runs in it."
-    unreadable = find_closed_package(facts)
+    unreadable = find_unreadable_package(facts)
     if unreadable is not None:
         return (
             Cause.NOT_PERMITTED,
@@ -175,13 +175,13 @@ def _get_cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> C
     if facts.machine.system == "Windows" and build.has("windows-without-gpu"):
         return Cause.WINDOWS_NATIVE_UNSUPPORTED
     python = value_of(facts.python)
-    if python is not None and len(builds_installed(facts)) > 1:
+    if python is not None and len(list_installed_builds(facts)) > 1:
         return Cause.BOTH_PACKAGES
     del tensorflow
     return Cause.CPU_ONLY_BUILD
 
 
-def unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
+def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
     """Return a message if TF_XLA_FLAGS has an unknown flag, which ends the process at device listing; else ""."""
     value = variables.get("TF_XLA_FLAGS", "").strip()
     if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:

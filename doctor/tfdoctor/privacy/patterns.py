@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 LITERAL_KINDS = frozenset({"user", "host", "name", "secret", "serial", "process"})
 """Kinds of values that are searched for literally in every text."""
-WORDS = {"address": "ip"}
+PLACEHOLDER_WORDS = {"address": "ip"}
 """Word of the placeholder for each kind, if it is not the kind's own name."""
 PLACEHOLDER = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:user|host|ip|mac|email|secret|serial|name|process)-[1-9]\d{0,5}(?:\.(?:py|pyc|ipynb))?"
@@ -120,7 +120,7 @@ HOSTS = (
     re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d"),  # `uname -a`
     re.compile(r"(?<![\w-])Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d{1,3}-\d"),
 )
-TOLD_HOSTS = (
+MESSAGE_HOSTS = (
     re.compile(
         r"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) ([A-Za-z0-9][\w.-]{0,252}) "
     ),  # RFC 5424
@@ -207,7 +207,7 @@ _LETTERS_AND_DIGITS = (
     r"[A-Za-z0-9+=_~-][A-Za-z0-9+/=_~-]{15,4000}(?![\w./-])"
 )
 """String of letters and digits that is not a word, a path or a version."""
-CLIENTS = (
+CLIENT_PASSWORDS = (
     re.compile(
         r"(?i)(\b(?:mysql\w{0,12}|mariadb[\w-]{0,12}|sshpass)\b[^\n|;&]{0,200}?[ \t]-p)([\"']?)"
         r"([^\s\"'-][^\s\"']{2,200})"
@@ -281,7 +281,7 @@ FLAG = re.compile(
 BEARER = re.compile(
     r"(?i)\b(bearer|basic|negotiate|apikey)([ \t]{1,3})((?=[^\s\"',]{0,200}[\d=+/])[A-Za-z0-9._~+/=-]{8,4000})"
 )
-WITH_VALUE = (BEARER, ASSIGNED, *QUOTED, FLAG, *CLIENTS)
+SECRET_ASSIGNMENTS = (BEARER, ASSIGNED, *QUOTED, FLAG, *CLIENT_PASSWORDS)
 """Patterns with three groups: the text before a secret, a delimiter, and the secret."""
 USERINFO = re.compile(r"(?i)(\b[a-z][a-z0-9+.-]{1,20}://)([^\s/@\"'<>]{1,512})(@)")
 CUT_USERINFO = re.compile(
@@ -354,7 +354,7 @@ SERIAL = re.compile(
 SERIAL_TAG = re.compile(
     r"(<(?:\w{0,30}serial\w{0,30}|board_id|\w{0,20}part_number|\w{0,20}guid|host_id)>)([^<\n]{1,80})(?=<)"
 )
-NOTHING = re.compile(
+NO_VALUE = re.compile(
     r"(?i)\s*(?:|\[?n/?a\]?|none|unknown|\[?not (?:supported|available|found|specified).*|0|-|\[.{0,40}\])\s*"
 )
 PROCESS_TAG = re.compile(r"(<process_name>)([^<\n]{1,4000})(?=</)")

@@ -86,12 +86,12 @@ class Redactor:
             for match in pattern.finditer(text):
                 for part in match[2].split(":"):
                     self._learn_secret(part)
-        for pattern in patterns.WITH_VALUE:
+        for pattern in patterns.SECRET_ASSIGNMENTS:
             for match in pattern.finditer(text):
                 if patterns.is_secret_value(match[3]):
                     self._learn_secret(match[3])
         self._learn_key_body(text)
-        for pattern in (*patterns.HOSTS, *patterns.TOLD_HOSTS):
+        for pattern in (*patterns.HOSTS, *patterns.MESSAGE_HOSTS):
             for match in pattern.finditer(text):
                 self._learn_host(match[1])
         for pattern in patterns.NAMES:
@@ -131,7 +131,7 @@ class Redactor:
         if (
             len(name) >= 5
             and not patterns.PROGRAM.fullmatch(program)
-            and not patterns.NOTHING.fullmatch(name)
+            and not patterns.NO_VALUE.fullmatch(name)
         ):
             self._learn_name("process", name)
 
@@ -243,7 +243,7 @@ class Redactor:
             redacted.update((text, self(latest)) for text, latest in previous.items())
             return redacted != previous
 
-        self.stable(learn, apply)
+        self.repeat_until_stable(learn, apply)
         return redacted
 
     def __call__(self, text: str) -> str:
@@ -261,7 +261,7 @@ class Redactor:
         text = secrets.sub(lambda m: replace("secret", m[0]), text)
         for pattern in (*patterns.TOKENS, patterns.RANDOM_WORD):
             text = pattern.sub(lambda m: m[0] if m[0] in self._kept else replace("secret", m[0]), text)
-        for pattern in patterns.WITH_VALUE:
+        for pattern in patterns.SECRET_ASSIGNMENTS:
             text = pattern.sub(self._replace_assigned, text)
         text = patterns.USERINFO.sub(self._replace_userinfo, text)
         text = patterns.CUT_USERINFO.sub(self._replace_userinfo, text)
@@ -285,7 +285,7 @@ class Redactor:
         text = names.sub(lambda m: self._replace_literal(m[0]), text)
         for pattern in patterns.HOMES:
             text = pattern.sub(self._replace_home, text)
-        for pattern in (*patterns.TOLD_HOSTS, patterns.BEFORE_DOMAIN):
+        for pattern in (*patterns.MESSAGE_HOSTS, patterns.BEFORE_DOMAIN):
             text = pattern.sub(self._replace_host, text)
         return text
 
@@ -326,7 +326,7 @@ class Redactor:
 
     def _replace_serial(self, match: re.Match[str]) -> str:
         value = match[2].strip()
-        if patterns.NOTHING.fullmatch(value) or is_placeholder(value):
+        if patterns.NO_VALUE.fullmatch(value) or is_placeholder(value):
             return match[0]
         return f"{match[1]}{match[2].replace(value, self._replace('serial', value))}"
 
@@ -342,7 +342,7 @@ class Redactor:
         command = command.strip()
         words = command.split()
         name = words[0].replace("\\", "/").rpartition("/")[2] if words else ""
-        if not name or is_placeholder(command) or patterns.NOTHING.fullmatch(command):
+        if not name or is_placeholder(command) or patterns.NO_VALUE.fullmatch(command):
             return command
         if patterns.PROGRAM.fullmatch(name):
             return name if name == command else self._count("process", command, name)
@@ -427,11 +427,11 @@ class Redactor:
         if patterns.SECRET_KEY.search(key) and patterns.is_secret_value(value) and not is_placeholder(value):
             self._assign_placeholders()
             return self._replace("secret", value)
-        if patterns.SERIAL_KEY.search(key) and not patterns.NOTHING.fullmatch(value):
+        if patterns.SERIAL_KEY.search(key) and not patterns.NO_VALUE.fullmatch(value):
             return self._replace("serial", value.strip())
         return self(value)
 
-    def stable(self, learn: Callable[[], None], apply: Callable[[], bool]) -> None:
+    def repeat_until_stable(self, learn: Callable[[], None], apply: Callable[[], bool]) -> None:
         """Repeat learning and applying until nothing changes, because replaced text may reveal more."""
         for _ in range(MAX_PASSES):
             learn()
@@ -459,7 +459,7 @@ def _make_placeholder(kind: str, number: int, value: str) -> str:
     if kind == "user":
         return "user" if number == 1 else f"user-{number}"
     suffix = patterns.SCRIPT.search(value) if kind == "process" else None
-    return f"{patterns.WORDS.get(kind, kind)}-{number}{suffix[0] if suffix is not None else ''}"
+    return f"{patterns.PLACEHOLDER_WORDS.get(kind, kind)}-{number}{suffix[0] if suffix is not None else ''}"
 
 
 def _strip_secrets(text: str) -> str:
@@ -467,7 +467,7 @@ def _strip_secrets(text: str) -> str:
 
     A word in a secret ("TOKEN=version 1.0.0.0") must not turn a number into a version.
     """
-    for pattern in patterns.WITH_VALUE:
+    for pattern in patterns.SECRET_ASSIGNMENTS:
         text = pattern.sub(
             lambda m: m[0].replace(m[3], "…") if patterns.is_secret_value(m[3]) else m[0], text
         )

@@ -26,7 +26,7 @@ from tfdoctor.facts.containers import (
 from tfdoctor.parse import engine as parse
 from tfdoctor.parse.cdi import CdiError, parse_cdi
 from tfdoctor.system import Failure
-from tfdoctor.system.contexts import endpoint_of
+from tfdoctor.system.contexts import find_endpoint
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -35,10 +35,10 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 INFO = "docker info"
-WITH_VERSION = ("podman", "nerdctl", "apptainer", "singularity")
-FOLDERS = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
+VERSIONED_TOOLS = ("podman", "nerdctl", "apptainer", "singularity")
+SERVICE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
 """The PATH of a service, in which an engine finds its runtimes and hooks, whatever the user's PATH is."""
-TOOLKIT_FOLDERS = (*FOLDERS, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
+TOOLKIT_FOLDERS = (*SERVICE_PATH, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
 EXECUTABLES = (
     "nvidia-ctk",
     "nvidia-container-runtime",
@@ -54,7 +54,7 @@ HOOK_FOLDERS = ("/usr/share/containers/oci/hooks.d", "/etc/containers/oci/hooks.
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 MAX_FILES = 40
 """The largest number of files that are read in one folder."""
-SPEC_LIMIT = 2 << 20
+MAX_SPEC_BYTES = 2 << 20
 UNITS = "/run/systemd/units"
 
 
@@ -64,7 +64,7 @@ def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
         return Absent("container engines", "they are looked at on Linux only")
     toolkit = _probe_toolkit(system, timeout)
     tools = _list_tools(system, timeout, versions=isinstance(toolkit, Known))
-    endpoint, context = endpoint_of(system)
+    endpoint, context = find_endpoint(system)
     docker = next((tool for tool in tools if tool.name == "docker"), None)
     docker_fact, client = _probe_docker(system, docker, endpoint, timeout)
     if docker is not None and client is not None:
@@ -97,7 +97,7 @@ def _list_tools(system: System, timeout: float, *, versions: bool) -> tuple[Cont
     `versions` says whether to query them: they matter only with NVIDIA's toolkit.
     """
     tools: list[ContainerTool] = []
-    for name in ("docker", *WITH_VERSION):
+    for name in ("docker", *VERSIONED_TOOLS):
         path = system.which(name)
         if path is None or (name == "docker" and _is_podman(system, path)):
             continue
@@ -105,9 +105,9 @@ def _list_tools(system: System, timeout: float, *, versions: bool) -> tuple[Cont
             continue  # Apptainer installs the old name as a link to itself
         snap = path.startswith("/snap/") or system.realpath(path) == "/usr/bin/snap"
         version = None
-        if versions and name in WITH_VERSION:
+        if versions and name in VERSIONED_TOOLS:
             result = system.run([path, "--version"], timeout=timeout, key=f"{name} --version")
-            version = parse.version_in(result.stdout) if result.ok else None
+            version = parse.find_version(result.stdout) if result.ok else None
         tools.append(ContainerTool(name, path, version, snap))
     return tuple(tools)
 
@@ -131,7 +131,7 @@ def _finds_command(system: System, command: str) -> bool | None:
         return None
     if command.startswith("/"):
         return system.exists(command) or (False if _is_gone(system, command) else None)
-    return system.which(command) is not None or any(system.exists(f"{f}/{command}") for f in FOLDERS)
+    return system.which(command) is not None or any(system.exists(f"{f}/{command}") for f in SERVICE_PATH)
 
 
 def _is_gone(system: System, path: str) -> bool:
@@ -180,14 +180,14 @@ def _probe_docker(
     if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_start(system):
         return silent("not-running", "the engine is stopped; systemd starts it at the first use"), None
     result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO)
-    document = parse.info_document(result.stdout) or {}
-    client = parse.word(parse.table(document.get("ClientInfo")).get("Version"))
-    if parse.word(document.get("ServerVersion")):
+    document = parse.parse_info(result.stdout) or {}
+    client = parse.text_or_none(parse.table_or_empty(document.get("ClientInfo")).get("Version"))
+    if parse.text_or_none(document.get("ServerVersion")):
         return Known(_make_engine(system, document), INFO), client
     if result.failure is Failure.TIMEOUT:
         return silent("timeout", f"`{INFO}` {result.describe_end()}"), client
-    output = "\n".join((result.stderr, *parse.strings(document.get("ServerErrors"))))
-    kind = parse.silence_of(output)
+    output = "\n".join((result.stderr, *parse.list_strings(document.get("ServerErrors"))))
+    kind = parse.classify_failure(output)
     group = _find_group(system, socket, timeout) if kind == "permission" else None
     return silent(kind, _get_first_line(output, result), group), client
 
@@ -214,23 +214,23 @@ def _find_group(system: System, path: str, timeout: float) -> str | None:
 
 
 def _make_engine(system: System, info: dict[str, Any]) -> DockerEngine:
-    root = parse.word(info.get("DockerRootDir")) or ""
-    system_name = parse.word(info.get("OperatingSystem")) or ""
+    root = parse.text_or_none(info.get("DockerRootDir")) or ""
+    system_name = parse.text_or_none(info.get("OperatingSystem")) or ""
     snap = root.startswith("/var/snap/")
     desktop = "Docker Desktop" in system_name
     return DockerEngine(
-        version=parse.word(info.get("ServerVersion")),
+        version=parse.text_or_none(info.get("ServerVersion")),
         runtimes=_list_runtimes(system, info.get("Runtimes"), opaque=snap or desktop),
-        default_runtime=parse.word(info.get("DefaultRuntime")),
+        default_runtime=parse.text_or_none(info.get("DefaultRuntime")),
         rootless=any(
-            option.startswith("name=rootless") for option in parse.strings(info.get("SecurityOptions"))
+            option.startswith("name=rootless") for option in parse.list_strings(info.get("SecurityOptions"))
         ),
         snap=snap,
         desktop=desktop,
-        cgroup_version=parse.word(info.get("CgroupVersion")),
-        cgroup_driver=parse.word(info.get("CgroupDriver")),
-        storage_driver=parse.word(info.get("Driver")),
-        cdi_folders=parse.strings(info.get("CDISpecDirs")),
+        cgroup_version=parse.text_or_none(info.get("CgroupVersion")),
+        cgroup_driver=parse.text_or_none(info.get("CgroupDriver")),
+        storage_driver=parse.text_or_none(info.get("Driver")),
+        cdi_folders=parse.list_strings(info.get("CDISpecDirs")),
     )
 
 
@@ -240,8 +240,8 @@ def _list_runtimes(system: System, runtimes: Any, *, opaque: bool) -> tuple[Runt
     If `opaque`, the engine has another file system, so it is not known whether it finds their commands.
     """
     parsed = []
-    for name, value in sorted(parse.table(runtimes).items()):
-        path = parse.word(parse.table(value).get("path")) or ""
+    for name, value in sorted(parse.table_or_empty(runtimes).items()):
+        path = parse.text_or_none(parse.table_or_empty(value).get("path")) or ""
         parsed.append(
             Runtime(clean_line(name), clean_line(path), None if opaque else _finds_command(system, path))
         )
@@ -267,14 +267,14 @@ def _probe_daemon_config(
         return Absent(path, "there is none")
     except OSError as error:
         return Unknown(f"{path}: {error.strerror or error}", path)
-    document, problem = parse.daemon_json(text)
+    document, problem = parse.parse_daemon_json(text)
     opaque = engine.snap if engine is not None else docker is not None and docker.snap
     return Known(
         DaemonConfig(
             path=path,
             problem=clean_line(problem),
             runtimes=_list_runtimes(system, document.get("runtimes"), opaque=opaque),
-            default_runtime=parse.word(document.get("default-runtime")),
+            default_runtime=parse.text_or_none(document.get("default-runtime")),
         ),
         path,
     )
@@ -299,7 +299,7 @@ def _probe_toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
     for name in ("nvidia-ctk", "nvidia-container-cli"):
         if name in paths and version is None:
             result = system.run([paths[name], "--version"], timeout=timeout, key=f"{name} --version")
-            version = parse.version_in(result.stdout) if result.ok else None
+            version = parse.find_version(result.stdout) if result.ok else None
     return Known(
         ContainerToolkit(version, tuple(executables), _probe_toolkit_config(system), hooks),
         executables[0][1] if executables else hooks[0],
@@ -314,15 +314,17 @@ def _probe_toolkit_config(system: System) -> Fact[ToolkitConfig]:
         return Absent(TOOLKIT_CONFIG, "there is none: its defaults hold")
     except OSError as error:
         return Unknown(f"{TOOLKIT_CONFIG}: {error.strerror or error}", TOOLKIT_CONFIG)
-    tables, problem = parse.toolkit_toml(text)
+    tables, problem = parse.parse_toolkit_toml(text)
     return Known(
         ToolkitConfig(
             path=TOOLKIT_CONFIG,
             problem=clean_line(problem),
-            mode=parse.word(parse.table(tables.get("nvidia-container-runtime")).get("mode")),
-            no_cgroups=parse.truth(parse.table(tables.get("nvidia-container-cli")).get("no-cgroups")),
-            skip_mode_detection=parse.truth(
-                parse.table(tables.get("nvidia-container-runtime-hook")).get("skip-mode-detection")
+            mode=parse.text_or_none(parse.table_or_empty(tables.get("nvidia-container-runtime")).get("mode")),
+            no_cgroups=parse.bool_or_none(
+                parse.table_or_empty(tables.get("nvidia-container-cli")).get("no-cgroups")
+            ),
+            skip_mode_detection=parse.bool_or_none(
+                parse.table_or_empty(tables.get("nvidia-container-runtime-hook")).get("skip-mode-detection")
             ),
         ),
         TOOLKIT_CONFIG,
@@ -366,9 +368,9 @@ def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ..
 def _read_cdi_spec(system: System, path: str) -> CdiSpec:
     """Read one CDI specification; a problem with the file is in the result."""
     try:
-        text = system.read_text(path, limit=SPEC_LIMIT)
-        if len(text) >= SPEC_LIMIT:
-            return CdiSpec(path, f"larger than {SPEC_LIMIT >> 20} MiB")
+        text = system.read_text(path, limit=MAX_SPEC_BYTES)
+        if len(text) >= MAX_SPEC_BYTES:
+            return CdiSpec(path, f"larger than {MAX_SPEC_BYTES >> 20} MiB")
         parsed = parse_cdi(text)
     except CdiError as error:
         return CdiSpec(path, clean_line(str(error)))

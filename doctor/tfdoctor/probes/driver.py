@@ -243,7 +243,7 @@ def _from_xml(xml: Any) -> SmiFacts:
                 index=gpu.position,
                 name=gpu.name,
                 uuid=gpu.uuid,
-                pci_bus_id=normal_bus_id(gpu.bus_id),
+                pci_bus_id=normalize_bus_id(gpu.bus_id),
                 memory_total_mib=gpu.memory_total_mib,
                 memory_used_mib=gpu.memory_used_mib,
                 compute_mode=gpu.compute_mode,
@@ -286,7 +286,7 @@ def _from_table(table: Any) -> SmiFacts:
                 index=gpu.index,
                 name=gpu.name,
                 uuid=None,
-                pci_bus_id=normal_bus_id(gpu.bus_id),
+                pci_bus_id=normalize_bus_id(gpu.bus_id),
                 memory_total_mib=gpu.memory_total_mib,
                 memory_used_mib=gpu.memory_used_mib,
                 compute_mode=None,
@@ -298,7 +298,7 @@ def _from_table(table: Any) -> SmiFacts:
     )
 
 
-def normal_bus_id(text: str | None) -> str | None:
+def normalize_bus_id(text: str | None) -> str | None:
     """Return a PCI bus ID in the form "0000:0a:00.0"; None if the text is not one."""
     match = re.match(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\Z", text or "")
     if match is None:
@@ -387,7 +387,7 @@ def _make_device(raw: Mapping[str, Any]) -> CudaDevice:
         ordinal=_get_int(raw, "ordinal") or 0,
         name=_get_str(raw, "name"),
         uuid=_get_str(raw, "uuid"),
-        pci_bus_id=normal_bus_id(_get_str(raw, "pci_bus_id")),
+        pci_bus_id=normalize_bus_id(_get_str(raw, "pci_bus_id")),
         compute_capability=_get_str(raw, "compute_capability"),
         memory_mib=_get_int(raw, "memory_mib"),
         multiprocessors=_get_int(raw, "multiprocessors"),
@@ -415,7 +415,7 @@ def _make_nvml_fact(answer: Mapping[str, Any], result: CommandResult, library: s
                     index=_get_int(device, "index") or 0,
                     name=_get_str(device, "name"),
                     uuid=_get_str(device, "uuid"),
-                    pci_bus_id=normal_bus_id(_get_str(device, "pci_bus_id")),
+                    pci_bus_id=normalize_bus_id(_get_str(device, "pci_bus_id")),
                     memory_total_mib=_get_int(device, "memory_total_mib"),
                     memory_used_mib=_get_int(device, "memory_used_mib"),
                 )

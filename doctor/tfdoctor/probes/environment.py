@@ -10,7 +10,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import MODULE_PATH, PATHS, EnvironmentFacts, Origin
-from tfdoctor.facts.variables import KNOWN, find_misspelt
+from tfdoctor.facts.variables import KNOWN_VARIABLES, find_misspelt
 from tfdoctor.probes.interpreter_selection import kernel_variables
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.text import clean
@@ -30,7 +30,7 @@ SCHEDULERS = (
 )
 PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
 """Programs that advice may use. Every machine has `sh`: a recording without it did not record programs."""
-AT_START = ("LD_", "PYTHON")
+STARTUP_PREFIXES = ("LD_", "PYTHON")
 """Prefixes of variables that are read only when the process starts: a later change has no effect on it."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
@@ -60,8 +60,12 @@ def probe(
     answered_before = _clean_texts(answer.get("given"))
     # A recording need not have all of our variables.
     variables_before = variables_before if answered_before is None else answered_before
-    variables = {name: value for name, value in variables_after.items() if not name.startswith(AT_START)}
-    variables |= {name: value for name, value in variables_at_start.items() if name.startswith(AT_START)}
+    variables = {
+        name: value for name, value in variables_after.items() if not name.startswith(STARTUP_PREFIXES)
+    }
+    variables |= {
+        name: value for name, value in variables_at_start.items() if name.startswith(STARTUP_PREFIXES)
+    }
     variables = dict(sorted(_select_variables(variables).items()))
     added = [str(name) for name in answer.get("added") or () if isinstance(name, str)]
     locations = [location for location in answer.get("places") or () if isinstance(location, dict)]
@@ -82,7 +86,7 @@ def probe(
         late=tuple(
             _find_origin(name, "start", locations) or Origin(name, "start")
             for name in sorted(variables_after)
-            if name.startswith(AT_START) and variables_after[name] != variables_at_start.get(name)
+            if name.startswith(STARTUP_PREFIXES) and variables_after[name] != variables_at_start.get(name)
         ),
         programs=known_programs,
     )
@@ -110,7 +114,7 @@ def _is_working_program(system: System, name: str) -> bool:
 
 def _ask_child(system: System, python: str, timeout: float) -> dict[str, Any]:
     """Return the child's answer: variables before and after Python's startup, and who set them."""
-    names = [*KNOWN, *(f"{prefix}*" for prefix in PREFIXES)]
+    names = [*KNOWN_VARIABLES, *(f"{prefix}*" for prefix in PREFIXES)]
     variables_before = json.dumps(_select_variables(system.env))
     answer, _ = run_payload(
         system,
@@ -135,7 +139,7 @@ def _select_variables(env: Mapping[str, str]) -> dict[str, str]:
     return {
         name: clean(value)
         for name, value in sorted(env.items())
-        if name in KNOWN or (name.startswith(PREFIXES) and _NAME.match(name))
+        if name in KNOWN_VARIABLES or (name.startswith(PREFIXES) and _NAME.match(name))
     }
 
 

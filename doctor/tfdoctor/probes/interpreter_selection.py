@@ -12,7 +12,7 @@ import re
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.errors import UsageError
-from tfdoctor.facts.python import ASKED, Choice, LostEnvironment, OtherPython
+from tfdoctor.facts.python import PYTHON_OPTION, Choice, LostEnvironment, OtherPython
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -20,13 +20,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.system import System
 
-NAMES = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
+INTERPRETER_PATHS = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
 ACTIVE = {"VIRTUAL_ENV": "the active virtual environment", "CONDA_PREFIX": "the active conda environment"}
-BESIDE = (".venv", "venv", "env", ".env")
+ENVIRONMENT_NAMES = (".venv", "venv", "env", ".env")
 """Common names of the environment in a project's folder."""
 MAX_FOLDERS = 40
 """The largest number of folders that are searched for another Python."""
-ASK = 3.0
+WHICH_TIMEOUT_S = 3.0
 """The time limit in seconds for a command that only searches PATH."""
 _EPHEMERAL = re.compile(r"/(?:archive|environments|builds)-v\d{1,3}/[^/]{1,80}/bin/[^/]{1,40}\Z")
 """Environments in uv's cache: `uvx tfdoctor` puts its own before everything else on PATH."""
@@ -63,7 +63,7 @@ def choose(system: System, requested: str | None) -> Choice:
     if lost:
         environment = lost[0]
         description = (
-            f"${environment.variable} names {clean_line(environment.prefix)}, {state_of(environment)}"
+            f"${environment.variable} names {clean_line(environment.prefix)}, {describe_lost(environment)}"
         )
         message = f"No Python found: {description}, and no python3 is on PATH."
         raise UsageError(message, hint="Name one with --python PATH.")
@@ -72,7 +72,7 @@ def choose(system: System, requested: str | None) -> Choice:
     )
 
 
-def state_of(lost: LostEnvironment) -> str:
+def describe_lost(lost: LostEnvironment) -> str:
     """Return the problem of an unusable environment, as a relative clause."""
     return {
         "gone": "which is not there",
@@ -118,7 +118,7 @@ def _find_on_path(system: System, name: str) -> str | None:
     path = system.which(name)
     if path is None or not _EPHEMERAL.search(path):
         return path
-    candidates = system.run(("which", "-a", name), timeout=ASK).stdout.split("\n")
+    candidates = system.run(("which", "-a", name), timeout=WHICH_TIMEOUT_S).stdout.split("\n")
     return next(
         (
             candidate
@@ -131,7 +131,7 @@ def _find_on_path(system: System, name: str) -> str | None:
 
 def _find_python(system: System, prefix: str) -> str | None:
     """Return the interpreter in an environment's folder; None if no name leads to a file."""
-    for name in NAMES:
+    for name in INTERPRETER_PATHS:
         path = f"{prefix.rstrip('/')}/{name}"
         if system.exists(path):
             return path
@@ -168,7 +168,7 @@ def _find_requested(system: System, requested: str) -> Choice:
         raise UsageError(message, hint="Run tfdoctor as the user whose Python it is.")
     prefix = posixpath.dirname(posixpath.dirname(path))
     if _is_dangling_link(system, path) and _is_environment(system, prefix):
-        lost = explain_lost_environment(system, ASKED, prefix)
+        lost = explain_lost_environment(system, PYTHON_OPTION, prefix)
         return Choice(path, requested, "as asked", (lost,))
     if _is_dangling_link(system, path):
         target = clean_line(system.realpath(path))
@@ -183,13 +183,13 @@ def _choose_in_folder(system: System, requested: str, path: str) -> Choice:
     python = _find_python(system, path)
     if python is not None:
         return Choice(python, requested, "as asked")
-    lost = explain_lost_environment(system, ASKED, path)
+    lost = explain_lost_environment(system, PYTHON_OPTION, path)
     if lost.problem == "closed":
         message = f"--python: {clean_line(requested)} may not be looked into by this user."
         raise UsageError(message, hint="Run tfdoctor as the user whose environment it is.")
     if lost.problem == "base-gone":
         return Choice(f"{path}/bin/python", requested, "as asked", (lost,))
-    environment = next((name for name in BESIDE if _find_python(system, f"{path}/{name}")), None)
+    environment = next((name for name in ENVIRONMENT_NAMES if _find_python(system, f"{path}/{name}")), None)
     message = f"--python: {clean_line(requested)} is a folder without bin/python."
     hint = "Name the interpreter itself, or the folder of a virtual environment."
     if environment is not None:
@@ -230,7 +230,11 @@ def _choose_kernel(system: System, requested: str, path: str) -> Choice:
     names = ", ".join(clean_line(variable, limit=60) for variable in list(variables)[:10])
     suffix = f" (which also sets {names})" if names else ""
     reason = f"the Jupyter kernel {name}{suffix}"
-    lost = () if system.exists(python) else (explain_lost_environment(system, ASKED, _get_prefix(python)),)
+    lost = (
+        ()
+        if system.exists(python)
+        else (explain_lost_environment(system, PYTHON_OPTION, _get_prefix(python)),)
+    )
     return Choice(
         python, requested, reason, lost, kernel=path, kernel_sets=tuple(_filter_variables(variables))
     )
@@ -272,12 +276,12 @@ def explain_lost_environment(system: System, variable: str, prefix: str) -> Lost
     """Return why `prefix` has no usable Python."""
     version = _find_version(system, prefix)
     if _get_errno(system, prefix, is_folder=True) == errno.EACCES or any(
-        _get_errno(system, f"{prefix}/{name}") == errno.EACCES for name in NAMES[:2]
+        _get_errno(system, f"{prefix}/{name}") == errno.EACCES for name in INTERPRETER_PATHS[:2]
     ):
         return LostEnvironment(variable, prefix, "closed", version=version)
     if not system.is_dir(prefix):
         return LostEnvironment(variable, prefix, "gone", moved_to=_find_moved(system, prefix))
-    for name in NAMES[:2]:
+    for name in INTERPRETER_PATHS[:2]:
         path = f"{prefix}/{name}"
         if _is_dangling_link(system, path):
             return LostEnvironment(
@@ -419,7 +423,7 @@ def _list_candidates(system: System, choice: Choice, examined: str) -> Iterator[
             yield f"{environment}/bin/python", f"made as {lost.prefix}"
     if choice.on_path:
         yield choice.on_path, "what the shell finds"
-    for name in BESIDE:
+    for name in ENVIRONMENT_NAMES:
         yield f"{cwd}/{name}/bin/python", f"{name} in the working folder"
     for folder in (
         f"{home}/.local/share/jupyter/kernels" if home else "",

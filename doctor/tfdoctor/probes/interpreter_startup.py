@@ -15,9 +15,9 @@ from tfdoctor.text import clean_line, lazy_pattern
 if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
-BARE = "tfdoctor-bare:"
-_HELLO = f"import sys; sys.stdout.write('{BARE}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
-PROMPT = 1.5
+BARE_MARKER = "tfdoctor-bare:"
+_HELLO = f"import sys; sys.stdout.write('{BARE_MARKER}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
+PROMPT_START_S = 1.5
 """The time in seconds within which a Python on a fast, local disk starts without its site-packages."""
 _PTH = lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
 _CUSTOM = lazy_pattern(
@@ -26,7 +26,7 @@ _CUSTOM = lazy_pattern(
 _LOADER = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
 
 
-def behaviour(
+def diagnose_startup(
     system: System, python: str, first: CommandResult, *, timeout: float
 ) -> tuple[Trouble | None, str]:
     """Return (the trouble of `python`, a description of it) after `first`, which gave no answer.
@@ -36,12 +36,12 @@ def behaviour(
     if first.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
         return _explain_not_started(system, python, first), first.describe_end()
     bare, traced = _run_both(system, python, timeout)
-    starts = bare.stdout.startswith(BARE)
+    starts = bare.stdout.startswith(BARE_MARKER)
     last_file = _find_last_startup_file(traced.stderr)
     if first.failure is Failure.TIMEOUT:
         if traced.failure is Failure.NOT_FOUND or (starts and traced.failure is not Failure.TIMEOUT):
             return None, first.describe_end()  # it starts, but its packages or the machine are slow
-        if starts and bare.seconds >= PROMPT:
+        if starts and bare.seconds >= PROMPT_START_S:
             return None, f"{first.describe_end()}, and its bare start alone took {bare.seconds:.0f} s"
         if starts:
             how = "does not get through its own start (site)"
@@ -88,7 +88,7 @@ def _starts_without_home(system: System, python: str, timeout: float) -> bool:
     """Return whether the Python starts without PYTHONHOME, so that this variable is to blame."""
     env, key = quiet_variables(system), "python:without-home"
     result = system.run([python, "-c", _HELLO], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key)
-    return result.stdout.startswith(BARE)
+    return result.stdout.startswith(BARE_MARKER)
 
 
 def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MODULE_VERSION = "/proc/driver/nvidia/version"
-NOTHING = "nothing of NVIDIA's is on this machine"
+NO_NVIDIA_REASON = "nothing of NVIDIA's is on this machine"
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
 LOG_TAIL = "1048576"
 """The number of bytes that are read from the end of a log file."""
@@ -88,12 +88,14 @@ def probe(
     prime = _read_fact(system, PRIME)
     loaded = system.exists(MODULE_VERSION)
     if not loaded and not isinstance(cards, Known) and not machine.wsl and not isinstance(prime, Known):
-        absent = Absent("/sys/bus/pci/devices", NOTHING) if isinstance(cards, Absent) else cards
+        absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(cards, Absent) else cards
         return KernelFacts(absent, absent, absent, absent, absent, prime)
     secure_boot = probe_secure_boot(system, machine)
     return KernelFacts(
         log=probe_log(system, machine, timeout=timeout),
-        modules=probe_module_files(system, machine, timeout=timeout / 2, signature=secure_boot == ON),
+        modules=probe_module_files(
+            system, machine, timeout=timeout / 2, signature=secure_boot == SECURE_BOOT_ON
+        ),
         secure_boot=secure_boot,
         packages=probe_packages(system, timeout=timeout / 2),
         runfile=probe_runfile(system),
@@ -102,7 +104,7 @@ def probe(
     )
 
 
-ON = Known(True, SECURE_BOOT)
+SECURE_BOOT_ON = Known(True, SECURE_BOOT)
 
 
 def _read_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
@@ -352,19 +354,21 @@ def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: flo
     driven = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
     if len(driven) < 2:
         return Absent("nvidia-smi topo -m", "there are not several cards")
-    return ask_links(system, timeout=timeout)
+    return query_links(system, timeout=timeout)
 
 
-def ask_links(system: System, *, timeout: float, words: tuple[str, ...] = ("-m",)) -> Fact[dict[str, str]]:
+def query_links(
+    system: System, *, timeout: float, options: tuple[str, ...] = ("-m",)
+) -> Fact[dict[str, str]]:
     """Return the links ("NV4", "SYS", …) of pairs such as "GPU0-GPU1", numbered as by nvidia-smi.
 
     `words` are the options that select the matrix.
     """
-    label = f"nvidia-smi topo {' '.join(words)}"
+    label = f"nvidia-smi topo {' '.join(options)}"
     command = system.which("nvidia-smi")
     if command is None:
         return Absent(label, "no nvidia-smi on PATH")
-    result = system.run([command, "topo", *words], timeout=timeout, key=label)
+    result = system.run([command, "topo", *options], timeout=timeout, key=label)
     matrix = parse_smi_topo(result.stdout).matrix if result.ok else {}
     gpus = [name for name in matrix if name.startswith("GPU")]
     pairs = {

@@ -18,7 +18,7 @@ TAG_GLIBC_HWCAPS = 1
 FLAGS = {62: 0x0303, 183: 0x0A03, 21: 0x0503, 22: 0x0403, 243: 0x1003}
 """The flags of 64-bit libraries in the cache, by ELF e_machine."""
 MAX_ENTRIES = 1 << 20
-GROWTH = 4
+MAX_NAME_GROWTH = 4
 """The limit for the total length of names, in bytes per byte of the cache.
 
 In a damaged cache all entries may share one long name.
@@ -47,7 +47,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
     _, count, _, _, extension = HEADER.unpack_from(content, start)
     hwcaps = _read_hwcap_names(content, start, extension)
     entries: list[CacheEntry] = []
-    remaining = GROWTH * len(content)
+    remaining = MAX_NAME_GROWTH * len(content)
     for index in range(min(count, MAX_ENTRIES)):
         offset = start + HEADER.size + index * ENTRY.size
         if offset + ENTRY.size > len(content):

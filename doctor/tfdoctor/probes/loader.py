@@ -22,9 +22,9 @@ from dataclasses import dataclass, field
 from functools import cache, cached_property
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Resolution, Tried
+from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR, Resolution, Tried
 from tfdoctor.probes.ldcache import parse_ldcache
-from tfdoctor.system.elf import SKIPPED, ElfError, ElfFile, ElfProblem
+from tfdoctor.system.elf import SKIPPED_PROBLEMS, ElfError, ElfFile, ElfProblem
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -32,11 +32,11 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 NOT_FOUND = "cannot open shared object file: No such file or directory"
-CONTINUE = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR})
+SKIPPED_ERRNOS = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR})
 """Errors after which open_path tries the next folder; any other error ends that list of folders."""
 MAX_OBJECTS = 4096
 """The largest number of objects followed in one process; a real one with TensorFlow has some hundreds."""
-MAX_BOUND = 512
+MAX_BOUND_OBJECTS = 512
 """The largest number of objects for which symbols are compared: each may be looked up in all others."""
 HWCAP_LEVELS = {
     "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
@@ -66,7 +66,7 @@ class LinkMap:
 
 
 @dataclass(slots=True)
-class Files:
+class FileCache:
     """A cache of files that were read, shared by the processes of a machine."""
 
     elf: dict[str, ElfFile | ElfError | OSError] = field(default_factory=dict)
@@ -93,7 +93,7 @@ def split_library_path(value: str | None) -> tuple[str, ...]:
     return tuple(part or "./" for part in value.replace(";", ":").split(":"))
 
 
-def hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...]:
+def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...]:
     """Return the subfolders that the loader tries before a folder itself, in its order.
 
     These are glibc-hwcaps since 2.33, and all combinations of "tls", "haswell", "avx512_1" and "x86_64" up to 2.36.
@@ -136,15 +136,15 @@ class Process:
         *,
         cpu_flags: Iterable[str] = (),
         glibc: str | None = None,
-        files: Files | None = None,
+        files: FileCache | None = None,
         noexec: Sequence[str] = (),
     ) -> None:
         """Load the main program and what it needs; `files` is a cache shared with other processes."""
         self._system = system
         self._noexec = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
         self._denied: dict[str, bool] = {}
-        self._hwcaps = hwcap_folders(cpu_flags, glibc)
-        self.files = files = files or Files()
+        self._hwcaps = list_hwcap_folders(cpu_flags, glibc)
+        self.files = files = files or FileCache()
         self._elf, self._folders = files.elf, files.folders
         self._hardware: dict[str, tuple[str, ...]] = {}
         self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
@@ -239,7 +239,7 @@ class Process:
         """
         return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
 
-    def assume(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
+    def add_object(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
         """Add an object without what it needs, and return it; None if it cannot be read.
 
         It shows what the object would find if its import had not failed.
@@ -308,7 +308,7 @@ class Process:
                     queue.append(dependency)
         scope = cache(lambda: self._list_scope(start))  # rarely needed: most objects are not bound at once
         bound = {id(current) for current in queue if self._check_versions(current)}
-        if bind_now and len(self.loaded) <= MAX_BOUND:
+        if bind_now and len(self.loaded) <= MAX_BOUND_OBJECTS:
             bound.update(map(id, queue))
         for current in reversed(queue):  # dependencies are relocated first
             if id(current) in bound:
@@ -393,7 +393,7 @@ class Process:
                 except ElfError as error:  # another class or machine
                     skipped.append(error)
                 except OSError as error:
-                    if error.errno in CONTINUE:
+                    if error.errno in SKIPPED_ERRNOS:
                         continue
                     break
         if any(error.problem is ElfProblem.WRONG_CLASS for error in skipped):
@@ -419,7 +419,7 @@ class Process:
             elf = self._read_object(path)
         except ElfError as error:
             tried.append(Tried(path, str(error), via))
-            if error.problem in SKIPPED and "/" not in name:
+            if error.problem in SKIPPED_PROBLEMS and "/" not in name:
                 raise
             if error.problem is ElfProblem.WRONG_CLASS:
                 raise _LoadError(path, f"wrong ELF class: {error.detail}") from error
@@ -436,7 +436,7 @@ class Process:
         except OSError as error:
             if error.errno == errno.EACCES:
                 is_closed = self._is_closed(_get_folder(path))
-                tried.append(Tried(path, CLOSED if is_closed else DENIED, via))
+                tried.append(Tried(path, FOLDER_CLOSED if is_closed else DENIED, via))
             elif error.errno not in (errno.ENOENT, errno.ENOTDIR):
                 tried.append(Tried(path, error.strerror or str(error), via))
             if "/" in name:
@@ -446,8 +446,8 @@ class Process:
             tried.append(Tried(path, f"is a program, no library ({elf.program})", via))
             raise _LoadError(name, f"cannot dynamically load {elf.program}")
         if self._noexec and self._system.realpath(path).startswith(self._noexec):
-            tried.append(Tried(path, NOEXEC, via))
-            raise _LoadError(path, NOEXEC)
+            tried.append(Tried(path, NOEXEC_ERROR, via))
+            raise _LoadError(path, NOEXEC_ERROR)
         tried.append(Tried(path, "", via))
         for loaded in self.loaded:
             if loaded.path == path or (any(elf.device_inode) and loaded.elf.device_inode == elf.device_inode):

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.facts import Fact, FoundElsewhere, Instead, Known, LoaderFacts, Resolution, Unknown, Without
 from tfdoctor.parse.cudnn_header import parse_cudnn_header
 from tfdoctor.probes.loader import LinkMap, Process
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -31,7 +31,7 @@ SYSTEM_FOLDERS = (
     "/opt/conda/lib",
 )
 """Folders that usually contain CUDA libraries, whether or not the loader searches them."""
-MAX_FOUND = 400
+MAX_LIBRARIES = 400
 FULL_NAME = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
 """The file name of a library with its full version."""
 HEADER_LIMIT = 1 << 18
@@ -49,7 +49,7 @@ def probe(
     sonames: Sequence[str],
     caller: str,
     hard_linked: bool = False,
-    shown: bool = True,
+    global_symbols: bool = True,
     cpu_flags: Iterable[str],
     variables: Mapping[str, str] | None = None,
 ) -> Fact[LoaderFacts]:
@@ -98,7 +98,7 @@ def probe(
             sonames=sonames,
             caller=caller,
             bind_now=hard_linked,
-            shown=shown,
+            shown=global_symbols,
         )
 
     run_result = run(env)
@@ -186,7 +186,7 @@ def _run(
     initial_paths = frozenset(link.path for link in process.loaded)
     for path in mapped:
         if process.find(path) is None:
-            process.assume(path)
+            process.add_object(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
         result = process.load(tensorflow.pywrap, bind_now=bind_now, visible=shown)
@@ -259,7 +259,7 @@ def _list_choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
 
 def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
     """Return the value of a path variable without some entries."""
-    remaining = [entry for entry in entries_of(variable, value) if entry not in entries]
+    remaining = [entry for entry in split_entries(variable, value) if entry not in entries]
     return (" " if variable == PRELOAD else ":").join(remaining)
 
 
@@ -295,7 +295,7 @@ def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> Li
     paths = [tensorflow.framework, tensorflow.pywrap]
     for path in paths if kind == "framework" else reversed(paths):
         if path:
-            link = process.find(path) or process.assume(path)
+            link = process.find(path) or process.add_object(path)
             if link is not None:
                 return link
     return None
@@ -323,7 +323,7 @@ def find_libraries(
             continue
         for name in names:
             match = pattern.match(name)
-            if match and len(libraries) < MAX_FOUND and system.exists(f"{folder}/{name}"):
+            if match and len(libraries) < MAX_LIBRARIES and system.exists(f"{folder}/{name}"):
                 path = f"{folder}/{name}"
                 libraries.setdefault(path, FoundElsewhere(match[1], name, path, package))
     return tuple(libraries.values())

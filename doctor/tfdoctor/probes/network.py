@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.facts.network import Listening
-from tfdoctor.parse.network import addresses4, addresses6, parse_listening_ports
+from tfdoctor.parse.network import parse_ipv4_addresses, parse_ipv6_addresses, parse_listening_ports
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
 __all__ = ["probe_listening"]
 
-LIMIT = 16 << 20
+MAX_TABLE_BYTES = 16 << 20
 """The largest number of bytes read of a table, enough for a hundred thousand sockets."""
 
 
@@ -26,13 +26,13 @@ def probe_listening(system: System) -> Listening:
         text = _read_text(system, f"/proc/net/{name}")
         if text is not None:
             ports = (ports or set()) | parse_listening_ports(text)
-    addresses = addresses4(_read_text(system, "/proc/net/fib_trie") or "")
-    addresses |= addresses6(_read_text(system, "/proc/net/if_inet6") or "")
+    addresses = parse_ipv4_addresses(_read_text(system, "/proc/net/fib_trie") or "")
+    addresses |= parse_ipv6_addresses(_read_text(system, "/proc/net/if_inet6") or "")
     return Listening(frozenset(ports) if ports is not None else None, frozenset(addresses))
 
 
 def _read_text(system: System, path: str) -> str | None:
     try:
-        return system.read_text(path, limit=LIMIT)
+        return system.read_text(path, limit=MAX_TABLE_BYTES)
     except OSError:
         return None

@@ -6,20 +6,20 @@ import dataclasses
 import posixpath
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import CLOSED, DENIED, NOEXEC, Fact, Known, LoaderFacts
+from tfdoctor.facts import DENIED, FOLDER_CLOSED, NOEXEC_ERROR, Fact, Known, LoaderFacts
 from tfdoctor.facts.python import Denied
-from tfdoctor.probes.processes import user_name
+from tfdoctor.probes.processes import find_user_name
 
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
 MAX_FILES = 40
 """The largest number of files whose owner is looked up."""
-ASK = 2.0
+STAT_TIMEOUT_S = 2.0
 """The time limit in seconds for each lookup."""
 
 
-def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
+def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
     """Return the facts with the reason for each file that the loader found but may not use."""
     if not isinstance(loader, Known):
         return loader
@@ -27,12 +27,12 @@ def with_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
     refused: dict[str, str] = {}
     for resolution in (*facts.import_needs, *facts.resolutions):
         for tried in resolution.tried:
-            if tried.problem in (CLOSED, DENIED, NOEXEC) and not resolution.ok:
+            if tried.problem in (FOLDER_CLOSED, DENIED, NOEXEC_ERROR) and not resolution.ok:
                 refused.setdefault(posixpath.normpath(tried.path), tried.problem)
     if not refused:
         return loader
     denied = tuple(
-        Denied(path, path, "noexec") if problem == NOEXEC else explain_denied(system, path)
+        Denied(path, path, "noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
         for path, problem in list(refused.items())[:MAX_FILES]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=denied))
@@ -48,12 +48,12 @@ def explain_denied(system: System, path: str) -> Denied:
         return Denied(path, path)
     uid, mode = status
     is_own = uid == system.platform.get("uid")
-    return Denied(path, current, owner=user_name(system, uid), own=is_own, mode=mode)
+    return Denied(path, current, owner=find_user_name(system, uid), own=is_own, mode=mode)
 
 
 def _read_status(system: System, path: str) -> tuple[str, str] | None:
     """Return (owner's number, mode) of the file that a path leads to; None if they are not known."""
-    result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=ASK, key=f"stat {path}")
+    result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=STAT_TIMEOUT_S, key=f"stat {path}")
     fields = result.stdout.split()
     return (
         (fields[0], fields[1])

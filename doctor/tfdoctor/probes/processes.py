@@ -10,7 +10,7 @@ import posixpath
 import re
 from typing import TYPE_CHECKING
 
-from tfdoctor.facts import NOTEBOOK
+from tfdoctor.facts import NOTEBOOK_COMMAND
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ _CONTAINER = re.compile(
 )
 """A cgroup path: "…/docker-ID.scope" if systemd created it, "/docker/ID" if the engine did."""
 _ENGINES = {"libpod": "podman", "crio": "cri-o", "cri-containerd": "containerd", "kubepods": "Kubernetes"}
-ASK = 1.0
+ID_TIMEOUT_S = 1.0
 """The time limit in seconds for each lookup: a directory service can be slow or unreachable."""
 
 
@@ -42,7 +42,7 @@ def identify(
     complete = system.exists("/proc/1/status")
     identified = [_identify(system, process, complete=complete) for process in process_list]
     others = list(dict.fromkeys(p.user for p in identified if p.user and not p.own))[:MAX_USERS]
-    names = {uid: user_name(system, uid) for uid in others}
+    names = {uid: find_user_name(system, uid) for uid in others}
     return tuple(dataclasses.replace(p, user=names.get(p.user or "", p.user)) for p in identified)
 
 
@@ -91,12 +91,14 @@ def _read_field(status: str, name: str) -> str:
     return match[1] if match is not None else ""
 
 
-def user_name(system: System, uid: str) -> str:
+def find_user_name(system: System, uid: str) -> str:
     """Return the name of a user, or the number if it has no name.
 
     The system is asked, because the name may be in LDAP.
     """
-    result = system.run(("id", "-nu", uid), timeout=ASK, key=f"id -nu {uid}") if uid.isdigit() else None
+    result = (
+        system.run(("id", "-nu", uid), timeout=ID_TIMEOUT_S, key=f"id -nu {uid}") if uid.isdigit() else None
+    )
     name = clean_line(result.stdout, limit=64) if result is not None and result.ok else ""
     return name or uid
 
@@ -111,7 +113,7 @@ def _find_script(system: System, folder: str) -> str:
     except OSError:
         return ""
     if any("ipykernel" in argument for argument in arguments[1:4]):
-        return NOTEBOOK
+        return NOTEBOOK_COMMAND
     for number, argument in enumerate(arguments[1:], 1):
         if argument == "-m" and number + 1 < len(arguments):
             return clean_line(f"-m {arguments[number + 1]}", limit=80)

@@ -24,8 +24,8 @@ from tfdoctor.facts import (
 from tfdoctor.facts.files import ChangedFile, SharedFile
 from tfdoctor.facts.imports import FileDifference, Shadow
 from tfdoctor.facts.python import Denied, Trouble, Unusable
-from tfdoctor.probes.interpreter_startup import behaviour
-from tfdoctor.probes.target import ask, base_gone
+from tfdoctor.probes.interpreter_startup import diagnose_startup
+from tfdoctor.probes.target import is_base_missing, query_python
 from tfdoctor.system.payloads import run_payload
 from tfdoctor.system.result import Failure
 from tfdoctor.text import clean_line
@@ -48,7 +48,7 @@ _HEADER_SUFFIX = re.compile(r"^#define\s{1,8}TF_VERSION_SUFFIX\s{1,8}\"([^\"]{0,
 
 
 def probe(
-    system: System, choice: Choice, *, asked: bool, timeout: float
+    system: System, choice: Choice, *, is_requested: bool, timeout: float
 ) -> tuple[Fact[PythonFacts], Fact[TensorFlowFacts]]:
     """Query the chosen interpreter; return the facts about it and about its TensorFlow.
 
@@ -56,17 +56,17 @@ def probe(
     Raise UsageError if the user requested it (`asked`) and it is no Python.
     """
     python = choice.path
-    if base_gone(choice):
+    if is_base_missing(choice):
         return (_make_unusable(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
     start_time = time.monotonic()
-    first_answer, result = ask(system, python, timeout=timeout)
+    first_answer, result = query_python(system, python, timeout=timeout)
     answer = dict(first_answer)
     if "version" not in answer:
         remaining = max(0.2, timeout - (time.monotonic() - start_time))
         trouble, description, second_answer = _second_try(system, python, result, remaining)
         answer.update(second_answer)
         if "version" not in answer:
-            return (_make_unanswered(system, choice, result, trouble, description, asked=asked),) * 2
+            return (_make_unanswered(system, choice, result, trouble, description, asked=is_requested),) * 2
     facts = _make_python_facts(answer, choice.how)
     source = f"{facts.executable} (its files, nothing imported)"
     raw_tensorflow = answer.get("tensorflow")
@@ -96,7 +96,7 @@ def _second_try(
     thread = threading.Thread(target=run_patiently, daemon=True)
     if first.failure is Failure.TIMEOUT:
         thread.start()
-    trouble, description = behaviour(system, python, first, timeout=remaining * 0.9)
+    trouble, description = diagnose_startup(system, python, first, timeout=remaining * 0.9)
     if first.failure is not Failure.TIMEOUT:
         return trouble, description, {}
     thread.join()
@@ -166,7 +166,7 @@ def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         site_packages=tuple(map(str, raw.get("site_packages", ()))),
         distributions=tuple(
             Distribution(
-                name=normal_name(str(entry.get("name", ""))),
+                name=normalize_name(str(entry.get("name", ""))),
                 version=clean_line(str(entry.get("version", ""))),
                 location=str(entry.get("location", "")),
                 installer=entry.get("installer"),
@@ -190,7 +190,7 @@ def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
             if isinstance(entry, dict)
         ),
         modules=tuple(map(str, raw.get("modules") or ())),
-        absent=tuple(normal_name(str(name)) for name in raw.get("absent") or ()),
+        absent=tuple(normalize_name(str(name)) for name in raw.get("absent") or ()),
         shared=tuple(_parse_shared(raw.get("shared"))),
         carried=tuple(clean_line(str(path)) for path in raw.get("carried") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
@@ -238,7 +238,7 @@ def _parse_shared(raw: Any) -> Iterator[SharedFile]:
 
 def _parse_owner(raw: Any) -> tuple[str, str]:
     name, version = raw
-    return normal_name(str(name)), clean_line(str(version))
+    return normalize_name(str(name)), clean_line(str(version))
 
 
 def _parse_closed(raw: object) -> tuple[Denied, ...]:
@@ -302,7 +302,7 @@ def _filter_by_length(raw: object, length: int) -> list[Any]:
     return [entry for entry in entries if isinstance(entry, list) and len(entry) == length]
 
 
-def normal_name(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the name of a distribution, normalized as in PEP 503."""
     return re.sub(r"[-_.]+", "-", clean_line(name)).lower()
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import describe_first_calls, duration
+from tfdoctor.bench import describe_first_calls, format_duration
 from tfdoctor.findings import Remedy, Severity
-from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, format_mark, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line, join_words
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = [
     "UNITS",
     "bench_json",
-    "curves",
-    "duration",
+    "format_duration",
     "format_link",
-    "number_of",
+    "format_size",
+    "format_title",
+    "group_curves",
     "render_bench",
-    "title_of",
 ]
 
 BARS = "▁▂▃▄▅▆▇█"
@@ -38,7 +38,7 @@ UNITS = {
     "allreduce": "bytes",
 }
 """Workload to the unit of its size."""
-ROWS = 9
+MAX_CURVES = 9
 """Curves on the screen; with -v all."""
 
 
@@ -46,10 +46,10 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
     """Return the summary, the findings, and a line for each curve."""
     out = Page(width, coloured=colour)
     worst = max((item.severity for item in bench.findings), default=None)
-    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, bench.summary)
     if bench.look and bench.any_timed:
-        do(out, Remedy("See why.", (bench.look,)), first=True)
+        print_remedy(out, Remedy("See why.", (bench.look,)), first=True)
     if bench.stopped and all(item.explanation != bench.stopped for item in bench.findings):
         print_hanging(out, Text("  "), bench.stopped)
     if bench.disturbed and not bench.disturbance.much:
@@ -71,7 +71,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
             print_hanging(out, Text("  "), f"{finding.title}.", style=style)
         print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=1000))
         for number, remedy in enumerate(finding.remedies if verbose or not timed else ()):
-            do(out, remedy, first=number == 0)
+            print_remedy(out, remedy, first=number == 0)
     _print_table(out, bench, verbose=verbose)
     if verbose:
         for item in bench.scaling:
@@ -117,41 +117,41 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
         print_hanging(
             out,
             Text("    "),
-            f"{title_of(change.now)}, size {change.now.size}: {change.ratio:.2f} times the time",
+            f"{format_title(change.now)}, size {change.now.size}: {change.ratio:.2f} times the time",
         )
 
 
-def title_of(one: Timed) -> str:
+def format_title(run: Timed) -> str:
     """Return the title of a curve, such as "matmul on GPU:0"; a software GPU's begins with "software: ".
 
     The type is named unless it is float32.
     """
-    kind = "" if one.dtype == "float32" else one.dtype
-    compiler = "XLA" if one.xla else ""
-    work = " ".join(part for part in (one.workload, one.model, one.part, kind, compiler) if part)
-    prefix = "software: " if one.software else ""  # at the start, where a narrow screen does not cut it off
-    if one.workload == "copy":
+    kind = "" if run.dtype == "float32" else run.dtype
+    compiler = "XLA" if run.xla else ""
+    work = " ".join(part for part in (run.workload, run.model, run.part, kind, compiler) if part)
+    prefix = "software: " if run.software else ""  # at the start, where a narrow screen does not cut it off
+    if run.workload == "copy":
         route = (
-            f"within {one.devices[0]}"
-            if len(set(one.devices)) == 1
-            else f"{one.devices[0]} to {one.devices[-1]}"
+            f"within {run.devices[0]}"
+            if len(set(run.devices)) == 1
+            else f"{run.devices[0]} to {run.devices[-1]}"
         )
         return f"{prefix}copy {route}"
     # Put the strategy before the devices, because a narrow screen cuts off the end.
-    strategy = "" if one.strategy == "one" else f", {one.strategy},"
-    return f"{prefix}{work}{strategy} on {join_words(one.devices)}"
+    strategy = "" if run.strategy == "one" else f", {run.strategy},"
+    return f"{prefix}{work}{strategy} on {join_words(run.devices)}"
 
 
-def curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
+def group_curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
     """Return title to timings, smallest size first; the parts of training steps are no curves."""
     by_title: dict[str, list[Timed]] = {}
     for run in runs:
         if run.seconds is not None and run.part is None:
-            by_title.setdefault(title_of(run), []).append(run)
+            by_title.setdefault(format_title(run), []).append(run)
     return {title: sorted(pieces, key=lambda run: run.size) for title, pieces in by_title.items()}
 
 
-def number_of(value: int) -> str:
+def format_size(value: int) -> str:
     """Return a size as text, such as "1024" or "64 Mi"."""
     for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
         if value >= 1 << 14 and value % factor == 0:
@@ -164,14 +164,14 @@ def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
 
     All bars share a log scale.
     """
-    by_title = curves(bench.runs)
+    by_title = group_curves(bench.runs)
     if not by_title:
         return
     times = [run.seconds.median for pieces in by_title.values() for run in pieces if run.seconds]
     low, high = math.log(min(times)), math.log(max(times))
-    shown = list(by_title.items())[: None if verbose else ROWS]
+    shown = list(by_title.items())[: None if verbose else MAX_CURVES]
     rows = [
-        (title, pieces, f"{number_of(pieces[-1].size):>6}: {_format_largest(pieces[-1], bench)}")
+        (title, pieces, f"{format_size(pieces[-1].size):>6}: {_format_largest(pieces[-1], bench)}")
         for title, pieces in shown
     ]
     name_space = out.width - 12 - max(len(result) for *_, result in rows)
@@ -204,16 +204,16 @@ def _format_run(run: Timed) -> str:
     seconds = run.seconds
     if seconds is None:
         return f"{run.size}: {run.left_out}"
-    first_call = f", the first call {duration(run.first)}" if run.first else ""
+    first_call = f", the first call {format_duration(run.first)}" if run.first else ""
     return (
-        f"{run.size}: {duration(seconds.median)} ({duration(seconds.low)} to {duration(seconds.high)}), "
+        f"{run.size}: {format_duration(seconds.median)} ({format_duration(seconds.low)} to {format_duration(seconds.high)}), "
         f"{run.repeats} times{first_call}"
     )
 
 
 def _format_largest(run: Timed, bench: Bench) -> str:
     """Return the result of the largest size, such as "12.1 ms, 178 GFLOP/s, 60 % of peak"."""
-    parts = [duration(run.seconds.median)] if run.seconds else []
+    parts = [format_duration(run.seconds.median)] if run.seconds else []
     if run.gflops:
         peak = next((d.peaks.get(run.dtype) for d in bench.devices if d.device == run.devices[0]), None)
         tera = run.gflops >= 1000
@@ -248,10 +248,10 @@ def format_link(link: Interconnect) -> str:
 def _format_scaling(scaling: Scaling) -> str:
     parts = ""
     if scaling.compute is not None and scaling.allreduce is not None:
-        parts = f"; gradients {duration(scaling.compute)}, averaging them {duration(scaling.allreduce)}"
-        parts += f", waiting {duration(scaling.idle)}" if scaling.idle is not None else ""
+        parts = f"; gradients {format_duration(scaling.compute)}, averaging them {format_duration(scaling.allreduce)}"
+        parts += f", waiting {format_duration(scaling.idle)}" if scaling.idle is not None else ""
     if scaling.input is not None and scaling.fed is not None:
-        parts += f"; a batch from the host's memory {duration(scaling.input)} more, then {scaling.fed[0]:.2f} times"
+        parts += f"; a batch from the host's memory {format_duration(scaling.input)} more, then {scaling.fed[0]:.2f} times"
     return (
         f"{scaling.model}, batch {scaling.size}, {scaling.strategy} on {join_words(scaling.names)}: "
         f"{scaling.speedup:.2f} times the speed of one ({scaling.low:.2f} to {scaling.high:.2f}){parts}"

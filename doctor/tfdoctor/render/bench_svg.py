@@ -10,7 +10,7 @@ import textwrap
 from html import escape
 from typing import TYPE_CHECKING
 
-from tfdoctor.render.bench import UNITS, curves, duration, number_of
+from tfdoctor.render.bench import UNITS, format_duration, format_size, group_curves
 from tfdoctor.render.placement import COLOURS
 from tfdoctor.text import clean_line, join_words
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["bench_svg"]
 
-WIDE, PANEL, LEFT, RIGHT, TOP = 760, 250, 70, 24, 60
+CHART_WIDTH, PANEL, LEFT, RIGHT, TOP = 760, 250, 70, 24, 60
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 """Dash patterns, for readers who cannot tell the colours apart."""
 SHAPE = (
@@ -45,7 +45,7 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
     `style`: "light", "dark", or "auto" (the reader's preference).
     """
     panels: dict[str, dict[str, list[Timed]]] = {}
-    for title, pieces in curves(bench.runs).items():
+    for title, pieces in group_curves(bench.runs).items():
         kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
         panels.setdefault(kind, {})[title] = pieces
     # Wrap the headline instead of cutting it: its end may say that the device is not a card.
@@ -65,9 +65,10 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
         for row, line in enumerate(title_lines)
     )
     return (
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {WIDE} {top}" width="{WIDE}" height="{top}" role="img">'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {CHART_WIDTH} {top}" '
+        f'width="{CHART_WIDTH}" height="{top}" role="img">'
         f"<title>{escape(clean_line(bench.summary, limit=300))}</title><style>{STYLES[style]}</style>"
-        f'<rect class="page" width="{WIDE}" height="{top}"/>{title_rows}'
+        f'<rect class="page" width="{CHART_WIDTH}" height="{top}"/>{title_rows}'
         f"{''.join(parts)}</svg>\n"
     )
 
@@ -76,7 +77,7 @@ def _draw_panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int
     """Return the SVG elements of a panel, and the number of rows in its legend."""
     pieces = [run for line in lines.values() for run in line]
     seconds = [value for run in pieces if run.seconds for value in (run.seconds.low, run.seconds.high)]
-    x = _Axis([float(run.size) for run in pieces], LEFT, WIDE - RIGHT)
+    x = _Axis([float(run.size) for run in pieces], LEFT, CHART_WIDTH - RIGHT)
     y = _Axis(
         [_round_to_tick(min(seconds), down=True), _round_to_tick(max(seconds), down=False)],
         top + PANEL,
@@ -86,9 +87,11 @@ def _draw_panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int
     for tick in y.decades():
         offset = y.locate(tick)
         out.append(
-            f'<line class="grid" x1="{LEFT}" x2="{WIDE - RIGHT}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
+            f'<line class="grid" x1="{LEFT}" x2="{CHART_WIDTH - RIGHT}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
         )
-        out.append(f'<text x="{LEFT - 8}" y="{offset + 4:.1f}" text-anchor="end">{duration(tick)}</text>')
+        out.append(
+            f'<text x="{LEFT - 8}" y="{offset + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
+        )
     sizes = sorted({run.size for run in pieces})
     for size in sizes:
         offset = x.locate(size)
@@ -96,10 +99,10 @@ def _draw_panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int
             f'<line class="grid" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
         )
         out.append(
-            f'<text x="{offset:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{number_of(size)}</text>'
+            f'<text x="{offset:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{format_size(size)}</text>'
         )
     out.append(
-        f'<text x="{WIDE - RIGHT}" y="{top + PANEL + 32}" text-anchor="end">'
+        f'<text x="{CHART_WIDTH - RIGHT}" y="{top + PANEL + 32}" text-anchor="end">'
         f"{escape(UNITS[pieces[0].workload])} (log)</text>"
     )
     rows = [*lines]
@@ -138,12 +141,12 @@ def _draw_crossovers(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
     for number, ((size, dtype), devices) in enumerate(by_crossover.items()):
         offset = x.locate(size)
         # Put the label on the side of the line that has more space.
-        fits_right = offset < (LEFT + WIDE - RIGHT) / 2
+        fits_right = offset < (LEFT + CHART_WIDTH - RIGHT) / 2
         anchor = f'x="{offset + 4:.1f}"' if fits_right else f'x="{offset - 4:.1f}" text-anchor="end"'
         out.append(
             f'<line class="mark" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
             f'<text {anchor} y="{top + 20 + 15 * number}">'
-            f"{escape(join_words(devices))}{dtype} faster from {number_of(size)}</text>"
+            f"{escape(join_words(devices))}{dtype} faster from {format_size(size)}</text>"
         )
     return out
 
@@ -166,7 +169,8 @@ def _draw_line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str
         bar = f'<line x1="{offset:.1f}" x2="{offset:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
         f'<circle cx="{offset:.1f}" cy="{y.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
-        f"{number_of(run.size)}: {duration(interval.median)} ({duration(interval.low)} to {duration(interval.high)})"
+        f"{format_size(run.size)}: {format_duration(interval.median)} "
+        f"({format_duration(interval.low)} to {format_duration(interval.high)})"
         "</title></circle>"
         for offset, interval, run in points
     ]

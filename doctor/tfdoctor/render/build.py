@@ -5,17 +5,17 @@ from __future__ import annotations
 import shlex
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.dockerfile.emit import VOLUME, run_line
-from tfdoctor.render.paragraphs import Page, Text, command_lines, print_hanging
+from tfdoctor.dockerfile.emit import VOLUME, format_run_command
+from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 from tfdoctor.render.plan import option_json, show_option, size_text
-from tfdoctor.render.screen import more
+from tfdoctor.render.screen import print_more_commands
 from tfdoctor.render.verify import verification_json
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from tfdoctor.advice.target import InImage
+    from tfdoctor.advice.target import TargetImage
     from tfdoctor.dockerfile.emit import EmittedImage
     from tfdoctor.findings import Verification
     from tfdoctor.plan import Option
@@ -31,18 +31,18 @@ def render_dry_run(made: EmittedImage, *, whole: bool = True, width: int = 80, c
     if whole:
         return f"{out.text}\nNothing was built. This would be {made.tag}:\n\n{made.context.dockerfile}"
     print_hanging(out, Text(""), f"Nothing was built. This would be {clean_line(made.tag)}. To build it:")
-    command_lines(out, [made.command], 4, style="bold", broken=True)
+    print_commands(out, [made.command], 4, style="bold", broken=True)
     print_hanging(out, Text(""), "No root needed where you may use Docker. To undo it:")
-    command_lines(out, [f"docker rmi {clean_line(made.tag)}"], 4, broken=True)
+    print_commands(out, [f"docker rmi {clean_line(made.tag)}"], 4, broken=True)
     out.print()
-    more(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])
+    print_more_commands(out, "More", [("--print", "the Dockerfile"), ("-v", "all parts, and the Dockerfile")])
     return out.text
 
 
 def render_context(
     folder: str,
     files: Mapping[str, bytes],
-    made: EmittedImage,
+    image: EmittedImage,
     *,
     replaced: Sequence[str],
     kept: Sequence[str],
@@ -57,23 +57,23 @@ def render_context(
     file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in parts if names)
     head = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
     return (
-        f"{head} all that makes {made.tag}.\n"
+        f"{head} all that makes {image.tag}.\n"
         f"Files:     {file_list}\n"
-        f"Build it:  {made.format_build_command('docker build', shlex.quote(folder))}\n"
+        f"Build it:  {image.format_build_command('docker build', shlex.quote(folder))}\n"
         "Run it:    see README.md there\n"
     )
 
 
-def render_built(option: Option, made: InImage, size: int, seconds: float, *, user: str = "") -> str:
+def render_built(option: Option, made: TargetImage, size: int, seconds: float, *, user: str = "") -> str:
     """Return a summary of the image, and how to run and remove it.
 
-    `size`: in bytes; `user`: as in `run_line`.
+    `size`: in bytes; `user`: as in `format_run_command`.
     """
     name = option.base.image if option.base is not None else ""
     return (
         f"Built {made.name} ({size_text(size)}, {seconds:.0f} s) on {clean_line(name)}: TensorFlow "
         f"{option.tensorflow}, Python {option.python}, CUDA {option.cuda}.\n"
-        f"Run it:     {run_line(made, user=user)}\n"
+        f"Run it:     {format_run_command(made, user=user)}\n"
         f"Remove it:  {made.program} rmi {made.name}   (and what it kept: {made.program} volume rm {VOLUME})\n"
     )
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.causes.codes import CLUSTER
 from tfdoctor.findings import Severity
-from tfdoctor.render.finding import SEVERITY_STATUS, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, format_mark
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line
@@ -42,9 +42,9 @@ def render_cluster(
 
 def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
     worst = max((fault.severity for fault in answer.faults), default=None)
-    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     if answer.written.jobs is None and not answer.faults:
-        status_mark = mark(SEVERITY_STATUS[Severity.INFO])
+        status_mark = format_mark(SEVERITY_STATUS[Severity.INFO])
     print_hanging(out, status_mark, answer.summary)
     faults = sorted(answer.faults, key=lambda fault: -fault.severity)
     shown = faults if verbose else faults[:FAULTS]

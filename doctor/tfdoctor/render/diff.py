@@ -27,7 +27,10 @@ def render_comparison(
     out = Page(width, coloured=colour)
     out.print()
     print_hanging(
-        out, Text(""), f"Compared with {clean_line(name)}: {clean_line(comparison.then)}", style="bold"
+        out,
+        Text(""),
+        f"Compared with {clean_line(name)}: {clean_line(comparison.recorded_summary)}",
+        style="bold",
     )
     for text in _list_notes(comparison):
         print_hanging(out, Text("  "), clean_line(text))
@@ -40,8 +43,8 @@ def render_comparison(
     elif not shown:
         print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
     explained = any(d.matters is Matters.EXPLAINS for d in comparison.differences)
-    if comparison.fresh and not explained:
-        codes = ", ".join(comparison.fresh)
+    if comparison.new_codes and not explained:
+        codes = ", ".join(comparison.new_codes)
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
     hidden = len(comparison.differences) - len(cut)
     if hidden:
@@ -52,23 +55,25 @@ def render_comparison(
 
 def _list_notes(comparison: Comparison) -> list[str]:
     notes = []
-    if comparison.elsewhere:
-        notes.append(f"That seems to have been another machine: {'; '.join(comparison.elsewhere)}.")
+    if comparison.other_machine_reasons:
+        notes.append(
+            f"That seems to have been another machine: {'; '.join(comparison.other_machine_reasons)}."
+        )
     if comparison.environment is not None:
         was, now = comparison.environment
         notes.append(f"Another environment was examined then: {was}; now it is {now}.")
-    if comparison.gone:
-        notes.append(f"Found then and not now: {', '.join(comparison.gone)}.")
+    if comparison.resolved_codes:
+        notes.append(f"Found then and not now: {', '.join(comparison.resolved_codes)}.")
     return notes
 
 
 def _print_difference(out: Page, difference: Difference, *, whole: bool) -> None:
     mark = Text(f"  {MARKS[difference.matters]} ", style=STYLES[difference.matters])
     limit = 2000 if whole else MAX_TEXT_CHARS
-    was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.is_))
+    was, now = (clean_line(text, limit=limit) for text in (difference.was, difference.now))
     text = f"{was} → {now}"
-    if difference.lost or difference.new:
-        parts = (("without ", difference.lost), ("now with ", difference.new))
+    if difference.lost or difference.added:
+        parts = (("without ", difference.lost), ("now with ", difference.added))
         text = "; ".join(
             f"{label}{clean_line(', '.join(names), limit=limit)}" for label, names in parts if names
         )
@@ -81,20 +86,20 @@ def comparison_json(comparison: Comparison, name: str) -> dict[str, Any]:
     return {
         "against": {
             "bundle": name,
-            "summary": comparison.then,
-            "another_machine": list(comparison.elsewhere),
+            "summary": comparison.recorded_summary,
+            "another_machine": list(comparison.other_machine_reasons),
             "environment": dict(zip(("was", "is"), comparison.environment, strict=True))
             if comparison.environment is not None
             else None,
-            "found_then_only": list(comparison.gone),
-            "found_now_only": list(comparison.fresh),
+            "found_then_only": list(comparison.resolved_codes),
+            "found_now_only": list(comparison.new_codes),
         },
         "differences": [
             {
                 "name": difference.name,
                 "area": difference.area,
                 "was": difference.was,
-                "is": difference.is_,
+                "is": difference.now,
                 "matters": difference.matters.value,
                 "explains": list(difference.findings),
             }

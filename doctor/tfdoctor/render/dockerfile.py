@@ -5,7 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark, print_evidence, print_meaning
+from tfdoctor.render.finding import (
+    SEVERITY_STATUS,
+    finding_json,
+    format_mark,
+    print_evidence,
+    print_meaning,
+    print_remedy,
+)
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
 from tfdoctor.text import clean_line
@@ -13,14 +20,14 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.dockerfile.analysis import Judged
-    from tfdoctor.dockerfile.read.compose import Start
+    from tfdoctor.dockerfile.analysis import DockerfileReport
+    from tfdoctor.dockerfile.read.compose import ContainerStart
     from tfdoctor.findings import Finding
 
 __all__ = ["make_dockerfile_json", "render_judged", "render_services", "services_json"]
 
 
-def make_dockerfile_json(judged: Judged) -> dict[str, Any]:
+def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
     """Return the document that `build --check --json` prints.
 
     It lists all stages of the file; `counts` says whether a stage is part of the image.
@@ -34,7 +41,7 @@ def make_dockerfile_json(judged: Judged) -> dict[str, Any]:
             {
                 "name": stage.name or None,
                 "line": stage.line,
-                "from": stage.written,
+                "from": stage.written_base,
                 "image": stage.base,
                 "counts": stage.index in chain,
             }
@@ -66,14 +73,14 @@ def make_dockerfile_json(judged: Judged) -> dict[str, Any]:
     }
 
 
-def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> str:
+def render_judged(judged: DockerfileReport, *, width: int = 80, colour: bool = False) -> str:
     """Return the result as text, `width` columns wide. Commands are not wrapped."""
     out = Page(width, coloured=colour)
     for label, text in _list_facts(judged):
         print_hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
     out.print()
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[judged.verdict.gpu_usable]
-    print_hanging(out, mark(status), clean_line(judged.verdict.summary), style="bold")
+    print_hanging(out, format_mark(status), clean_line(judged.verdict.summary), style="bold")
     shown_commands: set[tuple[str, ...]] = set()
     for finding in judged.findings:
         _print_finding(out, finding, shown_commands)
@@ -84,7 +91,9 @@ def render_judged(judged: Judged, *, width: int = 80, colour: bool = False) -> s
     return out.text
 
 
-def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -> dict[str, Any]:
+def services_json(
+    file: str, rows: Sequence[tuple[ContainerStart, DockerfileReport | None, str]]
+) -> dict[str, Any]:
     """Return one JSON document (docs/schemas/build_check_services.schema.json).
 
     rows: for each container, how it is started, the check of its image, and the reason if it was not checked.
@@ -106,7 +115,10 @@ def services_json(file: str, rows: Sequence[tuple[Start, Judged | None, str]]) -
 
 
 def render_services(
-    rows: Sequence[tuple[Start, Judged | None, str]], *, width: int = 80, colour: bool = False
+    rows: Sequence[tuple[ContainerStart, DockerfileReport | None, str]],
+    *,
+    width: int = 80,
+    colour: bool = False,
 ) -> str:
     """Return the checks of all containers as text, one after the other; arguments as in `services_json`."""
     parts = []
@@ -122,12 +134,14 @@ def render_services(
             out, Text("Started     ", style="bold"), clean_line(f"{subject} {gpu_texts[start.gpu]}")
         )
         if judged is None:
-            print_hanging(out, mark(Status.WARNING), clean_line(f"Not checked: {reason}."), style="bold")
+            print_hanging(
+                out, format_mark(Status.WARNING), clean_line(f"Not checked: {reason}."), style="bold"
+            )
         parts.append(out.text + (render_judged(judged, width=width, colour=colour) if judged else ""))
     return "\n".join(parts)
 
 
-def _list_facts(judged: Judged) -> list[tuple[str, str]]:
+def _list_facts(judged: DockerfileReport) -> list[tuple[str, str]]:
     base, tensorflow = judged.subject.base, judged.tensorflow
     base_versions = [
         f"CUDA {base.cuda}" if base.cuda else "",
@@ -154,7 +168,7 @@ def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, .
     """Print a finding; leave out remedies whose commands were printed before, unless no remedy is left."""
     out.print()
     location = next((f" (line {item.line})" for item in finding.evidence if item.line), "")
-    label = mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
+    label = format_mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")
     print_hanging(out, label, clean_line(finding.title) + location, style="bold")
     print_meaning(out, finding)
     for evidence in finding.evidence:
@@ -164,4 +178,4 @@ def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, .
     )
     shown_commands.update(item.commands for item in remedies if item.commands)
     for number, remedy in enumerate(remedies):
-        do(out, remedy, first=number == 0)
+        print_remedy(out, remedy, first=number == 0)

@@ -13,9 +13,9 @@ from rich.text import Text
 
 from tfdoctor.explain import next_command
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.paragraphs import SCREEN_LINES, Page, few, lines_of
-from tfdoctor.render.screen import more
-from tfdoctor.render.tables import page, text_of
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, format_commands, shorten_text
+from tfdoctor.render.screen import print_more_commands
+from tfdoctor.render.tables import get_text, make_console
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 NARROW = 60
 """Below this number of columns, a list is printed as paragraphs instead of a table."""
-WIDEST = 100
+MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
 
 
@@ -59,34 +59,40 @@ def _rule_json(rule: RuleEntry) -> dict[str, Any]:
 
 
 def render_explanation(
-    found: Explanation, *, whole: bool = True, width: int = 80, colour: bool = False
+    explanation: Explanation, *, whole: bool = True, width: int = 80, colour: bool = False
 ) -> str:
     """Return the explanation as text, at most `width` columns wide.
 
     It is shortened to one screen unless `whole` is set.
     """
-    text, footer = _render(found, width, colour=colour), Page(width, coloured=colour)
-    if command := next_command(found):
-        more(footer, "What to type here", [(command, "")])
-    if whole or found.query is None or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES:
+    text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
+    if command := next_command(explanation):
+        print_more_commands(footer, "What to type here", [(command, "")])
+    if (
+        whole
+        or explanation.query is None
+        or _count_lines(text) + bool(command) + footer.height <= SCREEN_LINES
+    ):
         return f"{text}\n{footer.text}" if command else text
-    more(footer, "More", [(f"tfdoctor explain {shlex.quote(clean_line(found.query))} -v", "")])
-    for shorten in LESS:
-        shortened = _render(shorten(found), width, colour=colour)
+    print_more_commands(
+        footer, "More", [(f"tfdoctor explain {shlex.quote(clean_line(explanation.query))} -v", "")]
+    )
+    for shorten in SHORTENERS:
+        shortened = _render(shorten(explanation), width, colour=colour)
         if _count_lines(shortened) <= SCREEN_LINES - 1 - footer.height:
             break
     return f"{shortened}\n{footer.text}"
 
 
 def _render(explanation: Explanation, width: int, *, colour: bool) -> str:
-    out = page(min(width, WIDEST), coloured=colour)
+    out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     lines = (
         _render_list(explanation, out.width)
         if explanation.query is None
         else _render_details(explanation, out.width)
     )
     out.print(Group(*lines), crop=False)  # a command is never cut
-    return text_of(out)
+    return get_text(out)
 
 
 def _count_lines(text: str) -> int:
@@ -116,7 +122,7 @@ def _shorten(explanation: Explanation) -> Explanation:
             rule,
             sections=tuple(
                 dataclasses.replace(
-                    section, text=few(" ".join(section.text.partition("\n\n")[0].split()), 78, 5)
+                    section, text=shorten_text(" ".join(section.text.partition("\n\n")[0].split()), 78, 5)
                 )
                 for section in rule.sections
             ),
@@ -132,7 +138,7 @@ def _keep_sections(rule: RuleEntry, is_kept: Callable[[str], bool]) -> RuleEntry
     )
 
 
-LESS = (_drop_related, _drop_detection, _drop_causes, _shorten)
+SHORTENERS = (_drop_related, _drop_detection, _drop_causes, _shorten)
 """Functions that shorten an explanation; each removes more than the one before it."""
 
 
@@ -158,8 +164,8 @@ def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableTyp
 
 
 def _render_details(explanation: Explanation, width: int) -> Iterable[RenderableType]:
-    if explanation.says:
-        yield Text(explanation.says)
+    if explanation.meaning:
+        yield Text(explanation.meaning)
         yield Text("")
     if explanation.retired is not None:
         yield from _render_retired(explanation.retired, explanation.rules)
@@ -173,8 +179,8 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
         yield Text("")
     if not explanation.rules and len(explanation.causes) == 1:
         entry = explanation.causes[0]
-        yield Text.assemble((f"{entry.cause.row.code} {entry.cause.value}", "bold"))
-        yield Text(entry.cause.row.title)
+        yield Text.assemble((f"{entry.cause.data.code} {entry.cause.value}", "bold"))
+        yield Text(entry.cause.data.title)
         yield Text("")
         yield Text("What it means", style="bold")
         yield Text(entry.meaning)
@@ -208,7 +214,7 @@ def _render_details(explanation: Explanation, width: int) -> Iterable[Renderable
 def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[RenderableType]:
     for remedy in remedies:
         yield Text(remedy.text.removeprefix("Or ")[:1].upper() + remedy.text.removeprefix("Or ")[1:])
-        for line in lines_of(remedy.commands, 4, width):
+        for line in format_commands(remedy.commands, 4, width):
             yield Text(line, style="bold", no_wrap=True, overflow="ignore")
     if not remedies:
         yield Text("Nothing.")

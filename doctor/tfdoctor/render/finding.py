@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity, Status
-from tfdoctor.render.paragraphs import Page, Text, command_lines, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, print_commands, print_hanging
 from tfdoctor.text import clean_line, upper_first
 
 if TYPE_CHECKING:
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SEVERITY_STATUS",
-    "do",
     "finding_json",
-    "mark",
+    "format_mark",
     "print_evidence",
     "print_explanation",
     "print_meaning",
+    "print_remedy",
 ]
 
 MARKS = {Status.GOOD: "✓", Status.WARNING: "!", Status.BAD: "✗", Status.UNKNOWN: "–"}
@@ -36,7 +36,7 @@ def print_explanation(out: Page, finding: Finding) -> None:
     print_meaning(out, finding)
     for number, remedy in enumerate(finding.remedies):
         out.print()
-        do(out, remedy, first=number == 0)
+        print_remedy(out, remedy, first=number == 0)
     if finding.evidence:
         out.print()
         for evidence in finding.evidence:
@@ -48,10 +48,10 @@ def print_meaning(out: Page, finding: Finding) -> None:
     print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
 
 
-def do(out: Page, remedy: Remedy, *, first: bool) -> None:
+def print_remedy(out: Page, remedy: Remedy, *, first: bool) -> None:
     """Print a remedy and its commands."""
     print_hanging(out, Text("  Do    " if first else "  Or    "), capitalize_remedy(remedy.full_text))
-    command_lines(out, remedy.commands)
+    print_commands(out, remedy.commands)
 
 
 def capitalize_remedy(text: str) -> str:
@@ -67,7 +67,7 @@ def print_evidence(out: Page, evidence: Evidence) -> None:
     print_hanging(out, Text("  Seen  "), text)
 
 
-def mark(status: Status, label: str = "") -> Text:
+def format_mark(status: Status, label: str = "") -> Text:
     """Return the sign of a status, in its colour, followed by the label."""
     return Text(f"{MARKS[status]} {label}", style=STYLES[status])
 

@@ -12,15 +12,23 @@ from tfdoctor.environment.models import FixStatus
 from tfdoctor.findings import Severity
 from tfdoctor.render.finding import finding_json
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, command_lines, few, lines_of, print_hanging
+from tfdoctor.render.paragraphs import (
+    SCREEN_LINES,
+    Page,
+    Text,
+    format_commands,
+    print_commands,
+    print_hanging,
+    shorten_text,
+)
 from tfdoctor.render.report import report_json
-from tfdoctor.render.screen import ASK, format_count
+from tfdoctor.render.screen import ROOT_NOTE, format_count
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.environment.history.journal import Undone
+    from tfdoctor.environment.history.journal import UndoResult
     from tfdoctor.environment.models import Attempt, FixResult, Unfixed
 
 __all__ = ["fix_json", "render_fix", "render_undo", "undo_json"]
@@ -122,7 +130,7 @@ def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, m
     for remedy in remedies[: None if verbose else 1]:
         _print_text(out, remedy.text, max_lines)
         _print_commands(out, remedy.commands, max_lines)
-        notes = [describe_undo_rights(remedy), f"No root? {ASK}" if needs_root(remedy) else ""]
+        notes = [describe_undo_rights(remedy), f"No root? {ROOT_NOTE}" if needs_root(remedy) else ""]
         for text in filter(None, notes):
             print_hanging(out, Text("          "), text)
 
@@ -132,23 +140,23 @@ def _print_text(out: Page, text: str, max_lines: int | None) -> None:
     print_hanging(
         out,
         Text("          "),
-        text if max_lines is None else few(text, max(out.width - 10, 20), min(max_lines, 3)),
+        text if max_lines is None else shorten_text(text, max(out.width - 10, 20), min(max_lines, 3)),
     )
 
 
 def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -> None:
     """Print the commands that fit in `max_lines` lines; None: all of them. A command is not cut."""
     if max_lines is None:
-        command_lines(out, commands, 12)
+        print_commands(out, commands, 12)
         return
     shown: list[str] = []
     for command in commands:
-        if shown and len(list(lines_of([*shown, command], 12, out.width))) > max_lines:
+        if shown and len(list(format_commands([*shown, command], 12, out.width))) > max_lines:
             break
         shown.append(command)
     for changed, lines in groupby(shown, lambda line_text: line_text.startswith(("+ ", "- "))):
         if not changed:
-            command_lines(out, lines, 12, broken=True)
+            print_commands(out, lines, 12, broken=True)
             continue
         for line in lines:  # a changed line of a script, which is not typed
             print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
@@ -173,7 +181,7 @@ def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) 
         if count and not asking:
             fix_command = f"tfdoctor fix --python {shlex.quote(result.environment.python)}"
             out.print(Text("To have it done:"))
-            command_lines(out, [fix_command], 4, style="bold", broken=True)
+            print_commands(out, [fix_command], 4, style="bold", broken=True)
         if count:
             print_hanging(out, Text(""), "No root needed; `--undo` takes all of it back.")
         return
@@ -218,7 +226,7 @@ def _print_command(out: Page, text: str, command: str) -> None:
     out.print(line, wrap=False)
 
 
-def render_undo(prefix: str, undone: Undone, *, width: int = 80, colour: bool = False) -> str:
+def render_undo(prefix: str, undone: UndoResult, *, width: int = 80, colour: bool = False) -> str:
     """Return what `fix --undo` reverted, as text."""
     out = Page(width, coloured=colour)
     if not undone.entries:
@@ -270,7 +278,7 @@ def fix_json(result: FixResult) -> dict[str, Any]:
     }
 
 
-def undo_json(prefix: str, undone: Undone) -> dict[str, Any]:
+def undo_json(prefix: str, undone: UndoResult) -> dict[str, Any]:
     """Return the document of a run of `fix --undo`."""
     return {
         "schema_version": SCHEMA_VERSION,

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity
 from tfdoctor.fleet import join_hosts
-from tfdoctor.render.finding import SEVERITY_STATUS, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, format_mark
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.paragraphs import Page, Text, cells, cut, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging, truncate_text
 from tfdoctor.report.diff.flatten import AREAS
 from tfdoctor.text import clean_line
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from tfdoctor.fleet import Fleet, FleetFinding, FleetHost, Group
     from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["COLUMNS", "cell", "fleet_json", "redact_fleet", "render_fleet", "state_word"]
+__all__ = ["COLUMNS", "fleet_json", "format_cell", "redact_fleet", "render_fleet", "state_word"]
 
 FINDINGS, GROUPS = 4, 5
 """Findings and groups that are listed without -v."""
@@ -37,7 +37,7 @@ COLUMNS = {
 }
 """Column heads of the grid to the areas that they cover."""
 STATES = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
-OF_DRIVER = ("driver", "NVIDIA driver")
+DRIVER_KEY = ("driver", "NVIDIA driver")
 SIGNS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
 
 
@@ -50,7 +50,7 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
     """Return the summary, the findings and the grid of host groups by area."""
     out = Page(width, coloured=colour)
     worst = max((finding.severity for finding in answer.findings), default=None)
-    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, answer.summary, style="bold")
     shown = answer.findings if verbose else answer.findings[:FINDINGS]
     if shown:
@@ -111,7 +111,7 @@ def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
 
 def _print_finding(out: Page, finding: FleetFinding, *, whole: bool) -> None:
     names = ", ".join(finding.hosts) if whole else join_hosts(finding.hosts)
-    status_mark = Text("  ") + mark(SEVERITY_STATUS[finding.severity])
+    status_mark = Text("  ") + format_mark(SEVERITY_STATUS[finding.severity])
     text = (
         f"{clean_line(names, limit=4000)}: {clean_line(finding.message, limit=600)} [{FLEET[finding.name]}]"
     )
@@ -125,15 +125,15 @@ def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
     odd = sorted(groups[1:], key=lambda group: group.state == "ok")
     shown = [groups[0], *odd] if verbose else [groups[0], *odd][:GROUPS]
     domain = _find_common_domain([group.hosts[0] for group in groups])
-    name_width = max(5, *(cells(_format_group(group, domain)) for group in shown))
+    name_width = max(5, *(count_columns(_format_group(group, domain)) for group in shown))
     name_width = min(name_width, max(8, out.width - 22 - sum(len(head) + 1 for head in COLUMNS)))
     heads = " ".join(COLUMNS)
     out.print(Text(f"  {'hosts':>6}  {'such as':{name_width}}  GPUs      {heads}"), wrap=False)
     for group in shown:
-        cells_ = " ".join(f"{cell(group, head):^{len(head)}}" for head in COLUMNS)
+        cells_ = " ".join(f"{format_cell(group, head):^{len(head)}}" for head in COLUMNS)
         sign, style = SIGNS[state_word(group)]
-        name = cut(_format_group(group, domain), name_width)
-        line = Text(f"  {len(group.hosts):>6,}  {name}{' ' * (name_width - cells(name))}  ") + Text(
+        name = truncate_text(_format_group(group, domain), name_width)
+        line = Text(f"  {len(group.hosts):>6,}  {name}{' ' * (name_width - count_columns(name))}  ") + Text(
             sign, style=style
         )
         out.print(line + Text(f" {state_word(group):<8}{cells_}"), wrap=False)
@@ -155,7 +155,7 @@ def _find_common_domain(names: Sequence[str]) -> str:
     return shared.pop() if len(shared) == 1 else ""
 
 
-def cell(group: Group, head: str) -> str:
+def format_cell(group: Group, head: str) -> str:
     """Return "=" if the group agrees with group 1 in a column, else "≠"."""
     return "≠" if any(area in COLUMNS[head] for area, _ in group.differs) else "="
 
@@ -212,7 +212,7 @@ def _list_differences(group: Group) -> dict[str, str]:
     for (area, name), (value, _) in sorted(
         group.differs.items(), key=lambda item: _get_area_index(item[0][0])
     ):
-        label = "driver" if (area, name) == OF_DRIVER else name
+        label = "driver" if (area, name) == DRIVER_KEY else name
         values[f"{area}: {label}" if names.count(name) > 1 else label] = value
     return values
 

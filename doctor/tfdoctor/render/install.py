@@ -6,10 +6,10 @@ import shlex
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
-from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, command_lines, few, print_hanging
+from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_commands, print_hanging, shorten_text
 from tfdoctor.render.plan import option_json, show_option
 from tfdoctor.render.report import render_report, report_json
-from tfdoctor.render.screen import more
+from tfdoctor.render.screen import print_more_commands
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -42,15 +42,15 @@ def render_dry_run(
         out.print()
         for note in notes:
             text = clean_line(note, limit=4000)
-            print_hanging(out, Text(""), text if whole else few(text, width, 2))
+            print_hanging(out, Text(""), text if whole else shorten_text(text, width, 2))
         print_hanging(out, Text(""), f"Nothing was changed. This would be {clean_line(folder)}, made with:")
         _print_steps(out, commands, with_commands=with_commands)
         if whole:
             break
         out.print()
         print_hanging(out, Text(""), "No root needed. To undo it:")
-        command_lines(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, broken=True)
-        more(out, "More", [("-v", "all parts and commands")])
+        print_commands(out, [f"rm -r {shlex.quote(clean_line(folder))}"], 4, broken=True)
+        print_more_commands(out, "More", [("-v", "all parts and commands")])
         if out.height <= SCREEN_LINES:
             break
     return out.text
@@ -64,7 +64,7 @@ def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, wi
             print_hanging(out, Text("  # "), clean_line(purpose))
         last = purpose
         if with_commands:
-            command_lines(out, [shlex.join(arguments)], 4, broken=True)
+            print_commands(out, [shlex.join(arguments)], 4, broken=True)
 
 
 def render_installed(

@@ -33,25 +33,25 @@ def json_text(value: Any) -> str:
     return json.dumps(json.loads(repaired), indent=2) + "\n"
 
 
-def plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """Return facts as JSON.
 
     A fact is {"known": …, "source": …}, {"absent": why, "source": …} or {"unknown": why, "source": …}.
     """
     if isinstance(value, Known):
-        return {"known": plain(value.value), "source": value.source}
+        return {"known": to_json(value.value), "source": value.source}
     if isinstance(value, Absent):
         return {"absent": value.why, "source": value.source}
     if isinstance(value, Unknown):
         return {"unknown": value.why, "source": value.source}
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in dataclasses.fields(value)}
+        return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {str(key): plain(inner) for key, inner in value.items()}
+        return {str(key): to_json(inner) for key, inner in value.items()}
     if isinstance(value, (list, tuple)):
-        return [plain(inner) for inner in value]
+        return [to_json(inner) for inner in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(plain(inner) for inner in value)
+        return sorted(to_json(inner) for inner in value)
     if isinstance(value, enum.Enum):
         return value.value
     return value

@@ -13,21 +13,21 @@ from urllib.parse import quote
 
 from tfdoctor.findings import Severity
 from tfdoctor.render.json import SCHEMA_VERSION, json_text
-from tfdoctor.render.paragraphs import cells
+from tfdoctor.render.paragraphs import count_columns
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.lint import LintAnswer, LintProblem
+    from tfdoctor.lint import LintProblem, LintResult
 
 __all__ = ["FORMATS", "lint_json", "render_lint"]
 
 _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
 
-def render_lint(answer: LintAnswer, *, width: int = 80, colour: bool = False) -> str:
+def render_lint(answer: LintResult, *, width: int = 80, colour: bool = False) -> str:
     """Return each problem as its location, message, source line and caret, followed by the count."""
     out: list[str] = []
     for problem in answer.problems:
@@ -63,10 +63,10 @@ def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
     start = min(indent, column)
     if column - start > max_chars - 10:
         start = column - max_chars // 2
-    return source[start : start + max_chars].rstrip(), cells(source[start:column])
+    return source[start : start + max_chars].rstrip(), count_columns(source[start:column])
 
 
-def _summarize(answer: LintAnswer) -> str:
+def _summarize(answer: LintResult) -> str:
     files = f"{answer.files:,} file{'s' if answer.files != 1 else ''}"
     if not answer.problems:
         text = f"No problems found in {files}."
@@ -87,7 +87,7 @@ def _summarize(answer: LintAnswer) -> str:
     return text
 
 
-def lint_json(answer: LintAnswer) -> dict[str, Any]:
+def lint_json(answer: LintResult) -> dict[str, Any]:
     """Return the document that `lint --json` prints."""
     return {
         "schema_version": SCHEMA_VERSION,
@@ -119,7 +119,7 @@ def lint_json(answer: LintAnswer) -> dict[str, Any]:
     }
 
 
-def _format_json(answer: LintAnswer, **_options: Any) -> str:
+def _format_json(answer: LintResult, **_options: Any) -> str:
     return json_text(lint_json(answer))
 
 
@@ -133,7 +133,7 @@ def _escape_property(text: str) -> str:
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
-def _format_github(answer: LintAnswer, **_options: Any) -> str:
+def _format_github(answer: LintResult, **_options: Any) -> str:
     rows = []
     for item in answer.problems:
         location = f"file={_escape_property(item.path)}"
@@ -150,7 +150,7 @@ def _format_github(answer: LintAnswer, **_options: Any) -> str:
     return "".join(f"{row}\n" for row in rows)
 
 
-def _format_sarif(answer: LintAnswer, **_options: Any) -> str:
+def _format_sarif(answer: LintResult, **_options: Any) -> str:
     import tfdoctor
 
     rules = {item.code: item.name for item in answer.problems}
@@ -195,7 +195,7 @@ def _format_sarif(answer: LintAnswer, **_options: Any) -> str:
     return json_text({"$schema": schema, "version": "2.1.0", "runs": [run]})
 
 
-def _format_junit(answer: LintAnswer, **_options: Any) -> str:
+def _format_junit(answer: LintResult, **_options: Any) -> str:
     count = len(answer.problems)
     tests = max(count, 1)
     lines = [

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.render.finding import do, finding_json, print_meaning
+from tfdoctor.render.finding import finding_json, print_meaning, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
 from tfdoctor.render.log_screen import (
     describe_log,
-    device_text,
-    log_verdict,
-    process_row,
+    format_device,
+    format_process,
+    print_log_verdict,
     render_log_screen,
 )
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
@@ -41,7 +41,7 @@ def render_log(
     out = Page(width, coloured=colour)
     if heading:
         out.print(Text(f"{clean_line(report.name)}:", style="bold"))
-    log_verdict(out, report, whole=verbose)
+    print_log_verdict(out, report, whole=verbose)
     if not quiet:
         _print_devices(out, report)
         _print_processes(out, report)
@@ -56,7 +56,7 @@ def render_log(
 
 def _print_devices(out: Page, report: LogReport) -> None:
     for device in report.devices:
-        print_hanging(out, Text("  GPU   "), device_text(device))
+        print_hanging(out, Text("  GPU   "), format_device(device))
 
 
 def _print_processes(out: Page, report: LogReport) -> None:
@@ -65,7 +65,7 @@ def _print_processes(out: Page, report: LogReport) -> None:
         return
     out.print()
     for process in report.processes:
-        mark, style, text = process_row(process)
+        mark, style, text = format_process(process)
         print_hanging(out, Text(f"      {mark} ", style=style), text)
     if report.more_processes:
         print_hanging(out, Text("        "), f"and {report.more_processes} more")
@@ -81,7 +81,7 @@ def _print_explanation(out: Page, finding: Finding) -> None:
         print_hanging(out, Text("  Seen  "), f"line {evidence.line}: {text}")
     for number, remedy in enumerate(finding.remedies):
         out.print()
-        do(out, remedy, first=number == 0)
+        print_remedy(out, remedy, first=number == 0)
 
 
 def _print_note(out: Page, finding: Finding) -> None:

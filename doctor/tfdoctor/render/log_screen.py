@@ -13,18 +13,18 @@ from tfdoctor.causes.codes import HARMLESS, MISREAD
 from tfdoctor.findings import Cause, Severity
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.paragraphs import (
-    LABEL,
+    LABEL_COLUMNS,
     SCREEN_LINES,
     Page,
     Text,
-    cells,
-    command_lines,
-    cut,
-    few,
+    count_columns,
+    print_commands,
     print_hanging,
     print_labelled,
+    shorten_text,
+    truncate_text,
 )
-from tfdoctor.render.screen import ASK, NARROW, format_count, more
+from tfdoctor.render.screen import NARROW, ROOT_NOTE, format_count, print_more_commands
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfdoctor.logs.report import LogReport
     from tfdoctor.logs.version_inference import RegisteredDevice
 
-__all__ = ["describe_log", "device_text", "log_verdict", "process_row", "render_log_screen"]
+__all__ = ["describe_log", "format_device", "format_process", "print_log_verdict", "render_log_screen"]
 
 PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
 """The time stamp and the source location before a message."""
@@ -44,7 +44,7 @@ NO_SUCH_FILE = re.compile(
 )
 LABELS = {HARMLESS: "Harmless", MISREAD: "Easily misread"}
 """Code to the label of a note."""
-SEARCHED = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
+SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
 
 
 def render_log_screen(
@@ -70,7 +70,7 @@ def _print_all(out: Page, report: LogReport, level: int) -> None:
     Level 0 is everything; each higher one leaves out more of the less important text.
     """
     root = report.root
-    log_verdict(out, report)
+    print_log_verdict(out, report)
     _print_devices(out, report, 3 - min(level, 2))
     _print_processes(out, report, (6, 5, 4, 2, 2, 1)[level])
     shown = 0
@@ -80,7 +80,11 @@ def _print_all(out: Page, report: LogReport, level: int) -> None:
             _print_evidence(out, root.evidence, (4, 4, 3, 2, 2, 1)[level], each=(2, 2, 2, 1, 1, 1)[level])
         out.print()
         lines = (3, 3, 3, 2, 2, 2)[level] * (1 if out.width >= NARROW else 2)
-        print_labelled(out, "Why", few(clean_line(root.explanation, limit=3000), out.width - LABEL, lines))
+        print_labelled(
+            out,
+            "Why",
+            shorten_text(clean_line(root.explanation, limit=3000), out.width - LABEL_COLUMNS, lines),
+        )
         out.print()
         first = next((number for number, item in enumerate(root.remedies) if item.commands), 0)
         shown = max((4, 3, 3, 2, 1, 1)[level], first + 1)
@@ -93,13 +97,13 @@ def _print_all(out: Page, report: LogReport, level: int) -> None:
             continue
         error_label = f"Also: {clean_line(note.title)}" if note.severity >= Severity.ERROR else note.title
         text = f"{LABELS.get(note.code, error_label)}: {clean_line(note.explanation, limit=2000)}"
-        print_hanging(out, Text(""), few(text, out.width, 2 if level == 0 else 1))
+        print_hanging(out, Text(""), shorten_text(text, out.width, 2 if level == 0 else 1))
         if note.severity >= Severity.ERROR and note.remedies:
-            command_lines(out, note.remedies[0].commands[:1], LABEL)
+            print_commands(out, note.remedies[0].commands[:1], LABEL_COLUMNS)
     _print_footer(out, report, shown)
 
 
-def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
+def print_log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
     """Print whether the GPU was used, and why not; `whole`: without shortening."""
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
@@ -108,11 +112,11 @@ def log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
         mark, style = "!", "yellow"
     code = f" [{report.root.code}]" if report.root is not None else ""
     text = clean_line(report.headline, limit=1000)
-    text = text if whole else few(text, out.width - 2, 3 if out.width >= NARROW else 6)
+    text = text if whole else shorten_text(text, out.width - 2, 3 if out.width >= NARROW else 6)
     print_hanging(out, Text(f"{mark} ", style=style), f"{text}{code}", style="bold")
 
 
-def device_text(device: RegisteredDevice) -> str:
+def format_device(device: RegisteredDevice) -> str:
     """Return a description such as "0: Tesla T4, compute capability 7.5, …"."""
     parts = [device.name]
     if device.compute_capability:
@@ -124,7 +128,7 @@ def device_text(device: RegisteredDevice) -> str:
     return clean_line(f"{device.index}: {', '.join(parts)}")
 
 
-def process_row(process: LogProcess) -> tuple[str, str, str]:
+def format_process(process: LogProcess) -> tuple[str, str, str]:
     """Return (mark, style, text) of a process or another framework."""
     mark, style = "✗", "red"
     if process.cause is None or process.cause is Cause.INCONCLUSIVE:
@@ -146,8 +150,8 @@ def describe_log(report: LogReport) -> str:
 
 def _print_devices(out: Page, report: LogReport, max_devices: int) -> None:
     for device in report.devices[:max_devices]:
-        text = f"GPU {device_text(device)}"
-        if cells(text) > out.width - 2:  # the bus id is the least important part
+        text = f"GPU {format_device(device)}"
+        if count_columns(text) > out.width - 2:  # the bus id is the least important part
             text = text.removesuffix(f", {device.pci_bus_id}")
         print_hanging(out, Text("  "), text)
     if len(report.devices) > max_devices:
@@ -160,7 +164,7 @@ def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
         return
     out.print()
     for process in report.processes[:max_processes]:
-        mark, style, text = process_row(process)
+        mark, style, text = format_process(process)
         print_hanging(out, Text(f"  {mark} ", style=style), text)
     hidden_processes = len(report.processes) - max_processes + report.more_processes
     if hidden_processes > 0:
@@ -177,7 +181,7 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
     shown = 0
     for item in evidence:
         text = PREFIX.sub("", clean_line(item.text, limit=4000))
-        match = SEARCHED.search(text)
+        match = SEARCH_PATH.search(text)
         if match is not None:
             searched.setdefault(match[2], match[1])
             text = text[: match.start()]
@@ -185,7 +189,7 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
         if shown < max_lines:
             number = f"  {item.line or '':>{number_width}} │ "
             columns = max(out.width - len(number), 12)
-            print_hanging(out, Text(number), cut(text, each * columns - 8 * (each - 1)))
+            print_hanging(out, Text(number), truncate_text(text, each * columns - 8 * (each - 1)))
         shown += 1
     if shown > max_lines:
         out.print(Text(f"  {'':{number_width}} │ and {format_count(shown - max_lines, 'more line')} (-v)"))
@@ -196,18 +200,18 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
             continue
         folder_text = join_words([*folders[:3], *([f"{len(folders) - 3} more"] if len(folders) > 3 else [])])
         print_hanging(
-            out, label, few(f"searched by {name}: {folder_text}", max(out.width - len(label), 12), 2)
+            out, label, shorten_text(f"searched by {name}: {folder_text}", max(out.width - len(label), 12), 2)
         )
 
 
 def _print_remedy(out: Page, remedy: Remedy, label: str, *, first: bool) -> None:
     """Print a remedy. first: the first remedy with commands, which most users follow."""
-    print_labelled(out, label, few(capitalize_remedy(remedy.text), out.width - LABEL, 2))
-    command_lines(out, remedy.commands, LABEL, style="bold" if first else "", broken=True)
+    print_labelled(out, label, shorten_text(capitalize_remedy(remedy.text), out.width - LABEL_COLUMNS, 2))
+    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if first else "", broken=True)
     if first and (undo_text := describe_undo_rights(remedy)):
         print_labelled(out, "", undo_text)
     if first and needs_root(remedy):
-        print_labelled(out, "No root?", ASK)
+        print_labelled(out, "No root?", ROOT_NOTE)
 
 
 def _print_footer(out: Page, report: LogReport, shown: int) -> None:
@@ -216,4 +220,4 @@ def _print_footer(out: Page, report: LogReport, shown: int) -> None:
     extras = [format_count(hidden_remedies, "other way")] if hidden_remedies > 0 else []
     out.print(Text(describe_log(report) if report.bytes else "The log is empty."))
     explain = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
-    more(out, "More", [*explain, ("-v", join_words([*extras, "all evidence"]))])
+    print_more_commands(out, "More", [*explain, ("-v", join_words([*extras, "all evidence"]))])

@@ -9,14 +9,21 @@ from rich.table import Table
 from rich.text import Text
 
 from tfdoctor.fit.matrix import group_rows, is_marked
-from tfdoctor.plan.release_sheet import code_of, conditions, pythons
+from tfdoctor.plan.release_sheet import describe_conditions, format_python_ranges, get_problem_code
 from tfdoctor.render import markdown
 from tfdoctor.render.finding import capitalize_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.paragraphs import SCREEN_LINES, Page, command_lines, few, lines_of, print_hanging
+from tfdoctor.render.paragraphs import (
+    SCREEN_LINES,
+    Page,
+    format_commands,
+    print_commands,
+    print_hanging,
+    shorten_text,
+)
 from tfdoctor.render.paragraphs import Text as Line
-from tfdoctor.render.screen import format_count, more
-from tfdoctor.render.tables import page, text_of
+from tfdoctor.render.screen import format_count, print_more_commands
+from tfdoctor.render.tables import get_text, make_console
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -33,7 +40,7 @@ NARROW = 70
 """Below this number of columns, an entry is a paragraph instead of a table row."""
 WIDE = 124
 """From this number of columns on, the table has all columns."""
-PROSE = 100
+MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
 MARKS = {
     "error": (Text("✗ ", style="bold red"), "✗"),
@@ -59,7 +66,7 @@ def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> d
     answer: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": as_of,
-        "rows": [row.as_dict(code_of) for row in rows],
+        "rows": [row.as_dict(get_problem_code) for row in rows],
     }
     if sheet is not None:
         answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in sheet.steps]
@@ -77,7 +84,7 @@ def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
 # ---------------------------------------------------------------- many releases
 
 
-NEWEST = 13
+MAX_TABLE_ROWS = 13
 """The number of table rows that fit on one screen."""
 
 
@@ -96,13 +103,13 @@ def render_rows(
     `windows`: show the Windows wheels; `newest`: show only the rows that fit on one screen, and the command
     for the older ones.
     """
-    out = page(width, coloured=colour)
+    out = make_console(width, coloured=colour)
     groups = group_rows(rows)
     with_gpu = [members for members in groups if _has_gpu(members, windows)]
     without_gpu = [members for members in groups if not _has_gpu(members, windows)]
-    older = with_gpu[NEWEST:] if newest else []
+    older = with_gpu[MAX_TABLE_ROWS:] if newest else []
     if older:
-        with_gpu, without_gpu = with_gpu[:NEWEST], []
+        with_gpu, without_gpu = with_gpu[:MAX_TABLE_ROWS], []
     has_card = any(row.code is not None for row in rows)
     if note:
         out.print(Text(note))
@@ -125,7 +132,7 @@ def render_rows(
     if older:
         older_range = f"{older[0].versions[0]} to {older[-1].versions[-1]}"
         out.print(Text(f"The older ones, {older_range}: `tfdoctor matrix --all`."))
-    return text_of(out)
+    return get_text(out)
 
 
 def render_overview(
@@ -202,11 +209,11 @@ def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = Fa
 
 def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
     """Return every known GPU name, by compute capability."""
-    out = page(width, coloured=colour)
+    out = make_console(width, coloured=colour)
     for capability in dict.fromkeys(gpu.capability for gpu in gpus):
         names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
         _print_entry(out, Text(f"{capability:5}", style="bold"), ", ".join(names))
-    return text_of(out)
+    return get_text(out)
 
 
 def _list_columns(has_card: bool, wide: bool) -> list[str]:
@@ -229,8 +236,8 @@ def _has_gpu(members: MatrixGroup, windows: bool) -> bool:
 def _get_system_values(row: MatrixRow, windows: bool) -> tuple[str, str]:
     """Return (Pythons, driver) of the requested system."""
     if windows:
-        return pythons(row.release.windows_pythons), row.driver_windows or "?"
-    return pythons(row.release.linux_pythons), row.driver_linux or "?"
+        return format_python_ranges(row.release.windows_pythons), row.driver_windows or "?"
+    return format_python_ranges(row.release.linux_pythons), row.driver_linux or "?"
 
 
 def _make_table(groups: Sequence[MatrixGroup], *, has_card: bool, windows: bool, wide: bool) -> Table:
@@ -341,7 +348,7 @@ def _count_errors(row: MatrixRow) -> str:
 
 def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
     """Return the sheet of one release, at most `width` columns wide. Commands are not wrapped."""
-    out = page(min(width, PROSE), coloured=colour)
+    out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     release = sheet.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
     for other in sheet.others:
@@ -359,7 +366,9 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
         out.print(Text("Nothing is known."))
     for problem in _sort_problems(sheet.row.problems):
         _print_entry(
-            out, MARKS[problem.severity][0] + Text(f"{code_of(problem)}  ", style="bold"), problem.title
+            out,
+            MARKS[problem.severity][0] + Text(f"{get_problem_code(problem)}  ", style="bold"),
+            problem.title,
         )
         for line in _list_details(problem):
             _print_entry(out, Text("          "), line)
@@ -368,11 +377,11 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
         if number:
             out.print()
         out.print(Text(step.text))
-        for line in lines_of(step.commands, 4):
+        for line in format_commands(step.commands, 4):
             out.print(Text(line, style="bold"), no_wrap=True, overflow="ignore", crop=False)
     out.print()
     out.print(Text(f"{_describe_evidence(sheet)} As of {as_of}."))
-    return text_of(out)
+    return get_text(out)
 
 
 def render_sheet_screen(
@@ -392,7 +401,9 @@ def render_sheet_screen(
             others += [format_count(len(sheet.steps) - 1, "other way")] if len(sheet.steps) > 1 else []
             more_text = join_words([*others, "all that it needs"])
             out.print(Line(f"As of {as_of}."))
-            more(out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", more_text)])
+            print_more_commands(
+                out, "More", [(f"tfdoctor matrix --tf {sheet.row.release.version} --all", more_text)]
+            )
             if out.height <= SCREEN_LINES:
                 return out.text
     return out.text
@@ -415,26 +426,29 @@ def _print_sheet(
     for name in names:
         if name in needs:
             cudnn = f", cuDNN {needs['cuDNN']}" if name == "CUDA" and "cuDNN" in needs else ""
-            text = few(needs[name] + cudnn, out.width - 12, lines)
+            text = shorten_text(needs[name] + cudnn, out.width - 12, lines)
             print_hanging(out, Line(f"  {name.ljust(10)}", style="bold"), text)
     out.print()
     problems = _list_main_problems(sheet)
     out.print(Line("Known problems" if problems else "No problem is known.", style="bold"))
     for problem in problems[:max_problems]:
         mark, style = MARKS[problem.severity][1], {"error": "bold red", "warning": "yellow"}[problem.severity]
-        first = Line(f"  {mark} ", style=style) + Line(f"{code_of(problem)}  ")
-        print_hanging(out, first, few(problem.title, out.width - 12, 2))
+        first = Line(f"  {mark} ", style=style) + Line(f"{get_problem_code(problem)}  ")
+        print_hanging(out, first, shorten_text(problem.title, out.width - 12, 2))
     if sheet.steps:
         out.print()
         print_hanging(
-            out, Line(""), few(capitalize_remedy(sheet.steps[step_index].text), out.width, 2), style="bold"
+            out,
+            Line(""),
+            shorten_text(capitalize_remedy(sheet.steps[step_index].text), out.width, 2),
+            style="bold",
         )
         commands = [
             command
             for command in sheet.steps[step_index].commands
             if not command.startswith("tfdoctor check")
         ]
-        command_lines(out, commands, 4, style="bold", broken=True)
+        print_commands(out, commands, 4, style="bold", broken=True)
 
 
 def _list_main_problems(sheet: Sheet) -> list[Problem]:
@@ -445,7 +459,9 @@ def _list_main_problems(sheet: Sheet) -> list[Problem]:
     problems = [problem for problem in _sort_problems(sheet.row.problems) if problem.severity != "info"]
     return sorted(
         problems,
-        key=lambda problem: sheet.row.code is None or "compute capability" not in conditions(problem),
+        key=lambda problem: (
+            sheet.row.code is None or "compute capability" not in describe_conditions(problem)
+        ),
     )
 
 
@@ -517,7 +533,7 @@ def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
 
 
 def _list_details(problem: Problem) -> Iterable[str]:
-    when = conditions(problem)
+    when = describe_conditions(problem)
     if when:
         yield f"When: {when}."
     yield problem.text
@@ -547,7 +563,7 @@ def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
         cells = (
             _format_span(members),
             " / ".join(members.packages),
-            pythons(release.linux_pythons),
+            format_python_ranges(release.linux_pythons),
             (release.cuda or "?") if release.gpu else "none",
             (release.cudnn or "?") if release.gpu else "none",
             (row.driver_linux or "?") if release.gpu else "",
@@ -574,7 +590,7 @@ def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     lines += ["", "## What has gone wrong with it", ""]
     for problem in _sort_problems(sheet.row.problems):
         lines.append(
-            f"* **{code_of(problem)} {markdown.keep_markdown(problem.title)}.** "
+            f"* **{get_problem_code(problem)} {markdown.keep_markdown(problem.title)}.** "
             f"{markdown.keep_markdown(' '.join(_list_details(problem)))}"
         )
     if not sheet.row.problems:

@@ -12,8 +12,8 @@ from tfdoctor import __version__
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Status
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
-from tfdoctor.render.paragraphs import few
-from tfdoctor.render.screen import UNDOABLE
+from tfdoctor.render.paragraphs import shorten_text
+from tfdoctor.render.screen import UNDO_NOTE
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -50,14 +50,14 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
     if main is not None:
         if main is not report.root:
             yield f"<p>{_render_mark(SEVERITY_STATUS[main.severity])} {_escape_text(main.title)} [{main.code}]</p>"
-        yield f"<p>{_escape_text(few(clean_line(main.explanation, limit=3000), COLUMNS, LINES))}</p>"
+        yield f"<p>{_escape_text(shorten_text(clean_line(main.explanation, limit=3000), COLUMNS, LINES))}</p>"
         yield from _render_remedy(main, fix)
     yield '<table style="border-collapse:collapse">'
     for area in report.areas:
         other_findings = [finding for finding in area.findings if finding is not main]
         suffix = f": {other_findings[0].title} [{other_findings[0].code}]" if other_findings else ""
         if area.findings and not other_findings and not area.reason:
-            suffix = f": {area.findings[0].row}"
+            suffix = f": {area.findings[0].short_title}"
         yield (
             f'<tr style="background:none"><td style="{CELL}">{_render_mark(area.status)}</td>'
             f'<td style="{CELL}"><b>{_escape_text(area.name)}</b></td>'
@@ -72,7 +72,7 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
 def _render_remedy(main: Finding, fix: Offer | None) -> Iterator[str]:
     """Yield what `fix` can do, else the first remedy, as on the terminal."""
     if fix is not None and any(finding is main for finding in fix.findings):
-        yield f"<p>Fix it, in a terminal: {_escape_text(UNDOABLE)}</p>{_render_commands([fix.command])}"
+        yield f"<p>Fix it, in a terminal: {_escape_text(UNDO_NOTE)}</p>{_render_commands([fix.command])}"
     elif main.remedies:
         first = main.remedies[0]
         yield f"<p>{_escape_text(capitalize_remedy(first.full_text))}</p>"

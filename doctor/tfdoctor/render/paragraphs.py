@@ -9,7 +9,7 @@ import re
 from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
-from tfdoctor.render.program_name import as_called
+from tfdoctor.render.program_name import adapt_commands
 from tfdoctor.text import clean
 
 if TYPE_CHECKING:
@@ -19,13 +19,13 @@ __all__ = [
     "SCREEN_LINES",
     "Page",
     "Text",
-    "cells",
-    "command_lines",
-    "cut",
-    "few",
-    "lines_of",
+    "count_columns",
+    "format_commands",
+    "print_commands",
     "print_hanging",
     "print_labelled",
+    "shorten_text",
+    "truncate_text",
 ]
 
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
@@ -36,11 +36,11 @@ says the same: no terminal colour is readable on both black and white.
 """
 SCREEN_LINES = 22
 """Lines of a screen: those of a standard terminal without the command and the next prompt."""
-LABEL = 12
+LABEL_COLUMNS = 12
 """The width of a label before a paragraph ("  Fix it    "), in columns."""
-OVER = 3
+MAX_OVERFLOW = 3
 """How many times the given lines a single sentence may take before it is cut."""
-MARGIN = 2
+MIN_COMMAND_INDENT = 2
 """The smallest indent of a command, in columns, if its words leave space for one."""
 MIN_HANGING_COLUMNS = 24
 """Below this number of columns, a paragraph has no hanging indent."""
@@ -55,7 +55,7 @@ class Text:
     """A text with a style ("bold red"), or several texts, each with its own style."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
-        self._pieces: list[_Piece] = [_Piece(as_called(text), style)]
+        self._pieces: list[_Piece] = [_Piece(adapt_commands(text), style)]
 
     @property
     def plain(self) -> str:
@@ -70,7 +70,7 @@ class Text:
         both._pieces = self._pieces + other._pieces
         return both
 
-    def set(self, start: int, end: int, *, coloured: bool) -> str:
+    def render(self, start: int, end: int, *, coloured: bool) -> str:
         """Return the characters from `start` to `end` with terminal codes, without trailing spaces."""
         end = start + len(self.plain[start:end].rstrip())
         parts = []
@@ -103,9 +103,9 @@ class Page:
         """Print a paragraph with breaks at these offsets; all lines but the first are indented."""
         offsets = [0, *breaks, len(text)]
         for number, (start, end) in enumerate(pairwise(offsets)):
-            line = text.set(start, end, coloured=self.coloured)
+            line = text.render(start, end, coloured=self.coloured)
             self._lines.append(f"{'':{indent if number else 0}}{line}")
-            line_width = (indent if number else 0) + cells(text.plain[start:end].rstrip())
+            line_width = (indent if number else 0) + count_columns(text.plain[start:end].rstrip())
             self.height += max(1, -(-line_width // self.width))
 
     @property
@@ -120,7 +120,7 @@ def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None
     On a narrow terminal there is no indent.
     """
     indent = len(first)
-    text = as_called(text)
+    text = adapt_commands(text)
     paragraph = first + Text(text, style=style)
     if out.width - indent < MIN_HANGING_COLUMNS:
         out.print(paragraph)
@@ -132,16 +132,16 @@ def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None
 
 def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
     """Print a paragraph next to its label, or in the same column if the label is empty."""
-    print_hanging(out, Text(f"  {label}".ljust(LABEL), style="bold"), text, style=style)
+    print_hanging(out, Text(f"  {label}".ljust(LABEL_COLUMNS), style="bold"), text, style=style)
 
 
-def few(text: str, columns: int, lines: int) -> str:
+def shorten_text(text: str, columns: int, lines: int) -> str:
     """Return as many whole sentences as fit in so many lines; if not even the first fits, its first clauses.
 
-    If no clause fits, the first sentence may take up to `OVER` times the lines, because the part that is cut
+    If no clause fits, the first sentence may take up to `MAX_OVERFLOW` times the lines, because the part that is cut
     may be the important one.
     """
-    text = as_called(text)
+    text = adapt_commands(text)
     for pattern in (_SENTENCE, _CLAUSE):
         result = ""
         for part in pattern.split(text):
@@ -152,7 +152,7 @@ def few(text: str, columns: int, lines: int) -> str:
         if result and result.count("(") == result.count(")"):
             return result if pattern is _SENTENCE else f"{result.rstrip(';:')}."
     first = _SENTENCE.split(text)[0]
-    if len(_find_breaks(first, columns)) < OVER * lines:
+    if len(_find_breaks(first, columns)) < MAX_OVERFLOW * lines:
         return first
     breaks = _find_breaks(text, columns)
     result = text[: breaks[lines - 1]].rstrip()
@@ -161,12 +161,12 @@ def few(text: str, columns: int, lines: int) -> str:
     return f"{result.rstrip(' ,;:.')} …"
 
 
-def cut(text: str, columns: int) -> str:
+def truncate_text(text: str, columns: int) -> str:
     """Return the text shortened to one line, at the end of a word if one is near."""
-    text = as_called(text)
-    if cells(text) <= columns:
+    text = adapt_commands(text)
+    if count_columns(text) <= columns:
         return text
-    while cells(text) > columns - 2:
+    while count_columns(text) > columns - 2:
         shorter = text.rpartition(" ")[0]
         text = shorter if len(shorter) > len(text) * 3 // 4 else text[:-1]
     return f"{text.rstrip(' ,;:.')} …"
@@ -177,13 +177,13 @@ _CLAUSE = re.compile(r"(?<=;)\s+")
 _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
 
 
-def lines_of(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
+def format_commands(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
     """Yield the lines of commands; a command has one or several.
 
     width: longer commands are continued on the next line with a backslash where a shell allows it, so that a
     copy from the terminal is the same command. The indent is smaller if a word does not fit otherwise.
     """
-    texts = [as_called(clean(command, limit=8000)).splitlines() for command in commands]
+    texts = [adapt_commands(clean(command, limit=8000)).splitlines() for command in commands]
     if width is None:
         yield from (f"{'':{indent}}{line}" for lines in texts for line in lines)
         return
@@ -205,44 +205,49 @@ def _compute_indent(line: str, indent: int, width: int) -> int:
     for left_indent in range(indent, -1, -1):
         parts = _break_command(line, width - left_indent)
         too_wide = sum(
-            left_indent + 4 * bool(number) + cells(part) > width for number, part in enumerate(parts)
+            left_indent + 4 * bool(number) + count_columns(part) > width for number, part in enumerate(parts)
         )
         if left_indent == indent and not too_wide:
             return indent
-        scores.append((too_wide, left_indent < MARGIN, len(parts), -left_indent))
+        scores.append((too_wide, left_indent < MIN_COMMAND_INDENT, len(parts), -left_indent))
     return -min(scores)[-1]
 
 
 def _break_command(line: str, width: int) -> list[str]:
     """Return a shell command as several lines, none wider than `width` unless a word is."""
     words = _WORD.findall(line)
-    if cells(line) <= width or " ".join(words) != line or "<<" in words or any(w[0] == "#" for w in words):
+    if (
+        count_columns(line) <= width
+        or " ".join(words) != line
+        or "<<" in words
+        or any(w[0] == "#" for w in words)
+    ):
         return [line]
     parts = [words[0]]
     for number, word in enumerate(words[1:], 2):
         columns = width - 2 * (number < len(words)) - 4 * (len(parts) > 1)
-        if cells(parts[-1]) + 1 + cells(word) <= columns:
+        if count_columns(parts[-1]) + 1 + count_columns(word) <= columns:
             parts[-1] += f" {word}"
         else:
             parts.append(word)
     return [f"{part} \\" for part in parts[:-1]] + parts[-1:]
 
 
-def command_lines(
+def print_commands(
     out: Page, commands: Iterable[str], indent: int = 10, *, style: str = "", broken: bool = False
 ) -> None:
     """Print commands without wrapping them, so that they can be copied.
 
     `broken`: continue long ones with backslashes.
     """
-    for line in lines_of(commands, indent, out.width if broken else None):
+    for line in format_commands(commands, indent, out.width if broken else None):
         out.print(Text(line, style=style), wrap=False)
 
 
 # ---------------------------------------------------------------- line breaks
 
 
-def cells(text: str) -> int:
+def count_columns(text: str) -> int:
     """Return the terminal columns that a text takes.
 
     Wide East Asian characters take two, combining ones none.
@@ -264,17 +269,17 @@ def _find_breaks(text: str, width: int) -> list[int]:
     column = 0
     for word in re.finditer(r"\s*\S+\s*", text):
         start = word.start()
-        word_width = cells(word[0].rstrip())
+        word_width = count_columns(word[0].rstrip())
         if column + word_width <= width:
-            column += cells(word[0])
+            column += count_columns(word[0])
         elif word_width > width:
             ends = list(_fold_word(word[0], width))
             breaks += [start + end for end in (0, *ends) if start + end]
-            column = cells(word[0][ends[-1] if ends else 0 :])
+            column = count_columns(word[0][ends[-1] if ends else 0 :])
         else:
             if start:
                 breaks.append(start)
-            column = cells(word[0])
+            column = count_columns(word[0])
     return breaks
 
 
@@ -282,7 +287,7 @@ def _fold_word(word: str, width: int) -> Iterator[int]:
     """Yield the offsets at which a word is folded so that no part of it is wider than `width`."""
     column = 0
     for index, char in enumerate(word):
-        char_width = cells(char)
+        char_width = count_columns(char)
         if column and column + char_width > width:
             yield index
             column = 0

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Severity
 from tfdoctor.placement.analysis import format_operations
-from tfdoctor.placement.models import OTHER, find_kind
-from tfdoctor.render.finding import SEVERITY_STATUS, do, finding_json, mark
+from tfdoctor.placement.models import OTHER_OPERATIONS, find_kind
+from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, format_mark, print_remedy
 from tfdoctor.render.json import SCHEMA_VERSION
-from tfdoctor.render.paragraphs import Page, Text, cells, print_hanging
+from tfdoctor.render.paragraphs import Page, Text, count_columns, print_hanging
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ def render_placement(
     out = Page(width, coloured=colour)
     data = placement.found
     worst = max((finding.severity for finding in placement.findings), default=None)
-    status_mark = mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
+    status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, placement.summary)
     for finding in placement.findings:
         out.print()
@@ -42,7 +42,7 @@ def render_placement(
         label = "  Why   " if finding.severity is not Severity.INFO or verbose else "  "
         print_hanging(out, Text(label), clean_line(finding.explanation, limit=3000))
         for number, remedy in enumerate(finding.remedies[: None if verbose else 1]):
-            do(out, remedy, first=number == 0)
+            print_remedy(out, remedy, first=number == 0)
         for evidence in finding.evidence if verbose else ():
             print_hanging(
                 out, Text("  Seen  "), f"line {evidence.line}: {clean_line(evidence.text, limit=4000)}"
@@ -78,7 +78,7 @@ def _describe_left_out(data: PlacementData) -> list[str]:
     if data.count_others:
         sentences.append(
             f"Too many kinds of operations: {format_operations(data.count_others)} of further kinds "
-            f"are counted as {OTHER}."
+            f"are counted as {OTHER_OPERATIONS}."
         )
     if data.left_out:
         left_out = join_words([f"{count:,} {name}" for name, count in data.left_out])
@@ -111,7 +111,7 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
     space = SCREEN - out.text.count("\n") - (8 if data.calls else 6)
     shown = ops if verbose else ops[: max(min(ROWS, space), FEWEST)]
     heads = [_shorten_device(item) for item in devices]
-    columns = [max(cells(head), 7) for head in heads]
+    columns = [max(count_columns(head), 7) for head in heads]
     out.print()
     if 4 + 20 + sum(columns) + 2 * len(columns) > out.width:
         for op in shown:
@@ -122,11 +122,11 @@ def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
             print_hanging(out, Text(f"  {op}: "), device_counts)
     else:
         space = out.width - 4 - sum(columns) - 2 * len(columns)
-        name_width = min(space, max(map(cells, ("Operation", *shown))))
+        name_width = min(space, max(map(count_columns, ("Operation", *shown))))
         head = "".join(f"  {item:>{size}}" for item, size in zip(heads, columns, strict=True))
         out.print(Text(f"  {'Operation':{name_width}}{head}", style="bold"), wrap=False)
         for op in shown:
-            label = op if cells(op) <= name_width else f"…{op[1 - name_width :]}"
+            label = op if count_columns(op) <= name_width else f"…{op[1 - name_width :]}"
             numbers = "".join(
                 f"  {format(counts[op][device], ',') if device in counts[op] else '·':>{size}}"
                 for device, size in zip(devices, columns, strict=True)
@@ -226,7 +226,7 @@ def _kernels_json(placement: Placement) -> dict[str, Any] | None:
 WIDE, ROW, LEFT, RIGHT = 760, 22, 230, 90
 COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
 """The colours of the devices; each has a contrast of at least 3:1 against white and black."""
-PICTURED = 30
+MAX_CHART_ROWS = 30
 """The largest number of operations in a chart."""
 
 
@@ -236,7 +236,7 @@ def placement_svg(placement: Placement) -> str:
     totals = data.totals
     devices, counts = _group_by_operation(data)
     ops = list(counts)
-    shown = ops[:PICTURED]
+    shown = ops[:MAX_CHART_ROWS]
     max_count = max((sum(counts[op].values()) for op in shown), default=1)
     colour = {device: COLOURS[number % len(COLOURS)] for number, device in enumerate(devices)}
     title = clean_line(placement.summary, limit=300)

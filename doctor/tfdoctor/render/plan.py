@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.findings import Cause, Status
-from tfdoctor.render.finding import mark
+from tfdoctor.render.finding import format_mark
 from tfdoctor.render.paragraphs import (
     SCREEN_LINES,
     Page,
     Text,
-    cells,
-    command_lines,
-    cut,
-    few,
-    lines_of,
+    count_columns,
+    format_commands,
+    print_commands,
     print_hanging,
+    shorten_text,
+    truncate_text,
 )
-from tfdoctor.render.screen import NARROW, format_count, more
+from tfdoctor.render.screen import NARROW, format_count, print_more_commands
 from tfdoctor.text import clean_line, join_words, upper_first
 
 if TYPE_CHECKING:
@@ -68,13 +68,13 @@ def _print_cpu_option(out: Page, remedy: Remedy, sign: str) -> None:
     print_hanging(
         out, Text(sign, style="green" if sign.strip() else ""), clean_line(remedy.text), style="bold"
     )
-    command_lines(out, remedy.commands, 4, style="bold", broken=True)
+    print_commands(out, remedy.commands, 4, style="bold", broken=True)
     out.print()
 
 
 WIDE = 70
 """From this number of columns on, options are a table."""
-WAY = 16
+COMMAND_LABEL_COLUMNS = 16
 """The width of the label before an option's command ("  No container  "), in columns."""
 
 
@@ -105,15 +105,17 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
         rows.append(
             (option.tensorflow, option.python, cuda, cudnn, _format_method(option), size, ", ".join(numbers))
         )
-    widths = [max(cells(row[column]) for row in rows) for column in range(len(rows[0]))]
+    widths = [max(count_columns(row[column]) for row in rows) for column in range(len(rows[0]))]
     widths[4] = min(widths[4], out.width - 2 - sum(widths) + widths[4] - 2 * (len(widths) - 1))
     for number, row in enumerate(rows):
         fields = [
-            cut(clean_line(text), column_width).ljust(column_width)
+            truncate_text(clean_line(text), column_width).ljust(column_width)
             for text, column_width in zip(row, widths, strict=True)
         ]
         row_mark = (
-            mark(Status.WARNING if options[number - 1].serious else Status.GOOD) if number else Text("  ")
+            format_mark(Status.WARNING if options[number - 1].serious else Status.GOOD)
+            if number
+            else Text("  ")
         )
         out.print(row_mark + Text("  ".join(fields), style="" if number else "bold"), wrap=False)
     out.print()
@@ -124,7 +126,7 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
     for number, note in enumerate(notes, 1):
         if number == 1:
             out.print()
-        print_hanging(out, Text(f"  {number}  "), few(note, out.width - 5, max(lines - 1, 1)))
+        print_hanging(out, Text(f"  {number}  "), shorten_text(note, out.width - 5, max(lines - 1, 1)))
     out.print()
 
 
@@ -137,12 +139,12 @@ def _format_method(option: Option) -> str:
 
 def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> None:
     """Print an option's commands next to their label, or below it if they need the whole width."""
-    for number, line in enumerate(lines_of(option.commands, WAY, out.width)):
-        label = Text((f"  {name}" if number == 0 else "").ljust(WAY), style="bold")
-        if number == 0 and line[:WAY].strip():
+    for number, line in enumerate(format_commands(option.commands, COMMAND_LABEL_COLUMNS, out.width)):
+        label = Text((f"  {name}" if number == 0 else "").ljust(COMMAND_LABEL_COLUMNS), style="bold")
+        if number == 0 and line[:COMMAND_LABEL_COLUMNS].strip():
             out.print(label)
             label = Text("")
-        out.print(label + Text(line[WAY:] if len(label) else line, style=style), wrap=False)
+        out.print(label + Text(line[COMMAND_LABEL_COLUMNS:] if len(label) else line, style=style), wrap=False)
 
 
 def _print_brief_option(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
@@ -152,11 +154,11 @@ def _print_brief_option(out: Page, option: Option, number: int, lines: int, *, a
     """
     _print_title(out, option, number)
     style = "" if number else "bold"
-    command_lines(out, option.commands, 4, style=style, broken=True)
+    print_commands(out, option.commands, 4, style=style, broken=True)
     if not number:
         print_hanging(out, Text("  Has   "), _describe_contents(option))
     for note in _list_caveats(option, any_card=any_card):
-        print_hanging(out, Text("  But   "), few(note, out.width - 8, lines))
+        print_hanging(out, Text("  But   "), shorten_text(note, out.width - 8, lines))
     out.print()
 
 
@@ -167,7 +169,9 @@ def _print_newest_rejection(out: Page, answer: Recommendation) -> None:
         return
     text = _format_rejection(newest)
     print_hanging(
-        out, Text("  Not   "), few(clean_line(f"{newest.tensorflow}: {text}", limit=600), out.width - 8, 2)
+        out,
+        Text("  Not   "),
+        shorten_text(clean_line(f"{newest.tensorflow}: {text}", limit=600), out.width - 8, 2),
     )
     out.print()
 
@@ -183,7 +187,7 @@ def _print_rest(out: Page, answer: Recommendation, shown: int) -> None:
     parts = [format_count(hidden_options, "other way")] if hidden_options > 0 else []
     if answer.rejected:
         parts.append(f"why {len(answer.rejected)} others do not fit")
-    more(out, "More", [("-v", join_words(parts or ["all parts"]))])
+    print_more_commands(out, "More", [("-v", join_words(parts or ["all parts"]))])
 
 
 MAX_PARTS = 4
@@ -198,7 +202,9 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
     _print_title(out, option, 0)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
     for caveat in [item for item in option.caveats if item.serious][:2]:
-        print_hanging(out, Text("  But   "), few(clean_line(caveat.text, limit=1000), out.width - 8, 1))
+        print_hanging(
+            out, Text("  But   "), shorten_text(clean_line(caveat.text, limit=1000), out.width - 8, 1)
+        )
     by_size = sorted(option.parts, key=lambda part: -(part.bytes or 0))
     sized_parts = [part for part in by_size if part.bytes is not None]
     for part in sized_parts[:MAX_PARTS]:
@@ -214,7 +220,9 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
             print_hanging(out, Text(f"  {'?':>9}  "), download_text)
     names = join_words([clean_line(part.name) for part in unknown if part.download is None])
     if names:
-        print_hanging(out, Text(f"  {'?':>9}  "), few(f"{names}: size not known", max(out.width - 13, 12), 2))
+        print_hanging(
+            out, Text(f"  {'?':>9}  "), shorten_text(f"{names}: size not known", max(out.width - 13, 12), 2)
+        )
 
 
 def _describe_host(host: Host) -> str:
@@ -249,7 +257,7 @@ def _print_option(out: Page, option: Option, number: int, *, commands: bool = Tr
     for caveat in option.caveats:
         print_hanging(out, Text("  But   "), clean_line(caveat.text, limit=1000))
     _print_parts(out, option.parts)
-    command_lines(out, option.commands if commands else ())
+    print_commands(out, option.commands if commands else ())
 
 
 def _describe_contents(option: Option) -> str:
@@ -301,7 +309,9 @@ def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *
     shown_reasons = reasons if verbose else _select_reasons(answer)[:shown]
     for reason in shown_reasons:
         text = clean_line(reason.text, limit=1000)
-        print_hanging(out, Text("  Why   "), text if verbose else few(text, out.width - 8, max(lines, 2)))
+        print_hanging(
+            out, Text("  Why   "), text if verbose else shorten_text(text, out.width - 8, max(lines, 2))
+        )
     for number, suggestion in enumerate(answer.conflict.nearest):
         out.print()
         text = clean_line(suggestion.text, limit=500)
@@ -309,14 +319,16 @@ def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *
         for caveat in suggestion.option.caveats:
             if caveat.serious or caveat.cause is Cause.DRIVER_TOO_OLD:
                 text = clean_line(caveat.text, limit=1000)
-                print_hanging(out, Text("  But   "), text if verbose else few(text, out.width - 8, 1))
+                print_hanging(
+                    out, Text("  But   "), text if verbose else shorten_text(text, out.width - 8, 1)
+                )
         style = "" if number else "bold"
-        command_lines(out, suggestion.option.commands, 8, style=style, broken=not verbose)
-    for build in answer.conflict.elsewhere:
+        print_commands(out, suggestion.option.commands, 8, style=style, broken=not verbose)
+    for build in answer.conflict.arm64_builds:
         out.print()
         text = f"{build.text}. tfdoctor has not run it: {'; '.join(build.sources)}"
         print_hanging(out, Text("  Else  ", style="bold"), clean_line(text, limit=1000))
-        command_lines(out, (build.command,), 8, broken=not verbose)
+        print_commands(out, (build.command,), 8, broken=not verbose)
     if answer.without_gpu is not None:
         out.print()
         _print_cpu_option(out, answer.without_gpu, "  ")
@@ -324,7 +336,7 @@ def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *
     if hidden_reasons > 0 and not verbose:
         if answer.without_gpu is None:
             out.print()
-        more(out, "More", [("-v", format_count(hidden_reasons, "other reason"))])
+        print_more_commands(out, "More", [("-v", format_count(hidden_reasons, "other reason"))])
 
 
 def _select_reasons(answer: Recommendation) -> list[Reason]:
@@ -388,7 +400,7 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
             ],
             "elsewhere": [
                 {"text": item.text, "command": item.command, "sources": list(item.sources)}
-                for item in answer.conflict.elsewhere
+                for item in answer.conflict.arm64_builds
             ],
         },
         "without_gpu": None

@@ -9,7 +9,7 @@ from tfdoctor.errors import Error, install_hint
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-__all__ = ["painter"]
+__all__ = ["make_png_converter"]
 
 FONTS = (
     "DejaVu Sans",
@@ -26,7 +26,7 @@ FONTS = (
     "Segoe UI",
 )
 """Fonts to try: resvg draws text with fonts of the system, and omits it silently if none has the name."""
-WORD = (
+SAMPLE_SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<text x="2" y="15" style="font:12px sans-serif">Ag</text></svg>'
 )
@@ -34,7 +34,7 @@ ZOOM = 2
 """Pixels of the PNG for each pixel of the SVG."""
 
 
-def painter() -> Callable[[str], bytes]:
+def make_png_converter() -> Callable[[str], bytes]:
     """Return the function that converts an SVG to a PNG.
 
     Raises Error if the extra or a font is missing.
@@ -44,9 +44,9 @@ def painter() -> Callable[[str], bytes]:
     except ImportError:
         message = "PNG needs resvg-py, which is not installed beside tfdoctor."
         raise Error(message, hint=install_hint("resvg-py")) from None
-    blank = svg_to_bytes(svg_string=WORD, skip_system_fonts=True)
+    blank = svg_to_bytes(svg_string=SAMPLE_SVG, skip_system_fonts=True)
     font = next(
-        (name for name in FONTS if svg_to_bytes(svg_string=WORD, sans_serif_family=name) != blank), None
+        (name for name in FONTS if svg_to_bytes(svg_string=SAMPLE_SVG, sans_serif_family=name) != blank), None
     )
     if font is None:
         message = f"PNG needs a font for its text, and this system has none of {', '.join(FONTS[:4])} …"

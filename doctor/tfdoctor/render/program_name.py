@@ -11,7 +11,7 @@ import os
 import re
 import sys
 
-__all__ = ["as_called", "name"]
+__all__ = ["adapt_commands", "name"]
 
 VARIABLE = "TFDOCTOR_CALLED"
 """The environment variable in which a script that starts tfdoctor passes its own name."""
@@ -77,11 +77,11 @@ def _get_uv_command(folder: str) -> list[str]:
         return ["uv", "run", NAME]
     if "/archive-v" not in folder:
         return []
-    source = _source()
+    source = _find_install_source()
     return ["uvx", "--from", source, NAME] if source else ["uvx", NAME]
 
 
-def _source() -> str:
+def _find_install_source() -> str:
     """Return the folder or URL that tfdoctor was installed from; "" if it was a package index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
@@ -95,7 +95,7 @@ def _source() -> str:
     return unquote(urlsplit(url).path) if url.startswith("file:") else str(url)
 
 
-def as_called(text: str) -> str:
+def adapt_commands(text: str) -> str:
     """Return the text with tfdoctor's commands as the user calls them; commands that are so already stay."""
     if name() == NAME or NAME not in text:
         return text

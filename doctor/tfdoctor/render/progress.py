@@ -13,13 +13,13 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["meter", "progress"]
+__all__ = ["open_progress", "show_read_progress"]
 
-REDRAWN = 0.1
+REDRAW_INTERVAL_S = 0.1
 """Seconds between two updates of an animation."""
 PROGRESS_DELAY_S = 0.8
 """Seconds of reading a file before the progress is displayed."""
-LAST = 20
+MAX_FAILED_LINES = 20
 """The number of lines of a failed step that are printed."""
 
 
@@ -35,7 +35,7 @@ class _QuietProgress(Progress):
         if self._verbose or not lines:  # verbose output was printed already
             return
         self._say("  its last lines:")
-        for line in lines[-LAST:]:
+        for line in lines[-MAX_FAILED_LINES:]:
             self._say(f"    | {clean_line(line)}")
 
     def close(self) -> None:
@@ -135,7 +135,7 @@ class _AnimatedProgress(_LineProgress):
         from rich.text import Text
 
         now = time.monotonic()
-        if now - self._last_drawn < REDRAWN and detail:
+        if now - self._last_drawn < REDRAW_INTERVAL_S and detail:
             return
         self._last_drawn = now
         seconds = int(now - self._start_time)
@@ -146,7 +146,7 @@ class _AnimatedProgress(_LineProgress):
 
 
 @contextlib.contextmanager
-def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
+def open_progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
     """Yield a progress display: none if `quiet`, animated on a terminal, else plain lines.
 
     Not `moving`: never animate, because other output may go to the terminal.
@@ -154,7 +154,7 @@ def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iter
     display: _QuietProgress
     if quiet:
         display = _QuietProgress(verbose=verbose)
-    elif moving and ERR.watched:
+    elif moving and ERR.is_terminal:
         display = _AnimatedProgress(verbose=verbose)
     else:
         display = _LineProgress(verbose=verbose)
@@ -168,7 +168,7 @@ def progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iter
 
 
 @contextlib.contextmanager
-def meter(name: str) -> Iterator[Callable[[int, int], None]]:
+def show_read_progress(name: str) -> Iterator[Callable[[int, int], None]]:
     """Yield a function of (bytes read, total bytes) that displays the progress after `PROGRESS_DELAY_S`."""
     start_time = time.monotonic()
     bars: list[Callable[[int, int], None]] = []
@@ -178,7 +178,7 @@ def meter(name: str) -> Iterator[Callable[[int, int], None]]:
         def update(done: int, size: int) -> None:
             nonlocal last
             now = time.monotonic()
-            if now - start_time < PROGRESS_DELAY_S or now - last < REDRAWN:
+            if now - start_time < PROGRESS_DELAY_S or now - last < REDRAW_INTERVAL_S:
                 return
             last = now
             if not bars:

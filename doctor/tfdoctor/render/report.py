@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor import __version__
 from tfdoctor.findings import OutcomeKind, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, mark, print_explanation
-from tfdoctor.render.json import SCHEMA_VERSION, plain
+from tfdoctor.render.finding import SEVERITY_STATUS, finding_json, format_mark, print_explanation
+from tfdoctor.render.json import SCHEMA_VERSION, to_json
 from tfdoctor.render.paragraphs import Page, Text, print_hanging
-from tfdoctor.render.screen import NAME, UNDOABLE, print_heading, render_screen, verdict
+from tfdoctor.render.screen import NAME_COLUMNS, UNDO_NOTE, print_heading, print_verdict, render_screen
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -44,16 +44,16 @@ def render_report(
         return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
     out = Page(width, coloured=colour)
     if quiet:
-        verdict(out, report)
+        print_verdict(out, report)
         return out.text
     print_heading(out, report)
     _print_areas(out, report)
-    verdict(out, report)
+    print_verdict(out, report)
     main = report.main
     if main is not None:
         if main is not report.root:
             print_hanging(
-                out, mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]"
+                out, format_mark(SEVERITY_STATUS[main.severity]), f"{clean_line(main.title)} [{main.code}]"
             )
         print_explanation(out, main)
     _print_others(out, report)
@@ -68,15 +68,15 @@ def _print_areas(out: Page, report: Report) -> None:
     for area in report.areas:
         text = clean_line(area.text)
         root = [
-            finding.row
+            finding.short_title
             for finding in area.findings
-            if finding is report.root and finding.row and not area.reason
+            if finding is report.root and finding.short_title and not area.reason
         ]
         marks = root + [
             f"{finding.title} [{finding.code}]" for finding in area.findings if finding is not report.root
         ]
         text = "; ".join([text, *map(clean_line, marks)])
-        print_hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text)
+        print_hanging(out, format_mark(area.status) + Text(area.name.ljust(NAME_COLUMNS), style="bold"), text)
     out.print()
 
 
@@ -90,7 +90,7 @@ def _print_others(out: Page, report: Report) -> None:
         out.print(Text(title, style="bold"))
         for finding in findings:
             status = SEVERITY_STATUS[finding.severity]
-            print_hanging(out, mark(status, f"{finding.code}  "), clean_line(finding.title))
+            print_hanging(out, format_mark(status, f"{finding.code}  "), clean_line(finding.title))
             print_explanation(out, finding)
             out.print()
 
@@ -112,8 +112,8 @@ def _print_failed_checks(out: Page, report: Report) -> None:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
         print_hanging(
             out,
-            mark(Status.UNKNOWN, f"{outcome.code}  "),
-            crashed + clean_line(outcome.why),
+            format_mark(Status.UNKNOWN, f"{outcome.code}  "),
+            crashed + clean_line(outcome.reason),
         )
 
 
@@ -140,10 +140,10 @@ def _print_comparison(out: Page, report: Report) -> None:
             if predicted == actual
             else f"predicted {_format_value(predicted)}, was {_format_value(actual)}"
         )
-        print_hanging(out, mark(status_of_row) + Text(f"{name:17}"), text)
+        print_hanging(out, format_mark(status_of_row) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        print_hanging(out, mark(status) + Text(f"{'computes':17}"), clean_line(line))
+        print_hanging(out, format_mark(status) + Text(f"{'computes':17}"), clean_line(line))
     if observed.error:
         print_hanging(out, Text("  "), clean_line(observed.error))
 
@@ -175,7 +175,7 @@ def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
         out.print(Text("See it compute: ") + Text("tfdoctor check --deep"))
     if fix is not None:
         out.print(Text("Fix it:    ") + Text(clean_line(fix.command), style="bold"), wrap=False)
-        print_hanging(out, Text("           "), UNDOABLE)
+        print_hanging(out, Text("           "), UNDO_NOTE)
 
 
 # ---------------------------------------------------------------- JSON
@@ -193,12 +193,12 @@ def report_json(report: Report) -> dict[str, Any]:
         },
         "prediction": _prediction_json(report.prediction),
         "observed": _observation_json(report.observed) if report.observed is not None else None,
-        "facts": plain(report.facts),
+        "facts": to_json(report.facts),
         "values": _values_json(report),
         "at": round(time.time(), 3),
         "outcomes": report.counts(),
         "rules": [
-            {"code": outcome.code, "outcome": outcome.kind.value, "why": outcome.why}
+            {"code": outcome.code, "outcome": outcome.kind.value, "why": outcome.reason}
             for outcome in report.outcomes
         ],
         "findings": [finding_json(finding) for finding in report.findings],

@@ -180,8 +180,8 @@ def _make_finding_section(finding: Finding) -> _Section:
 def _make_outcome_section(report: Report) -> _Section:
     counts = report.counts()
     text = ", ".join(f"{number} {name.replace('_', ' ')}" for name, number in counts.items())
-    not_run = [o for o in report.outcomes if o.why and o.kind.value in ("could_not_check", "crashed")]
-    return _Section([f"Checks: {text}.", ""], [f"- {o.code}: {words(o.why, 300)}" for o in not_run], [""])
+    not_run = [o for o in report.outcomes if o.reason and o.kind.value in ("could_not_check", "crashed")]
+    return _Section([f"Checks: {text}.", ""], [f"- {o.code}: {words(o.reason, 300)}" for o in not_run], [""])
 
 
 def _list_libraries(facts: Facts) -> list[list[str]]:

@@ -11,18 +11,18 @@ from tfdoctor import __version__
 from tfdoctor.advice.undo_hints import describe_undo_rights, needs_root
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
-from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, mark
+from tfdoctor.render.finding import SEVERITY_STATUS, capitalize_remedy, format_mark
 from tfdoctor.render.paragraphs import (
-    LABEL,
+    LABEL_COLUMNS,
     SCREEN_LINES,
     Page,
     Text,
-    cells,
-    command_lines,
-    few,
-    lines_of,
+    count_columns,
+    format_commands,
+    print_commands,
     print_hanging,
     print_labelled,
+    shorten_text,
 )
 from tfdoctor.text import clean_line, join_words
 
@@ -31,24 +31,24 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Area, Finding, Report
 
 __all__ = [
-    "ASK",
     "MAX_TEXT_LINES",
-    "NAME",
+    "NAME_COLUMNS",
     "NARROW",
-    "UNDOABLE",
+    "ROOT_NOTE",
+    "UNDO_NOTE",
     "format_count",
-    "more",
     "print_heading",
+    "print_main_remedy",
+    "print_more_commands",
     "print_reason",
+    "print_verdict",
     "render_screen",
-    "todo",
-    "verdict",
 ]
 
-NAME = 13
+NAME_COLUMNS = 13
 """The width of an area's name, in columns."""
-UNDOABLE = "No root needed; it asks first, and with --undo takes all of it back."
-ASK = "Ask whoever runs this machine: it needs root."
+UNDO_NOTE = "No root needed; it asks first, and with --undo takes all of it back."
+ROOT_NOTE = "Ask whoever runs this machine: it needs root."
 MAX_COMMAND_CHARS = 28
 """The largest length of a command that is repeated; a longer one is still visible above the output."""
 NARROW = 60
@@ -57,7 +57,7 @@ ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
 """How much is left out to fit the screen; each level leaves out more."""
 FOR_TENSORFLOW = ("CUDA", "cuDNN", "Loader")
 """Areas that are examined for a particular TensorFlow."""
-CODES = 4
+MAX_CODES = 4
 """The number of finding codes that are named on one line."""
 MAX_TEXT_LINES = 3
 """The largest number of lines of a text, and of commands if not all of them fit."""
@@ -79,17 +79,17 @@ def render_screen(
 def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
     main = report.main
     print_heading(out, report, short=level >= ONE_HEADING)
-    verdict(out, report)
+    print_verdict(out, report)
     if main is not None and main is not report.root and report.verdict.gpu_usable is not None:
         status = SEVERITY_STATUS[main.severity]
-        print_hanging(out, mark(status), f"{clean_line(main.title)} [{main.code}]")
+        print_hanging(out, format_mark(status), f"{clean_line(main.title)} [{main.code}]")
     if main is not None:
         out.print()
         print_reason(
             out, main.explanation, lines=MAX_TEXT_LINES if level < SHORT else 2, dense=level >= DENSE
         )
         fix_for_main = fix if fix is not None and any(finding is main for finding in fix.findings) else None
-        todo(out, main, fix_for_main, typed, least=level >= FEW_COMMANDS)
+        print_main_remedy(out, main, fix_for_main, typed, least=level >= FEW_COMMANDS)
     out.print()
     _print_areas(out, report, one_line=level >= GOOD_ON_ONE)
     _print_failed_checks(out, report)
@@ -121,56 +121,64 @@ def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
     out.print()
 
 
-def verdict(out: Page, report: Report) -> None:
+def print_verdict(out: Page, report: Report) -> None:
     """Print whether the GPU is used, and why not."""
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
-    print_hanging(out, mark(status), clean_line(report.verdict.headline) + code, style="bold")
+    print_hanging(out, format_mark(status), clean_line(report.verdict.headline) + code, style="bold")
 
 
 def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
     """Print the reason in whole sentences; `dense`: without an empty line below it."""
-    columns = out.width - LABEL
+    columns = out.width - LABEL_COLUMNS
     lines = lines if out.width >= NARROW else 2 * lines
-    print_labelled(out, "Why", few(clean_line(text, limit=3000), columns, lines))
+    print_labelled(out, "Why", shorten_text(clean_line(text, limit=3000), columns, lines))
     if not dense:
         out.print()
 
 
-def todo(out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: bool = False) -> None:
+def print_main_remedy(
+    out: Page, finding: Finding, fix: Offer | None, typed: str, *, least: bool = False
+) -> None:
     """Print the remedy, whether it can be undone, and an alternative for users without root.
 
     `least`: in few lines.
     """
     if fix is not None:
-        label = Text("  Fix it".ljust(LABEL), style="bold")
-        lines = list(lines_of([fix.command], LABEL, out.width))
-        if not lines[0][:LABEL].strip():
-            label = label + Text(lines.pop(0)[LABEL:], style="bold")
+        label = Text("  Fix it".ljust(LABEL_COLUMNS), style="bold")
+        lines = list(format_commands([fix.command], LABEL_COLUMNS, out.width))
+        if not lines[0][:LABEL_COLUMNS].strip():
+            label = label + Text(lines.pop(0)[LABEL_COLUMNS:], style="bold")
         out.print(label, wrap=False)  # on its own line if the command needs the whole width
         for line in lines:
             out.print(Text(line, style="bold"), wrap=False)
         applicable = next((item for item in finding.remedies if item.steps), None)
         if applicable is not None and not least:
-            print_labelled(out, "", few(capitalize_remedy(applicable.text), out.width - LABEL, 2))
-        print_labelled(out, "", UNDOABLE)
+            print_labelled(
+                out, "", shorten_text(capitalize_remedy(applicable.text), out.width - LABEL_COLUMNS, 2)
+            )
+        print_labelled(out, "", UNDO_NOTE)
         if applicable is not None and applicable.by_hand:
-            print_labelled(out, "By hand", few(capitalize_remedy(applicable.by_hand), out.width - LABEL, 2))
+            print_labelled(
+                out,
+                "By hand",
+                shorten_text(capitalize_remedy(applicable.by_hand), out.width - LABEL_COLUMNS, 2),
+            )
             print_labelled(out, "", f"What to type for that: {typed} -v")
         return
     if not finding.remedies:
         return
     first = finding.remedies[0]
     commands = [item for item in first.commands if not item.startswith("tfdoctor check")] or first.commands
-    print_labelled(out, "Do", few(capitalize_remedy(first.full_text), out.width - LABEL, 2))
-    shown = list(lines_of(commands, LABEL, out.width))
+    print_labelled(out, "Do", shorten_text(capitalize_remedy(first.full_text), out.width - LABEL_COLUMNS, 2))
+    shown = list(format_commands(commands, LABEL_COLUMNS, out.width))
     if least and len(shown) > MAX_TEXT_LINES + 1:
         commands = _select_commands(commands, out.width)
-        command_lines(out, commands, LABEL, style="bold", broken=True)
+        print_commands(out, commands, LABEL_COLUMNS, style="bold", broken=True)
         print_labelled(out, "", f"The rest: {typed} -v")
     else:
-        command_lines(out, commands, LABEL, style="bold", broken=True)
+        print_commands(out, commands, LABEL_COLUMNS, style="bold", broken=True)
     if undo_text := describe_undo_rights(first):
         print_labelled(out, "", undo_text)
     if needs_root(first):
@@ -181,7 +189,10 @@ def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[
     """Return the first commands that fit in a few lines; a part of a command is of no use."""
     selected: list[str] = []
     for command in commands:
-        if selected and len(list(lines_of([*selected, command], LABEL, width))) > MAX_TEXT_LINES:
+        if (
+            selected
+            and len(list(format_commands([*selected, command], LABEL_COLUMNS, width))) > MAX_TEXT_LINES
+        ):
             break
         selected.append(command)
     return selected
@@ -196,9 +207,9 @@ def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
         )
         if is_alternative and not needs_root(other):
             text = f"{capitalize_remedy(other.full_text).rstrip('.:')}: {typed} -v"
-            print_labelled(out, "No root?", few(text, out.width - LABEL, 2))
+            print_labelled(out, "No root?", shorten_text(text, out.width - LABEL_COLUMNS, 2))
             return
-    print_labelled(out, "No root?", ASK)
+    print_labelled(out, "No root?", ROOT_NOTE)
 
 
 # ---------------------------------------------------------------- areas
@@ -218,11 +229,11 @@ def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
     if one_line and len(unexamined) > 1:
         names = ", ".join(area.name for area in unexamined)
         print_hanging(
-            out, mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for"
+            out, format_mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for"
         )
     if one_line and good:
         names = ", ".join(area.name for area in good if area.name != "Loader")
-        print_hanging(out, mark(Status.GOOD), names)
+        print_hanging(out, format_mark(Status.GOOD), names)
 
 
 def _is_redundant(area: Area, report: Report) -> bool:
@@ -240,14 +251,18 @@ def _print_area(out: Page, area: Area, main: Finding | None) -> None:
         finding = (other_findings or area.findings)[0]
         code = f" [{finding.code}]"
         reasons = [clean_line(finding.title)] if other_findings else []
-        reasons += [finding.row] if finding.row and (other_findings or not area.reason) else []
+        reasons += (
+            [finding.short_title] if finding.short_title and (other_findings or not area.reason) else []
+        )
         texts = [
             *(f"{text}: {reason}" for reason in reasons if reason not in texts for text in texts),
             *([reasons[-1]] if reasons else texts),
         ]
-    columns = max(out.width - NAME - 2 - len(code), 12)
-    text = next((text for text in texts if cells(text) <= columns), texts[-1])
-    print_hanging(out, mark(area.status) + Text(area.name.ljust(NAME), style="bold"), text + code)
+    columns = max(out.width - NAME_COLUMNS - 2 - len(code), 12)
+    text = next((text for text in texts if count_columns(text) <= columns), texts[-1])
+    print_hanging(
+        out, format_mark(area.status) + Text(area.name.ljust(NAME_COLUMNS), style="bold"), text + code
+    )
 
 
 def _print_failed_checks(out: Page, report: Report) -> None:
@@ -257,8 +272,12 @@ def _print_failed_checks(out: Page, report: Report) -> None:
     not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
     for outcome in not_run[:2]:
         crashed = "crashed (a defect of tfdoctor): " if outcome.kind is OutcomeKind.CRASHED else ""
-        text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.why)}"
-        print_hanging(out, mark(Status.UNKNOWN), few(text, out.width - 2, 2 if out.width >= NARROW else 4))
+        text = f"{outcome.code} could not be run: {crashed}{clean_line(outcome.reason)}"
+        print_hanging(
+            out,
+            format_mark(Status.UNKNOWN),
+            shorten_text(text, out.width - 2, 2 if out.width >= NARROW else 4),
+        )
 
 
 def _print_observed(out: Page, report: Report) -> None:
@@ -280,14 +299,16 @@ def _print_observed(out: Page, report: Report) -> None:
     ]
     run_text = f"TensorFlow was run ({observed.seconds:.1f} s)"
     if not differs:
-        print_hanging(out, mark(Status.GOOD), f"{run_text} and did what was predicted.")
+        print_hanging(out, format_mark(Status.GOOD), f"{run_text} and did what was predicted.")
     for text in differs:
-        print_hanging(out, mark(Status.WARNING), f"{run_text}; {clean_line(text)}")
+        print_hanging(out, format_mark(Status.WARNING), f"{run_text}; {clean_line(text)}")
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
-        print_hanging(out, mark(status), few(f"It computed: {clean_line(line)}", out.width - 2, 2))
+        print_hanging(
+            out, format_mark(status), shorten_text(f"It computed: {clean_line(line)}", out.width - 2, 2)
+        )
     if observed.error:
-        print_hanging(out, Text("  "), few(clean_line(observed.error), out.width - 2, 2))
+        print_hanging(out, Text("  "), shorten_text(clean_line(observed.error), out.width - 2, 2))
 
 
 def _format_value(value: object) -> str:
@@ -320,22 +341,22 @@ def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> N
     main = report.main
     if main is None:
         if report.observed is None and report.verdict.gpu_usable:
-            more(out, "See it compute", [(f"{typed} --deep", "")])
+            print_more_commands(out, "See it compute", [(f"{typed} --deep", "")])
         elif not report.verdict.gpu_usable:
-            more(out, "More", [(f"{typed} -v", "")])
+            print_more_commands(out, "More", [(f"{typed} -v", "")])
         return
     is_fixable = fix is not None and any(finding is main for finding in fix.findings)
     other_remedies = len(main.remedies) - (not is_fixable)
     extras = [format_count(other_remedies, "other way")] if other_remedies > 0 else []
     extras += ["all warnings"] if warnings > 1 else []
     if fix is not None and not is_fixable:
-        more(
+        print_more_commands(
             out,
             f"{join_words([finding.code for finding in fix.findings][:3])} can be fixed",
             [(fix.command, "")],
         )
     evidence = join_words([*extras, "the evidence"])
-    more(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
+    print_more_commands(out, "More", [(f"tfdoctor explain {main.code}", ""), (f"{typed} -v", evidence)])
 
 
 def _format_codes(report: Report, severity: Severity) -> str:
@@ -344,10 +365,10 @@ def _format_codes(report: Report, severity: Severity) -> str:
     if len(codes) < 2:
         return ""
     shown = list(dict.fromkeys(codes))
-    return f" ({', '.join(shown[:CODES])}{', …' if len(shown) > CODES else ''})"
+    return f" ({', '.join(shown[:MAX_CODES])}{', …' if len(shown) > MAX_CODES else ''})"
 
 
-def more(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
+def print_more_commands(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
     """Print commands that show more, each with a description; on one line if they fit."""
     line = Text(f"{what}: ")
     for number, (command, tells) in enumerate(commands):

@@ -6,10 +6,10 @@ import io
 
 from rich.console import Console
 
-__all__ = ["page", "text_of"]
+__all__ = ["get_text", "make_console"]
 
 
-def page(columns: int, *, coloured: bool) -> Console:
+def make_console(columns: int, *, coloured: bool) -> Console:
     """Return a console that writes to memory and takes text literally, without markup, emoji or highlighting."""
     return Console(
         file=io.StringIO(),
@@ -24,7 +24,7 @@ def page(columns: int, *, coloured: bool) -> Console:
     )
 
 
-def text_of(console: Console) -> str:
+def get_text(console: Console) -> str:
     """Return what was printed on a `page`, without trailing spaces."""
     text: str = console.file.getvalue()  # type: ignore[attr-defined]
     return "\n".join(line.rstrip() for line in text.splitlines()).strip("\n") + "\n"

@@ -6,12 +6,12 @@ import os
 import sys
 from typing import TYPE_CHECKING, Literal, TextIO, TypedDict
 
-from tfdoctor.render.program_name import as_called
+from tfdoctor.render.program_name import adapt_commands
 
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["ERR", "OUT", "Looks", "Terminal"]
+__all__ = ["ERR", "OUT", "Layout", "Terminal"]
 
 PLAIN = str.maketrans(
     {
@@ -31,7 +31,7 @@ PLAIN = str.maketrans(
 """Replacements for encodings without our few typographic characters."""
 
 
-class Looks(TypedDict):
+class Layout(TypedDict):
     """The layout arguments that every `render_…` function takes."""
 
     width: int
@@ -50,7 +50,7 @@ class Terminal:
         return stream
 
     @property
-    def watched(self) -> bool:
+    def is_terminal(self) -> bool:
         """Whether the stream is a terminal."""
         return self._stream.isatty()
 
@@ -74,18 +74,18 @@ class Terminal:
             return False
         if os.environ.get("FORCE_COLOR"):
             return True
-        return self.watched and os.environ.get("TERM", "") != "dumb"
+        return self.is_terminal and os.environ.get("TERM", "") != "dumb"
 
     @property
-    def looks(self) -> Looks:
+    def layout(self) -> Layout:
         """The width and colour, as arguments for a `render_…` function."""
         return {"width": self.width, "colour": self.colour}
 
     def write(self, text: str) -> None:
         """Write text for the user, with tfdoctor's commands as the user calls them."""
-        self.document(as_called(text))
+        self.write_document(adapt_commands(text))
 
-    def document(self, text: str) -> None:
+    def write_document(self, text: str) -> None:
         """Write text for other readers unchanged, in the encoding of the stream."""
         stream = self._stream
         encoding = stream.encoding or "ascii"

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.render.finding import finding_json, print_explanation
 from tfdoctor.render.paragraphs import SCREEN_LINES, Page, Text, print_hanging
-from tfdoctor.render.screen import MAX_TEXT_LINES, format_count, more, print_reason, todo
+from tfdoctor.render.screen import (
+    MAX_TEXT_LINES,
+    format_count,
+    print_main_remedy,
+    print_more_commands,
+    print_reason,
+)
 from tfdoctor.render.xml import attribute, element
 from tfdoctor.text import clean_line, join_words
 
@@ -79,11 +85,11 @@ def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, 
     print_reason(out, first.explanation, lines=lines, dense=lines < MAX_TEXT_LINES)
     # Lines for a Dockerfile are of no use unless they are complete.
     commands = first.remedies[0].commands if first.remedies else ()
-    todo(
+    print_main_remedy(
         out,
         first,
         None,
-        done.typed,
+        done.command,
         least=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
     )
     out.print()
@@ -91,10 +97,13 @@ def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, 
         print_hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
     extras = [format_count(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
     extras += [format_count(len(rest) - 2, "more finding")] if len(rest) > 2 else []
-    more(
+    print_more_commands(
         out,
         "More",
-        [(f"tfdoctor explain {first.code}", ""), (f"{done.typed} -v", join_words([*extras, "the evidence"]))],
+        [
+            (f"tfdoctor explain {first.code}", ""),
+            (f"{done.command} -v", join_words([*extras, "the evidence"])),
+        ],
     )
 
 
@@ -113,24 +122,24 @@ def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> No
 # ---------------------------------------------------------------- JSON and XML
 
 
-def simulation_json(one: Simulation | None) -> dict[str, Any] | None:
+def simulation_json(simulation: Simulation | None) -> dict[str, Any] | None:
     """Return `simulated` as `verify --json` and other commands with stand-in drivers print it.
 
     None without a simulation.
     """
-    if one is None:
+    if simulation is None:
         return None
     cards = [
         {"name": name, "compute_capability": capability}
-        for name, capability in zip(one.cards, one.capabilities, strict=True)
+        for name, capability in zip(simulation.cards, simulation.capabilities, strict=True)
     ]
     return {
-        "card": one.cards[0],
+        "card": simulation.cards[0],
         "cards": cards,
-        "driver": one.driver,
-        "cuda": one.cuda,
-        "proves": list(one.proves),
-        "does_not_prove": list(one.does_not_prove),
+        "driver": simulation.driver,
+        "cuda": simulation.cuda,
+        "proves": list(simulation.proves),
+        "does_not_prove": list(simulation.does_not_prove),
     }
 
 

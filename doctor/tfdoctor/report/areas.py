@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Area, Cause, Severity, Status
-from tfdoctor.predict import hidden_by_environment, library_version
-from tfdoctor.rules import RULE_OF
+from tfdoctor.predict import find_library_version, is_hidden_by_environment
+from tfdoctor.rules import RULES_BY_CODE
 from tfdoctor.rules.base import CUDA, CUDNN, DRIVER, ENVIRONMENT, GPU, LOADER, TENSORFLOW
 
 if TYPE_CHECKING:
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
 def find_area(finding: Finding) -> str | None:
     """Return the area that a finding belongs to; None for findings about the report itself."""
-    rule = RULE_OF.get(finding.code)
-    return rule.shown_in if rule is not None else None
+    rule = RULES_BY_CODE.get(finding.code)
+    return rule.shown_area if rule is not None else None
 
 
 def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
@@ -83,7 +83,7 @@ def _describe_gpu(facts: Facts) -> tuple[Status, Texts]:
             _format_counts(device.name or "unnamed" for device in driver.devices),
             _format_counts(_shorten_name(device.name or "unnamed") for device in driver.devices),
         )
-    if hidden_by_environment(facts):
+    if is_hidden_by_environment(facts):
         return Status.BAD, ("hidden by CUDA_VISIBLE_DEVICES",)
     cards = value_of(facts.driver.pci)
     if cards:
@@ -138,7 +138,7 @@ def _describe_driver(facts: Facts) -> tuple[Status, Texts]:
         parts.append(f"for CUDA up to {cuda.version}")
     if cuda.crashed:
         return Status.BAD, (f"{parts[0]}; it crashes when asked ({cuda.crashed})",)
-    if cuda.init and not hidden_by_environment(facts):
+    if cuda.init and not is_hidden_by_environment(facts):
         error = f"cuInit fails: {cuda.init_name}"
         texts = (f"{', '.join(parts)}; {error} ({cuda.init})", f"{parts[0]}; {error} ({cuda.init})")
         return Status.BAD, (*texts, f"{parts[0]}; {error}", error)
@@ -223,7 +223,7 @@ def _describe_cudnn(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
                 f"{name} needs {others[0]}",
             )
         return Status.BAD, (f"{name} is needed but does not open", f"{name} does not open")
-    version_info = library_version(facts, resolution)
+    version_info = find_library_version(facts, resolution)
     version = f" ({version_info.version})" if version_info is not None else ""
     return Status.GOOD, (f"{name} opens{version}", f"{name}{version}", name)
 

@@ -16,9 +16,9 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Area, Finding, Report
 
-__all__ = ["JOINTS", "Joint", "make_chain"]
+__all__ = ["LINKS", "ChainLink", "make_chain"]
 
-CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHON = JOINTS = (
+CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHON = LINKS = (
     "Card",
     "Kernel module",
     "User-space driver",
@@ -44,7 +44,7 @@ _CONTAINER_DIGIT = "4"
 
 
 @dataclass(frozen=True, slots=True)
-class Joint:
+class ChainLink:
     """One link of the chain."""
 
     name: str
@@ -56,8 +56,8 @@ class Joint:
     """Whether it has the root cause; at most one link has it."""
 
 
-def make_chain(report: Report) -> tuple[Joint, ...]:
-    """Return the links of the chain, in the order of `JOINTS`. None is broken if there is no root cause."""
+def make_chain(report: Report) -> tuple[ChainLink, ...]:
+    """Return the links of the chain, in the order of `LINKS`. None is broken if there is no root cause."""
     areas = {area.name: area for area in report.areas}
     status_and_text = {link: _read_area(areas.get(area)) for area, link in _LINK_OF_AREA.items()}
     status_and_text[MODULE] = _describe_module(report.facts)
@@ -70,20 +70,22 @@ def make_chain(report: Report) -> tuple[Joint, ...]:
             findings_by_link.setdefault(link, []).append(finding)
     root = report.root if report.root is not None and report.root.severity is Severity.ERROR else None
     return tuple(
-        _make_link(name, *status_and_text[name], findings_by_link.get(name, ()), root) for name in JOINTS
+        _make_link(name, *status_and_text[name], findings_by_link.get(name, ()), root) for name in LINKS
     )
 
 
 def _make_link(
     name: str, status: Status, text: str, findings: Sequence[Finding], root: Finding | None
-) -> Joint:
+) -> ChainLink:
     worst = max((finding.severity for finding in findings), default=Severity.INFO)
     if worst is Severity.ERROR:
         status = Status.BAD
     elif worst is Severity.WARNING and status is not Status.BAD:
         status = Status.WARNING
     broken = any(finding is root for finding in findings)
-    return Joint(name, status, text, tuple(sorted(findings, key=lambda finding: -finding.severity)), broken)
+    return ChainLink(
+        name, status, text, tuple(sorted(findings, key=lambda finding: -finding.severity)), broken
+    )
 
 
 def _find_link(finding: Finding, facts: Facts, module: Status) -> str | None:

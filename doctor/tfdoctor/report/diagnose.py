@@ -13,20 +13,20 @@ from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Finding, OutcomeKind, Prediction, Report, Severity, Verdict
 from tfdoctor.predict import predict
 from tfdoctor.report.areas import find_area, make_areas
-from tfdoctor.rules import ALL_RULES, RULE_OF
+from tfdoctor.rules import ALL_RULES, RULES_BY_CODE
 from tfdoctor.rules.base import CUDA, CUDNN, LOADER, TENSORFLOW, RuleContext
 from tfdoctor.text import lower_first
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.advice.target import InImage
+    from tfdoctor.advice.target import TargetImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Observation, Outcome
     from tfdoctor.rules.base import Rule
 
-BESIDE = frozenset(rule.code for rule in ALL_RULES if rule.beside)
+SECONDARY_CODES = frozenset(rule.code for rule in ALL_RULES if rule.containers_only)
 """Codes of rules that never explain a problem of the examined Python."""
 
 
@@ -36,7 +36,7 @@ def diagnose(
     observed: Observation | None = None,
     rules: Sequence[Rule] = ALL_RULES,
     *,
-    image: InImage | None = None,
+    image: TargetImage | None = None,
 ) -> Report:
     """Return the report of the rules on the facts.
 
@@ -48,15 +48,15 @@ def diagnose(
     findings = [finding for outcome in outcomes for finding in outcome.findings]
     root = _find_root(findings, prediction)
     if image is None:
-        adapted = adapt_findings(context.target, root, findings, BESIDE)
+        adapted = adapt_findings(context.target, root, findings, SECONDARY_CODES)
     else:
         from tfdoctor.advice.image import adapt_image_findings
 
-        adapted = adapt_image_findings(context.target, root, findings, BESIDE)
+        adapted = adapt_image_findings(context.target, root, findings, SECONDARY_CODES)
     outcomes = tuple(replace(o, findings=tuple(adapted[id(f)] for f in o.findings)) for o in outcomes)
     findings = [adapted[id(finding)] for finding in findings]
     root = adapted[id(root)] if root is not None else None
-    consequence_causes = root.cause.brings if root is not None else frozenset()
+    consequence_causes = root.cause.consequences if root is not None else frozenset()
     consequences = [f for f in findings if f is not root and f.cause in consequence_causes]
     rest = [f for f in findings if f is not root and f not in consequences]
     rest.sort(key=lambda finding: -finding.severity)
@@ -77,7 +77,7 @@ def diagnose(
 
 def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
     """Return the finding with the prediction's cause; without a predicted problem, the first error."""
-    findings = [finding for finding in findings if finding.code not in BESIDE]
+    findings = [finding for finding in findings if finding.code not in SECONDARY_CODES]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
         same_cause = [f for f in findings if f.cause is prediction.cause]
         errors = [f for f in same_cause if f.severity is Severity.ERROR]
@@ -92,13 +92,13 @@ def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding |
 
 
 def _is_about_libraries(finding: Finding) -> bool:
-    rule = RULE_OF.get(finding.code)
-    return rule is not None and rule.shown_in in (LOADER, CUDA, CUDNN)
+    rule = RULES_BY_CODE.get(finding.code)
+    return rule is not None and rule.shown_area in (LOADER, CUDA, CUDNN)
 
 
 def _is_about_python(finding: Finding) -> bool:
-    rule = RULE_OF.get(finding.code)
-    return rule is not None and rule.no_python
+    rule = RULES_BY_CODE.get(finding.code)
+    return rule is not None and rule.explains_broken_python
 
 
 def _add_root_cause(prediction: Prediction, root: Finding | None) -> Prediction:

@@ -48,7 +48,7 @@ class Search:
     """The search for one library that TensorFlow opens."""
 
     soname: str
-    found: bool
+    is_resolved: bool
     text: str
     """The result as a sentence."""
     files: tuple[File, ...]

@@ -163,5 +163,5 @@ ALL_RULES: tuple[Rule, ...] = (
     unknown_release.RULE,
     not_known.RULE,
 )
-RULE_OF = {rule.code: rule for rule in ALL_RULES}
+RULES_BY_CODE = {rule.code: rule for rule in ALL_RULES}
 """The rule of each code."""

@@ -11,12 +11,12 @@ from typing import TYPE_CHECKING, Any, TypeVar, Union
 from tfdoctor.advice import target_of
 from tfdoctor.facts import Absent, Known, Unknown, value_of
 from tfdoctor.findings import Cause, Check, Evidence, Finding, Outcome, OutcomeKind
-from tfdoctor.predict import Build, MissingLibrary, build_of, explain_missing
-from tfdoctor.predict.failures import failures
+from tfdoctor.predict import Build, MissingLibrary, describe_build, explain_missing
+from tfdoctor.predict.failures import list_import_failures
 
 if TYPE_CHECKING:
     from tfdoctor.advice import Target
-    from tfdoctor.advice.target import InImage
+    from tfdoctor.advice.target import TargetImage
     from tfdoctor.compat import Compat
     from tfdoctor.facts import Facts, LoaderFacts, PythonFacts, TensorFlowFacts
     from tfdoctor.findings import Observation, Prediction
@@ -53,11 +53,11 @@ class RuleContext:
     prediction: Prediction
     observed: Observation | None = None
     """Result of running TensorFlow (`--deep`); None if it was not run."""
-    image: InImage | None = None
+    image: TargetImage | None = None
     """The image that is examined, as in `Target`; None for a machine."""
 
     @property
-    def here(self) -> str:
+    def location_phrase(self) -> str:
         """ "on this machine" or "in this image", for use inside a sentence."""
         return "on this machine" if self.image is None else "in this image"
 
@@ -76,7 +76,7 @@ class RuleContext:
     @cached_property
     def build(self) -> Build | None:
         """The installed TensorFlow build; None if there is none or it could not be examined."""
-        return build_of(self.tensorflow, self.compat) if self.tensorflow is not None else None
+        return describe_build(self.tensorflow, self.compat) if self.tensorflow is not None else None
 
     @cached_property
     def target(self) -> Target:
@@ -91,7 +91,7 @@ class RuleContext:
     @cached_property
     def failures(self) -> tuple[ImportFailure, ...]:
         """The failures that stop the import of TensorFlow, or of Keras alone, the first failure first."""
-        return failures(self.facts, self.compat)
+        return list_import_failures(self.facts, self.compat)
 
     def select_missing(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
         """Return the missing libraries that have one of these causes."""
@@ -102,14 +102,14 @@ class RuleContext:
 class NotApplicable:
     """Outcome of a rule that does not apply to this system."""
 
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CouldNotCheck:
     """Outcome of a rule that applies to this system but whose facts are unknown."""
 
-    why: str
+    reason: str
 
 
 Need = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
@@ -134,16 +134,16 @@ class Rule(Check):
     """The requirements, in the order in which they are tested. The first that is not met decides the outcome."""
     area: str = ""
     """The area of its findings; empty for the area of the code's hundred."""
-    row: str = ""
+    short_title: str = ""
     """The title in a few words, for the area's line. A finding can have its own."""
-    beside: bool = False
+    containers_only: bool = False
     """True if the rule concerns only containers that this machine could start.
 
     Its findings never explain this Python's problems.
     """
-    no_python: bool = False
+    explains_broken_python: bool = False
     """True if the rule explains why the examined Python does not run. Its finding then comes first."""
-    first: int | None = None
+    fix_order: int | None = None
     """Position in the order in which `fix` handles findings of equal severity.
 
     Ten and above: TensorFlow itself; twenty: its import; thirty: variables that lead to the wrong driver;
@@ -152,7 +152,7 @@ class Rule(Check):
     """
 
     @property
-    def shown_in(self) -> str | None:
+    def shown_area(self) -> str | None:
         """The area that its findings mark; None for findings about the report itself."""
         return self.area or _AREA_BY_HUNDREDS.get(self.code[3])
 
@@ -163,27 +163,27 @@ class Rule(Check):
             unmet = next((outcome for outcome in outcomes if outcome is not None), None)
             result = unmet if unmet is not None else self.check(context)
         except Exception as error:  # a defect of one rule must not hide the findings of the others
-            return Outcome(self.code, OutcomeKind.CRASHED, why=f"{type(error).__name__}: {error}")
+            return Outcome(self.code, OutcomeKind.CRASHED, reason=f"{type(error).__name__}: {error}")
         if isinstance(result, NotApplicable):
-            return Outcome(self.code, OutcomeKind.NOT_APPLICABLE, why=result.why)
+            return Outcome(self.code, OutcomeKind.NOT_APPLICABLE, reason=result.reason)
         if isinstance(result, CouldNotCheck):
-            return Outcome(self.code, OutcomeKind.COULD_NOT_CHECK, why=result.why)
+            return Outcome(self.code, OutcomeKind.COULD_NOT_CHECK, reason=result.reason)
         if result:
             return Outcome(self.code, OutcomeKind.FOUND, findings=tuple(result))
         return Outcome(self.code, OutcomeKind.CLEAN)
 
 
 def outcome_if_unknown(
-    fact: Known[Any] | Absent | Unknown, what: str
+    fact: Known[Any] | Absent | Unknown, name: str
 ) -> NotApplicable | CouldNotCheck | None:
     """Return the outcome of a rule that needs this fact; None if the fact is known.
 
     `what` names the fact in the reason.
     """
     if isinstance(fact, Absent):
-        return NotApplicable(fact.why or f"{what} is not there")
+        return NotApplicable(fact.why or f"{name} is not there")
     if isinstance(fact, Unknown):
-        return CouldNotCheck(f"{what}: {fact.why}")
+        return CouldNotCheck(f"{name}: {fact.why}")
     return None
 
 
@@ -203,7 +203,7 @@ def evidence_from(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
     return Evidence(getattr(fact, "source", "") or "", text)
 
 
-def sentences(docstring: str, heading: str) -> str:
+def section_text(docstring: str, heading: str) -> str:
     """Return the text below `heading` in a rule's docstring, up to the next heading; empty if it has none."""
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL

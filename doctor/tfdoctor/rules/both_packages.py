@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.causes.steps import Install, Remove, Uninstall
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import builds_installed
+from tfdoctor.predict import list_installed_builds
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -42,7 +42,7 @@ def check(context: RuleContext) -> Result:
     if context.python is None:
         return CouldNotCheck("which distributions are installed is not known")
     findings = []
-    builds = builds_installed(context.facts)
+    builds = list_installed_builds(context.facts)
     if len(builds) > 1:
         findings.append(_overlap_finding(context, builds))
     leftovers = [
@@ -96,7 +96,7 @@ def _single_package_remedies(context: RuleContext, names: list[str], *, harmless
         release = next(
             (candidate for candidate in candidates if candidate is not None and candidate.gpu), None
         )
-    best = advice.best_release(context.target) if release is None else None
+    best = advice.find_best_release(context.target) if release is None else None
     if best is not None:
         text = f"Remove all of them, then install TensorFlow {best.version}, the best for this machine and Python."
         return [advice.make_replacement(context.target, tuple(names), best, text)]
@@ -154,7 +154,7 @@ RULE = Rule(
     "Two TensorFlow packages are installed over each other",
     (Cause.BOTH_PACKAGES,),
     check,
-    row="two packages over each other",
+    short_title="two packages over each other",
     needs=(prerequisites.require_tensorflow,),
-    first=11,
+    fix_order=11,
 )

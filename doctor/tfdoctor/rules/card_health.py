@@ -65,7 +65,7 @@ def _list_pending_repairs(health: CardHealth) -> list[str]:
 
 def _finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
     """Report a GPU with errors (a warning) or only pending repairs (information)."""
-    root, name = advice.sudo(context.target), card_status.smi_gpu_label(gpu)
+    root, name = advice.sudo_prefix(context.target), card_status.smi_gpu_label(gpu)
     messages = [*errors, *repairs]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -103,7 +103,7 @@ RULE = Rule(
     "The card's memory has errors, or the driver asks for a reset",
     (Cause.INCONCLUSIVE,),
     check,
-    row="memory errors, or a reset is due",
+    short_title="memory errors, or a reset is due",
     needs=(card_status.require_card_status,),
     area=GPU,
 )

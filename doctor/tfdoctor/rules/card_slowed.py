@@ -92,7 +92,7 @@ def _low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, default:
         remedies=[
             Remedy(
                 "Set it back to the default, unless the lower limit is intended.",
-                (f"{advice.sudo(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
+                (f"{advice.sudo_prefix(context.target)}nvidia-smi -i {gpu.index or 0} -pl {default:g}",),
                 changes_system=True,
             )
         ],
@@ -105,7 +105,7 @@ RULE = Rule(
     "The card is being slowed down",
     (Cause.INCONCLUSIVE,),
     check,
-    row="slowed down",
+    short_title="slowed down",
     needs=(card_status.require_card_status,),
     area=GPU,
 )

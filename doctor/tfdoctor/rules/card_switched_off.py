@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
     cause = require_value(kernels.cause_of_missing_module(context))
     if not kernels.is_switched_off(context):
         return ()
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     files = kernels.get_module_files(context)
     blocked = files.blocked if files is not None else ()
     prime = value_of(context.facts.kernel.prime) == "off"
@@ -99,7 +99,7 @@ def check(context: RuleContext) -> Result:
 
 def _manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
     """Return the remedy to comment out the lines, or to edit the kernel's command line by hand."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
         manager = advice.package_manager(context.target)
         folder = "grub" if manager == advice.PACMAN else "grub2"
@@ -130,6 +130,6 @@ RULE = Rule(
     "The NVIDIA card, or its kernel module, was switched off on purpose",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
-    row="switched off on purpose",
+    short_title="switched off on purpose",
     needs=(kernels.require_waiting_driver,),
 )

@@ -29,7 +29,7 @@ from tfdoctor.findings import Cause
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
-OWN_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
+LIBCUDA_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
 """The driver's version in the full name of its libcuda."""
 
 
@@ -38,7 +38,10 @@ def check(context: RuleContext) -> Result:
     if not engine.gpu_specs(containers):
         return NotApplicable("there is no CDI specification of NVIDIA's GPUs")
     return engines.convert_problems(
-        RULE, engine_state.stale(containers, _common_driver_version(context), advice.sudo(context.target))
+        RULE,
+        engine_state.find_stale_specs(
+            containers, _common_driver_version(context), advice.sudo_prefix(context.target)
+        ),
     )
 
 
@@ -48,7 +51,7 @@ def _common_driver_version(context: RuleContext) -> str | None:
     None otherwise: this rule does not decide which of the two is stale.
     """
     module, cuda = value_of(context.facts.driver.kernel_module), value_of(context.facts.driver.cuda)
-    library = OWN_VERSION.search(cuda.path or "") if cuda is not None else None
+    library = LIBCUDA_VERSION.search(cuda.path or "") if cuda is not None else None
     if module is None or library is None or library[1] != module.version:
         return None
     return module.version
@@ -60,7 +63,7 @@ RULE = Rule(
     "A CDI specification names files that no longer exist",
     (Cause.CONTAINER_DRIVER_LIBS,),
     check,
-    row="a CDI file is out of date",
+    short_title="a CDI file is out of date",
     needs=(engines.require_engine,),
-    beside=True,
+    containers_only=True,
 )

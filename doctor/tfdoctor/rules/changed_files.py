@@ -205,7 +205,7 @@ def _reinstall_remedy(context: RuleContext, owner: Distribution) -> Remedy:
             advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps"),
             advice.check_again(context.target),
         ),
-        steps=(Install((pin,), again=True, dependencies=False),),
+        steps=(Install((pin,), reinstall=True, dependencies=False),),
     )
 
 
@@ -215,8 +215,8 @@ RULE = Rule(
     "A library differs from what its wheel installed",
     (Cause.DAMAGED_FILE,),
     check,
-    row="a library was changed",
+    short_title="a library was changed",
     needs=(prerequisites.require_tensorflow, prerequisites.require_python),
     area=LOADER,
-    first=42,
+    fix_order=42,
 )

@@ -69,7 +69,7 @@ def check(context: RuleContext) -> Result:
 
 def _remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Remedy]:
     """Return the remedies; `is_package` is whether the libcuda is from a cuda-compat package."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     if not is_package:
         return [
             drivers.reboot_remedy(
@@ -80,7 +80,7 @@ def _remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Reme
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
-    removal = advice.drop_folders_named(context.target, "/compat/", text)
+    removal = advice.remove_matching_folders(context.target, "/compat/", text)
     hiding = path_shadowing.find_driver_shadowing(context, path)
     if hiding is not None:
         removal = path_shadowing.removal_remedy(context, hiding)
@@ -104,7 +104,7 @@ def _remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Reme
             Remedy(
                 "Put the driver's own folder first, for this shell.",
                 (
-                    advice.export_path([driver_files[0].rpartition("/")[0]]),
+                    advice.format_export([driver_files[0].rpartition("/")[0]]),
                     advice.check_again(context.target),
                 ),
             )
@@ -134,7 +134,7 @@ RULE = Rule(
     "A forward-compatibility driver is loaded where it cannot work",
     (Cause.COMPAT_NOT_SUPPORTED,),
     check,
-    row="forward compatibility cannot work here",
+    short_title="forward compatibility cannot work here",
     needs=(prerequisites.require_driver,),
-    first=31,
+    fix_order=31,
 )

@@ -21,7 +21,7 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 
-SIGNS = (
+ERROR_CAUSES = (
     (("out of memory", "OUT_OF_MEMORY", "RESOURCE_EXHAUSTED", "ResourceExhausted", "OOM"), Cause.OOM),
     (("Failed to allocate", "failed to alloc"), Cause.OOM),
     (("insufficient for CUDA runtime", "INSUFFICIENT_DRIVER"), Cause.DRIVER_TOO_OLD),
@@ -71,14 +71,14 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def cause_of_words(line: str) -> Cause | None:
-    """Return the cause for the words of a TensorFlow error; None if it contains none of `SIGNS`."""
-    return next((cause for words, cause in SIGNS if any(word in line for word in words)), None)
+def classify_text(line: str) -> Cause | None:
+    """Return the cause for the words of a TensorFlow error; None if it contains none of `ERROR_CAUSES`."""
+    return next((cause for words, cause in ERROR_CAUSES if any(word in line for word in words)), None)
 
 
 def _classify_error(context: RuleContext, line: str) -> Cause:
     """Return the root cause of a failed computation, INCONCLUSIVE if its error is not known."""
-    cause = cause_of_words(line)
+    cause = classify_text(line)
     if cause is not None:
         return cause
     if any(word in line for word in NO_CODE):
@@ -125,6 +125,6 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
-    row="listed, but does not compute",
+    short_title="listed, but does not compute",
     area=GPU,
 )

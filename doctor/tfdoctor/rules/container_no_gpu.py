@@ -18,7 +18,7 @@ Start the container with GPUs; the host needs NVIDIA's container toolkit for tha
 
 from __future__ import annotations
 
-from tfdoctor.advice.engine import CAPABILITIES, lacks, name_parts
+from tfdoctor.advice.engine import CAPABILITIES, lacks_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import has_gpu_nodes
@@ -26,9 +26,9 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
-NOTHING = frozenset({"", "void", "none"})
+NO_GPU_VALUES = frozenset({"", "void", "none"})
 """Values of NVIDIA_VISIBLE_DEVICES that give a container no GPU."""
-STARTS = {
+START_COMMANDS = {
     "docker": ("Docker", ("docker run --gpus all IMAGE",)),
     "podman": ("Podman", ("podman run --device nvidia.com/gpu=all IMAGE",)),
     "apptainer": ("Apptainer (Singularity)", ("apptainer exec --nv IMAGE.sif python3 SCRIPT.py",)),
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
         return ()
     variables = context.facts.environment.variables
     visible, capabilities = variables.get(VISIBLE), variables.get(CAPABILITIES)
-    evidence = [Evidence("the loader" if state.resolution else "libcuda.so.1", state.why)]
+    evidence = [Evidence("the loader" if state.resolution else "libcuda.so.1", state.reason)]
     evidence += [
         Evidence(name, repr(variables[name])) for name in (VISIBLE, CAPABILITIES) if name in variables
     ]
@@ -59,9 +59,13 @@ def check(context: RuleContext) -> Result:
         Evidence("/dev", ", ".join(nodes.names) if nodes is not None else "no NVIDIA device node")
     )
     title, reason = "The container was started without GPUs", ""
-    if visible is not None and visible.strip() in NOTHING:
+    if visible is not None and visible.strip() in NO_GPU_VALUES:
         reason = f" {VISIBLE} is {visible!r}, which asks for none."
-    elif capabilities is not None and has_gpu_nodes(context.facts) and lacks(capabilities, "compute"):
+    elif (
+        capabilities is not None
+        and has_gpu_nodes(context.facts)
+        and lacks_capability(capabilities, "compute")
+    ):
         title = "The container was given the card without CUDA's driver library"
         reason = f" {CAPABILITIES} is {capabilities!r}: without `compute` libcuda.so.1 stays outside."
     return [
@@ -80,8 +84,8 @@ def check(context: RuleContext) -> Result:
 
 def _remedies(context: RuleContext, kind: str, capabilities: str | None) -> list[Remedy]:
     """Return the remedies for this kind of container."""
-    if capabilities is not None and lacks(capabilities, "compute"):
-        return [name_parts(context.target)]
+    if capabilities is not None and lacks_capability(capabilities, "compute"):
+        return [make_capabilities_remedy(context.target)]
     if kind == "kubernetes":
         return [
             Remedy(
@@ -91,7 +95,7 @@ def _remedies(context: RuleContext, kind: str, capabilities: str | None) -> list
                 ("kubectl describe nodes | grep nvidia.com/gpu",),
             )
         ]
-    name, commands = STARTS.get(kind, STARTS["docker"])
+    name, commands = START_COMMANDS.get(kind, START_COMMANDS["docker"])
     remedies = [Remedy(f"{name}: start it with GPUs.", commands)]
     if kind not in ("apptainer", "lxc"):
         compose = (
@@ -112,7 +116,7 @@ RULE = Rule(
     "The container was started without GPUs",
     (Cause.CONTAINER_NO_GPU,),
     check,
-    row="started without GPUs",
+    short_title="started without GPUs",
     needs=(
         _require_container,
         prerequisites.require_driver,

@@ -28,10 +28,10 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    if engine.engine(containers) is None:
+    if engine.get_docker_engine(containers) is None:
         return NotApplicable("no engine of Docker that answers")
     return engines.convert_problems(
-        RULE, engine_state.find_loss_conditions(containers, advice.sudo(context.target))
+        RULE, engine_state.find_loss_conditions(containers, advice.sudo_prefix(context.target))
     )
 
 
@@ -41,7 +41,7 @@ RULE = Rule(
     "Containers can lose their GPUs",
     (Cause.CONTAINER_NVML_LOST,),
     check,
-    row="containers can lose their GPUs",
+    short_title="containers can lose their GPUs",
     needs=(engines.require_engine,),
-    beside=True,
+    containers_only=True,
 )

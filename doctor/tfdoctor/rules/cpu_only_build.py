@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, fit
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import builds_installed
+from tfdoctor.predict import list_installed_builds
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
     from tfdoctor.predict import Build
 
-BUILDS = "'tensorflow=*=cuda*'"
+CONDA_CUDA_BUILDS = "'tensorflow=*=cuda*'"
 """conda-forge's builds of TensorFlow with CUDA, quoted for a shell command."""
 
 
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("no TensorFlow of this version has GPU code on Windows: TFD305 reports it")
     if context.prediction.cause is Cause.SHADOWED_MODULE:
         return NotApplicable("another TensorFlow, which has, is behind this one: TFD703 reports it")
-    if len(builds_installed(context.facts)) > 1:
+    if len(list_installed_builds(context.facts)) > 1:
         return NotApplicable("two packages are installed over each other: TFD304 reports it")
     name = tensorflow.distribution or "TensorFlow"
     return [
@@ -132,7 +132,7 @@ def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -
                 "case it does not detect "
                 "one).",
                 (
-                    f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {BUILDS}",
+                    f"CONDA_OVERRIDE_CUDA=12.0 conda install --prefix {prefix} -c conda-forge {CONDA_CUDA_BUILDS}",
                     advice.check_again(context.target),
                 ),
                 replaces=True,
@@ -143,11 +143,11 @@ def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -
     if same_version is not None:
         text = f"Install {same_version.package} {same_version.version}, which has GPU code, in its place."
         return [advice.make_replacement(context.target, (current,), same_version, text)]
-    best = advice.best_release(context.target)
+    best = advice.find_best_release(context.target)
     if best is None:
-        return [advice.ask_recommend()]
+        return [advice.make_recommend_remedy()]
     name = f"TensorFlow {best.version}"
-    if advice.needs_another(context.target):
+    if advice.needs_new_environment(context.target):
         text = f"Make your own environment with {name}, the best for this machine and Python."
         return [advice.install_release(context.target, best, text)]
     text = f"Install {name} in its place, the best with GPU code for this machine and Python."
@@ -179,7 +179,7 @@ RULE = Rule(
     "This TensorFlow has no GPU code",
     (Cause.CPU_ONLY_BUILD,),
     check,
-    row="no GPU code",
+    short_title="no GPU code",
     needs=(prerequisites.require_tensorflow,),
-    first=13,
+    fix_order=13,
 )

@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import owners
+from tfdoctor.predict import find_owners
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -44,14 +44,14 @@ def check(context: RuleContext) -> Result:
             "cuDNN is missing with the other CUDA libraries: that finding explains how to install it"
         )
     name = missing[0].soname
-    remedies = advice.bring_libraries(context.target, [name])
+    remedies = advice.make_library_remedies(context.target, [name])
     package = context.compat.debian_package_for(name, build.cuda)
     if package is not None and _has_nvidia_repository(context):
         remedies.append(
             Remedy(
                 "Install NVIDIA's package, where its apt repository (the one CUDA came from) is set up.",
                 (
-                    f"{advice.sudo(context.target)}apt-get install {package}",
+                    f"{advice.sudo_prefix(context.target)}apt-get install {package}",
                     advice.check_again(context.target),
                 ),
                 changes_system=True,
@@ -83,7 +83,8 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
     if python is None or opened is None or not opened.ok or opened.path is None:
         return []
     owner = next(
-        (distribution for distribution in owners(python, opened.path, opened.real) if distribution.lost), None
+        (distribution for distribution in find_owners(python, opened.path, opened.real) if distribution.lost),
+        None,
     )
     if owner is None:
         return []
@@ -102,7 +103,7 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
                 Remedy(
                     "Reinstall cuDNN's wheel.",
                     (command, advice.check_again(context.target)),
-                    steps=(Install((pin,), again=True, dependencies=False),),
+                    steps=(Install((pin,), reinstall=True, dependencies=False),),
                 )
             ],
         )
@@ -127,8 +128,8 @@ RULE = Rule(
     "cuDNN is not installed",
     (Cause.CUDNN_MISSING,),
     check,
-    row="not installed",
+    short_title="not installed",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=CUDNN,
-    first=52,
+    fix_order=52,
 )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import cudnn_version
+from tfdoctor.predict import find_cudnn_version
 from tfdoctor.rules.base import CUDNN, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -80,14 +80,14 @@ def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[R
     return pins
 
 
-def allows_built_cudnn(asked: SpecifierSet, built: str) -> bool:
+def allows_built_cudnn(specifiers: SpecifierSet, built: str) -> bool:
     """Return whether `asked` allows a cuDNN of the same major as `built` and at least its minor."""
     major, minimum = versions.major(built), versions.numbers(built)[:2]
-    limits = [specifier.version.removesuffix(".*") for specifier in asked]
+    limits = [specifier.version.removesuffix(".*") for specifier in specifiers]
     candidates = [version for version in limits if versions.is_version(version)]
     versions_to_try = [built, f"{major}.9999", *candidates]
     return any(
-        asked.contains(version, prereleases=True)
+        specifiers.contains(version, prereleases=True)
         for version in versions_to_try
         if versions.major(version) == major and versions.numbers(version)[:2] >= minimum
     )
@@ -98,7 +98,7 @@ def _finding(context: RuleContext, other: Distribution, pin: Requirement, built:
     build = context.build
     name = f"TensorFlow {build.version if build is not None else ''}".strip()
     label = f"{other.name} {other.version}"
-    installed = cudnn_version(context.facts)
+    installed = find_cudnn_version(context.facts)
     note = f" Now cuDNN {installed.version} is there." if installed is not None else ""
     majors = {
         versions.major(specifier.version)
@@ -127,11 +127,13 @@ def _remedies(
     """Return the remedies; the newer cuDNN is offered only if both need the same major version."""
     build = context.build
     release = build.release if build is not None and build.exact else None
-    requirements = advice.gpu_requirement(context.target, release) if release is not None else ("tensorflow",)
+    requirements = (
+        advice.list_gpu_requirements(context.target, release) if release is not None else ("tensorflow",)
+    )
     remedies = [
         Remedy(
             "Give TensorFlow its own environment.",
-            advice.venv_with(context.target, requirements, advice.interpreter(context.target)),
+            advice.venv_with(context.target, requirements, advice.get_interpreter(context.target)),
         )
     ]
     if same_major:
@@ -157,7 +159,7 @@ RULE = Rule(
     "Another package requires a cuDNN that does not work with this TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
-    row="another package wants a different one",
+    short_title="another package wants a different one",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_python),
     area=CUDNN,
 )

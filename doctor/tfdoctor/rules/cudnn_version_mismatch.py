@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import library_version
+from tfdoctor.predict import find_library_version
 from tfdoctor.rules.base import CUDNN, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
@@ -49,7 +49,7 @@ def check(context: RuleContext) -> Result:
     built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
     if built is None or "." not in built:
         return CouldNotCheck("with which cuDNN this TensorFlow was built is not known")
-    owner = library_version(context.facts, resolution)
+    owner = find_library_version(context.facts, resolution)
     if owner is None:
         path = posixpath.normpath(resolution.path)
         return CouldNotCheck(
@@ -79,7 +79,7 @@ def _build_major_finding(context: RuleContext) -> Finding:
     return RULE.finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.ERROR,
-        f"TensorFlow {version} opens {library.soname}; {context.here} there is {installed}. A link from one name "
+        f"TensorFlow {version} opens {library.soname}; {context.location_phrase} there is {installed}. A link from one name "
         "to the "
         "other does not help: the functions inside differ.",
         title=f"A different cuDNN version is installed: {library.soname} is needed, {installed} is installed",
@@ -87,7 +87,7 @@ def _build_major_finding(context: RuleContext) -> Finding:
             Evidence("the loader", library.resolution.error),
             *(Evidence(other.path, "is there") for other in library.other_versions),
         ],
-        remedies=advice.bring_libraries(context.target, [library.soname]),
+        remedies=advice.make_library_remedies(context.target, [library.soname]),
     )
 
 
@@ -104,7 +104,7 @@ def _build_minor_finding(context: RuleContext, path: str, version: str, built: s
         f'layer fails: "Loaded runtime CuDNN library: {version} but source was compiled with: {built}".',
         title=f"cuDNN {version} is older than the {built} that TensorFlow was built with",
         evidence=[Evidence(path, f"cuDNN {version}")],
-        remedies=advice.bring_libraries(context.target, [name]),
+        remedies=advice.make_library_remedies(context.target, [name]),
     )
 
 
@@ -114,8 +114,8 @@ RULE = Rule(
     "The installed cuDNN version does not work with TensorFlow",
     (Cause.CUDNN_VERSION_MISMATCH,),
     check,
-    row="does not fit this TensorFlow",
+    short_title="does not fit this TensorFlow",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=CUDNN,
-    first=53,
+    fix_order=53,
 )

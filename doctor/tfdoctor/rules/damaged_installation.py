@@ -24,10 +24,10 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_closed_package, find_registered_only
+from tfdoctor.predict import find_registered_only, find_unreadable_package
 from tfdoctor.predict.failures import find_own_damage
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
-from tfdoctor.rules.shared.companions import WHAT
+from tfdoctor.rules.shared.companions import DAMAGE_TEXTS
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Distribution
@@ -41,7 +41,7 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck(f"TensorFlow: {fact.why}")
     if python is None:
         return CouldNotCheck("this Python did not answer")
-    if find_closed_package(context.facts) is not None:
+    if find_unreadable_package(context.facts) is not None:
         return NotApplicable("this user may not read it, which TFD319 explains")
     if isinstance(fact, Absent):
         registered = list(find_registered_only(context.facts))
@@ -102,7 +102,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
     tensorflow, build = context.tensorflow, context.build
     location = tensorflow.package_dir.rpartition("/")[0] if tensorflow is not None else ""
     evidence = [
-        Evidence(f"{location}/{difference.path}", WHAT[difference.what]) for difference in differences
+        Evidence(f"{location}/{difference.path}", DAMAGE_TEXTS[difference.what]) for difference in differences
     ]
     names = ", ".join(difference.path.rpartition("/")[2] for difference in differences[:3])
     count_text = f" and {len(differences) - 3} more" if len(differences) > 3 else ""
@@ -128,7 +128,7 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names}{count_text} of TensorFlow: not as installed, and import tensorflow loads it.",
-        title=f"TensorFlow's installation is damaged: {names}{count_text} {WHAT[differences[0].what]}",
+        title=f"TensorFlow's installation is damaged: {names}{count_text} {DAMAGE_TEXTS[differences[0].what]}",
         evidence=evidence,
         remedies=[_reinstall_remedy(context, [requirement])],
     )
@@ -155,7 +155,7 @@ def _reinstall_remedy(context: RuleContext, requirements: list[str]) -> Remedy:
             advice.pip_install(context.target, requirements, options="--force-reinstall --no-deps"),
             advice.check_again(context.target),
         ),
-        steps=(Install(tuple(requirements), again=True, dependencies=False),),
+        steps=(Install(tuple(requirements), reinstall=True, dependencies=False),),
     )
 
 
@@ -165,6 +165,6 @@ RULE = Rule(
     "TensorFlow's installation is damaged",
     (Cause.DAMAGED_FILE, Cause.NOT_PERMITTED, Cause.INCONCLUSIVE),
     check,
-    row="damaged",
-    first=12,
+    short_title="damaged",
+    fix_order=12,
 )

@@ -87,7 +87,7 @@ def _remedies(context: RuleContext, libraries: list[MissingLibrary], rejected: l
         context.loader is not None and context.loader.without
     )  # results without the variables are needed to find what hides the copies
     copies = [copy for missing in libraries for copy in missing.elsewhere[:1]] if measured else []
-    removal = advice.drop_folders(context.target, rejected, copies)
+    removal = advice.remove_folders_of_files(context.target, rejected, copies)
     if removal is not None and all(missing.elsewhere for missing in libraries):
         return [removal]
     wheels = [path for path in paths if _is_wheel_file(context, path)]
@@ -106,7 +106,7 @@ def _remedies(context: RuleContext, libraries: list[MissingLibrary], rejected: l
             Remedy(
                 "Reinstall the wheel that it belongs to.",
                 (command, advice.check_again(context.target)),
-                steps=(Install(pins, again=True, dependencies=False),),
+                steps=(Install(pins, reinstall=True, dependencies=False),),
             )
         ]
     rename_commands = tuple(
@@ -122,7 +122,7 @@ def _remedies(context: RuleContext, libraries: list[MissingLibrary], rejected: l
     ]
     without_copy = [name for name, missing in zip(names, libraries, strict=True) if not missing.elsewhere]
     if without_copy:
-        remedies += advice.bring_libraries(context.target, without_copy)
+        remedies += advice.make_library_remedies(context.target, without_copy)
     return remedies
 
 
@@ -152,7 +152,7 @@ def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:
 
 def _sudo_for(context: RuleContext, path: str) -> str:
     """Return the sudo prefix for a command if the path belongs to the system; else empty."""
-    return advice.sudo(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
+    return advice.sudo_prefix(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
 
 
 RULE = Rule(
@@ -161,8 +161,8 @@ RULE = Rule(
     "The loader stops at a damaged library",
     (Cause.DAMAGED_FILE, Cause.LIBS_NOT_INSTALLED),
     check,
-    row="a damaged library",
+    short_title="a damaged library",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
-    first=40,
+    fix_order=40,
 )

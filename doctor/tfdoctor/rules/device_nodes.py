@@ -25,7 +25,7 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
-SUBJECT = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
+MISSING_NODE_CAUSES = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
 """The causes that missing nodes can appear as."""
 
 
@@ -46,7 +46,7 @@ def _require_nodes(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 def check(context: RuleContext) -> Result:
     driver = context.facts.driver
     state = drivers.driver_state(context)
-    if state.cause is not None and state.cause not in SUBJECT:
+    if state.cause is not None and state.cause not in MISSING_NODE_CAUSES:
         return NotApplicable("the driver fails for another reason")
     errors = drivers.list_node_errors(context) if state.cause is not None else []
     if not errors or state.cause is None:
@@ -107,7 +107,7 @@ def _cgroup_remedies(context: RuleContext) -> list[Remedy]:
 
 
 def _remedies(context: RuleContext, closed: tuple[str, ...]) -> list[Remedy]:
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     list_owners = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
         return [
@@ -142,6 +142,6 @@ RULE = Rule(
     "The card's device nodes are missing or closed",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN),
     check,
-    row="device nodes are missing or closed",
+    short_title="device nodes are missing or closed",
     needs=(_require_nodes, prerequisites.require_driver),
 )

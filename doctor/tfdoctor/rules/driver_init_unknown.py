@@ -59,7 +59,7 @@ def check(context: RuleContext) -> Result:
     )
     source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
     evidence = [
-        Evidence(source, state.why),
+        Evidence(source, state.reason),
         *drivers.module_evidence(context),
         *drivers.smi_evidence(context),
     ]
@@ -107,7 +107,7 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
             ),
         )
     if not context.facts.machine.container:
-        install = advice.driver_install(context.target)
+        install = advice.make_driver_remedy(context.target)
         remedies.append(
             Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
         )
@@ -145,7 +145,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
 
     It says more than the number does.
     """
-    driver, root = context.facts.driver, advice.sudo(context.target)
+    driver, root = context.facts.driver, advice.sudo_prefix(context.target)
     name = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
@@ -273,7 +273,7 @@ def _explain_system_call(context: RuleContext) -> ProblemText:
 
 def _explain_fabric_manager(context: RuleContext) -> ProblemText:
     """Explain error 802: the service that sets up NVSwitch does not run."""
-    root, manager = advice.sudo(context.target), advice.package_manager(context.target)
+    root, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
     version = drivers.driver_version(context)
     version_hint = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
@@ -353,5 +353,5 @@ RULE = Rule(
     "The driver does not start",
     (Cause.DRIVER_INIT_UNKNOWN,),
     check,
-    row="does not start",
+    short_title="does not start",
 )

@@ -22,7 +22,7 @@ from __future__ import annotations
 from tfdoctor import advice
 from tfdoctor.facts import Known, SmiFailure, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import kernel_mismatch
+from tfdoctor.predict import find_kernel_mismatch
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -41,7 +41,7 @@ def check(context: RuleContext) -> Result:
         return ()
     failed = state.cause is Cause.DRIVER_LIB_MISMATCH
     fatal = failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
-    versions = kernel_mismatch(context.facts)
+    versions = find_kernel_mismatch(context.facts)
     description = (
         f"The kernel module in memory is {versions[0]}, the libraries are {versions[1]}"
         if versions is not None
@@ -96,7 +96,7 @@ def _remedies(context: RuleContext) -> list[Remedy]:
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),
         ]
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     loaded = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
     modules = [name for name in UNLOAD_ORDER if loaded is None or name in loaded]
     return [
@@ -121,6 +121,6 @@ RULE = Rule(
     "The driver's kernel module and libraries have different versions",
     (Cause.DRIVER_LIB_MISMATCH,),
     check,
-    row="parts of different versions",
+    short_title="parts of different versions",
     needs=(prerequisites.require_driver,),
 )

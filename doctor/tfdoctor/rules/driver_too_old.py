@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is Cause.DRIVER_TOO_OLD:
-        return [_build_cuinit_finding(context, state.why)]
+        return [_build_cuinit_finding(context, state.reason)]
     if state.cause is not None:
         return NotApplicable("the driver shows no device, for another reason")
     minimum = _find_minimum(context)
@@ -181,7 +181,9 @@ def _check_jit_support(context: RuleContext, minimum: DriverMinimum, newest: str
     affected: list[tuple[CudaDevice, str, str]] = []
     for device in drivers.list_shown_devices(context):
         compilation = (
-            drivers.to_compile(context, device.compute_capability) if device.compute_capability else None
+            drivers.find_required_compilation(context, device.compute_capability)
+            if device.compute_capability
+            else None
         )
         if compilation is not None and not versions.is_at_least(newest, versions.major_minor(compilation[0])):
             affected.append((device, *compilation))
@@ -223,7 +225,7 @@ def _remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
             changes_system=True,
         )
     else:
-        install = advice.driver_install(context.target)
+        install = advice.make_driver_remedy(context.target)
         update = Remedy(
             f"Update the driver{minimum_text}. {install.text}", install.commands, changes_system=True
         )
@@ -247,5 +249,5 @@ RULE = Rule(
     "The driver is too old for this TensorFlow's CUDA",
     (Cause.DRIVER_TOO_OLD,),
     check,
-    row="too old for this CUDA",
+    short_title="too old for this CUDA",
 )

@@ -28,10 +28,10 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    if containers.tool("docker") is None and engine.engine(containers) is None:
+    if containers.tool("docker") is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
     return engines.convert_problems(
-        RULE, engine_state.find_misconfigurations(containers, advice.sudo(context.target))
+        RULE, engine_state.find_misconfigurations(containers, advice.sudo_prefix(context.target))
     )
 
 
@@ -41,7 +41,7 @@ RULE = Rule(
     "Docker's or the toolkit's configuration cannot work",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
-    row="Docker's configuration cannot work",
+    short_title="Docker's configuration cannot work",
     needs=(engines.require_engine,),
-    beside=True,
+    containers_only=True,
 )

@@ -27,12 +27,14 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    silence = engine.silence(containers)
+    silence = engine.get_engine_silence(containers)
     if silence is not None and silence.kind == "remote":
         return NotApplicable("Docker's client is set to another machine's engine, which is not asked")
-    if silence is None and engine.engine(containers) is None:
+    if silence is None and engine.get_docker_engine(containers) is None:
         return NotApplicable("there is no Docker")
-    return engines.convert_problems(RULE, engine.unreachable(containers, advice.sudo(context.target)))
+    return engines.convert_problems(
+        RULE, engine.find_unreachable_engine(containers, advice.sudo_prefix(context.target))
+    )
 
 
 RULE = Rule(
@@ -41,7 +43,7 @@ RULE = Rule(
     "Docker's engine does not answer",
     (Cause.INCONCLUSIVE,),
     check,
-    row="Docker does not answer",
+    short_title="Docker does not answer",
     needs=(engines.require_engine,),
-    beside=True,
+    containers_only=True,
 )

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.facts import Known
-from tfdoctor.facts.python import ASKED
+from tfdoctor.facts.python import PYTHON_OPTION
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared.pythons import describe_python_choice
@@ -42,7 +42,7 @@ STATES = {
 def check(context: RuleContext) -> Result:
     choice = context.facts.choice
     lost = (
-        next((candidate for candidate in choice.lost if candidate.variable != ASKED), None)
+        next((candidate for candidate in choice.lost if candidate.variable != PYTHON_OPTION), None)
         if choice is not None
         else None
     )
@@ -162,5 +162,5 @@ RULE = Rule(
     "The active environment cannot be used",
     (Cause.PYTHON_UNUSABLE, Cause.NOT_PERMITTED),
     check,
-    row="the active environment is unusable",
+    short_title="the active environment is unusable",
 )

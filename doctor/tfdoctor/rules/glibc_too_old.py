@@ -23,18 +23,18 @@ from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcom
 from tfdoctor.rules.shared import prerequisites
 from tfdoctor.text import lazy_pattern
 
-WANTED = lazy_pattern(r"version `GLIBC_([\d.]+)'")
+MISSING_GLIBC_ERROR = lazy_pattern(r"version `GLIBC_([\d.]+)'")
 """The loader's error about a missing glibc version."""
 
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
         unmet = outcome_if_unknown(context.facts.loader, "the loader")
-        return CouldNotCheck(unmet.why if unmet is not None else "the loader could not be followed")
+        return CouldNotCheck(unmet.reason if unmet is not None else "the loader could not be followed")
     failures = [
         (failure, match[1])
         for failure in context.loader.import_needs
-        if (match := WANTED.search(failure.error))
+        if (match := MISSING_GLIBC_ERROR.search(failure.error))
     ]
     if not failures:
         return ()
@@ -65,6 +65,6 @@ RULE = Rule(
     "The system's glibc is too old for this TensorFlow",
     (Cause.GLIBC_TOO_OLD,),
     check,
-    row="glibc is too old",
+    short_title="glibc is too old",
     needs=(prerequisites.require_tensorflow,),
 )

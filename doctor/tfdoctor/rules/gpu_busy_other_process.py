@@ -21,7 +21,7 @@ End the other process, choose another card, or let TensorFlow allocate memory as
 from __future__ import annotations
 
 from tfdoctor import advice, versions
-from tfdoctor.facts import NOTEBOOK, Absent, SmiFacts, SmiProcess, value_of
+from tfdoctor.facts import NOTEBOOK_COMMAND, Absent, SmiFacts, SmiProcess, value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import GPU, CouldNotCheck, NotApplicable, Result, Rule, RuleContext
@@ -44,11 +44,11 @@ class CardMemory:
     used: int | None
     mode: str
     processes: tuple[SmiProcess, ...] = ()
-    told: bool = False
+    lists_processes: bool = False
     """True if nvidia-smi lists the processes of this GPU, even if there are none."""
 
     @property
-    def left(self) -> int | None:
+    def free(self) -> int | None:
         """Free memory in MiB; None if not known."""
         return self.total - self.used if self.total and self.used is not None else None
 
@@ -136,20 +136,20 @@ def _select_visible_cards(context: RuleContext, cards: list[CardMemory]) -> list
 
 def _is_busy(card: CardMemory) -> bool:
     """Return whether less than half of the memory, or less than MIN_REPORTED_MIB, is free."""
-    free = card.left
+    free = card.free
     return free is not None and card.total is not None and (free < MIN_REPORTED_MIB or free * 2 < card.total)
 
 
 def _format_card_memory(card: CardMemory) -> str:
     address = f" ({card.pci_bus_id})" if card.pci_bus_id else ""
-    return f"{card.label}{address}: {card.left} of {card.total} MiB free"
+    return f"{card.label}{address}: {card.free} of {card.total} MiB free"
 
 
 def _build_busy_finding(
     context: RuleContext, busy: list[CardMemory], visible: list[CardMemory], cards: list[CardMemory]
 ) -> Finding:
     """Report GPUs whose memory other processes use; an error if every visible GPU is full."""
-    full = all((card.left or 0) < MIN_REPORTED_MIB for card in busy) and len(busy) == len(visible)
+    full = all((card.free or 0) < MIN_REPORTED_MIB for card in busy) and len(busy) == len(visible)
     exclusive = any("exclusive" in card.mode.lower() for card in busy)
     mode_text = " Its compute mode lets one process at a time use it." if exclusive else ""
     consequence = (
@@ -186,7 +186,7 @@ def _describe_memory_use(context: RuleContext, busy: list[CardMemory]) -> str:
     """Describe what TensorFlow would do with the free memory, in MiB if its rule for the amount is known."""
     build = context.build
     cuda = value_of(context.facts.driver.cuda)
-    free = busy[0].left
+    free = busy[0].free
     reserve = context.compat.cards.reserve
     if build is None or build.version is None or cuda is None or not free:
         return "TensorFlow takes nearly all that is left."
@@ -227,7 +227,7 @@ def _describe_unlisted_memory(card: CardMemory, *, in_container: bool) -> list[s
 
     If the amount of a listed process is not known, report only that.
     """
-    if card.used is None or not card.told:
+    if card.used is None or not card.lists_processes:
         return []
     if any(process.used_mib is None for process in card.processes):
         return ["nvidia-smi does not say how much each holds"]
@@ -241,7 +241,7 @@ def _describe_unlisted_memory(card: CardMemory, *, in_container: bool) -> list[s
 
 def _end_process_remedies(context: RuleContext, busy: list[CardMemory]) -> list[Remedy]:
     """Return the remedies to end the processes that hold the memory."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     processes = [process for card in busy for process in card.processes if process.kind != "G"]
     own_processes = [
         process for process in processes if process.own and process.pid is not None and process.state is None
@@ -254,7 +254,7 @@ def _end_process_remedies(context: RuleContext, busy: list[CardMemory]) -> list[
         }
     )
     remedies = []
-    notebooks = [process for process in own_processes if process.command == NOTEBOOK]
+    notebooks = [process for process in own_processes if process.command == NOTEBOOK_COMMAND]
     if notebooks:
         remedies.append(
             Remedy(
@@ -306,7 +306,7 @@ def _remedies(
     remedies = _end_process_remedies(context, busy)
     free = [card for card in cards if card not in busy and card.uuid and not _is_busy(card)]
     if free:
-        best = max(free, key=lambda card: card.left or 0)
+        best = max(free, key=lambda card: card.free or 0)
         remedies.append(
             Remedy(
                 f"Use the free card ({best.label}).",
@@ -329,7 +329,7 @@ def _remedies(
 def _build_prohibited_finding(
     context: RuleContext, prohibited: list[CardMemory], visible: list[CardMemory]
 ) -> Finding:
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     names = ", ".join(card.label for card in prohibited)
     return RULE.finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
@@ -357,6 +357,6 @@ RULE = Rule(
     "Other processes hold the card",
     (Cause.GPU_BUSY_OTHER_PROCESS,),
     check,
-    row="held by other processes",
+    short_title="held by other processes",
     area=GPU,
 )

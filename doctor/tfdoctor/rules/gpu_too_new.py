@@ -24,7 +24,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.fit.constraints import find_newest_supported
-from tfdoctor.predict import cudnn_version
+from tfdoctor.predict import find_cudnn_version
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
 
@@ -130,7 +130,7 @@ def _build_arch_specific_finding(
         explanation=f"{_describe_gap(build, devices)}. {explanation} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
         remedies=_newer_release_remedies(context)
-        or [*(Remedy(problem.remedy) for problem in problems), advice.ask_recommend()],
+        or [*(Remedy(problem.remedy) for problem in problems), advice.make_recommend_remedy()],
     )
 
 
@@ -219,7 +219,7 @@ def _check_cudnn(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding | None:
     """Report a cuDNN that does not support these GPUs yet."""
-    cudnn = cudnn_version(context.facts)
+    cudnn = find_cudnn_version(context.facts)
     if cudnn is None:
         return None
     support = context.compat.cudnn_support(cudnn.version, capability)
@@ -254,7 +254,7 @@ def _newer_release_remedies(context: RuleContext) -> list[Remedy]:
 
 def _native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
     """Return the remedy with the best release for this Python if it has machine code for the GPU."""
-    best = advice.best_release(context.target)
+    best = advice.find_best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []
     return advice.suggest_release(context.target, "Install {release}, which has machine code for the card.")
@@ -266,7 +266,7 @@ RULE = Rule(
     "The card is newer than the code in this TensorFlow",
     (Cause.GPU_TOO_NEW,),
     check,
-    row="newer than TensorFlow's code",
+    short_title="newer than TensorFlow's code",
     needs=(
         prerequisites.require_cuda_code,
         drivers.require_known_capability,

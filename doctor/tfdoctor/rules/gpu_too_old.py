@@ -25,7 +25,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, fit, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import cudnn_version, select_registered_devices
+from tfdoctor.predict import find_cudnn_version, select_registered_devices
 from tfdoctor.rules.base import GPU, Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -158,7 +158,7 @@ def _older_release_remedies(context: RuleContext) -> list[Remedy]:
 
 def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
     """Report GPUs that TensorFlow supports but this cuDNN no longer does."""
-    cudnn, build = cudnn_version(context.facts), context.build
+    cudnn, build = find_cudnn_version(context.facts), context.build
     if cudnn is None or build is None:
         return []
     version, project = cudnn.version, cudnn.project
@@ -208,11 +208,11 @@ RULE = Rule(
     "The card is older than this TensorFlow or its cuDNN supports",
     (Cause.GPU_TOO_OLD,),
     check,
-    row="too old for what is installed",
+    short_title="too old for what is installed",
     needs=(
         prerequisites.require_cuda_code,
         drivers.require_known_capability,
     ),
     area=GPU,
-    first=60,
+    fix_order=60,
 )

@@ -26,9 +26,9 @@ from tfdoctor.facts import Absent, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.predict import (
     explain_disabled_types,
+    explain_unknown_flags,
     find_stopping_variable,
-    hidden_by_environment,
-    unknown_flags,
+    is_hidden_by_environment,
 )
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites, variable_origins
@@ -48,7 +48,7 @@ REQUESTS = {
     "kubernetes": (),
 }
 """Commands that request a GPU from each scheduler."""
-ASKING = {
+REQUEST_HINTS = {
     "ray": ": ask for one in the code, `@ray.remote(num_gpus=1)`",
     "kubernetes": ": ask for one in the pod's specification, `limits: {nvidia.com/gpu: 1}`",
 }
@@ -58,9 +58,15 @@ ASKING = {
 def check(context: RuleContext) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
     types = explain_disabled_types(context.build, variables) if context.build is not None else ""
-    if types and context.prediction.cause is Cause.HIDDEN_BY_ENV and not hidden_by_environment(context.facts):
+    if (
+        types
+        and context.prediction.cause is Cause.HIDDEN_BY_ENV
+        and not is_hidden_by_environment(context.facts)
+    ):
         return [_check_device_types(context, types)]
-    flags = unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
+    flags = (
+        explain_unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
+    )
     if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
         return [_check_xla_flags(context, flags)]
     stopping_variable = (
@@ -85,7 +91,7 @@ def check(context: RuleContext) -> Result:
         if isinstance(driver.cuda_unhidden, Absent):
             return NotApplicable(driver.cuda_unhidden.why or "there is no driver to hide cards of")
         return CouldNotCheck(f"the driver did not answer without {VARIABLE}")
-    if not hidden_by_environment(context.facts):
+    if not is_hidden_by_environment(context.facts):
         return ()
     value = variables[VARIABLE]
     cards = [drivers.device_label(device) for device in unhidden.devices]
@@ -190,7 +196,7 @@ def _remedies(context: RuleContext) -> list[Remedy]:
     text = "Unset the variable, or name cards that are there."
     remedies = [variable_origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]
     if scheduler in REQUESTS:
-        hint = ASKING.get(scheduler, ": ask for a GPU")
+        hint = REQUEST_HINTS.get(scheduler, ": ask for a GPU")
         remedies.insert(0, Remedy(f"This runs under {scheduler}, which sets it{hint}.", REQUESTS[scheduler]))
     return remedies
 
@@ -201,6 +207,6 @@ RULE = Rule(
     "CUDA_VISIBLE_DEVICES hides every GPU",
     (Cause.HIDDEN_BY_ENV,),
     check,
-    row="hides every GPU",
-    first=32,
+    short_title="hides every GPU",
+    fix_order=32,
 )

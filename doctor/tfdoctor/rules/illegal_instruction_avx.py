@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
     if not lacks_avx(context.facts, tensorflow, build):
         return ()
     virtual = "hypervisor" in machine.cpu_flags
-    best = advice.best_release(context.target)
+    best = advice.find_best_release(context.target)
     text = "Use a build without AVX (conda-forge's, or one that you compile yourself), or another machine."
     remedies = [Remedy(text)]
     if best is not None:
@@ -72,6 +72,6 @@ RULE = Rule(
     "The processor lacks AVX",
     (Cause.ILLEGAL_INSTRUCTION_AVX,),
     check,
-    row="the processor lacks AVX",
+    short_title="the processor lacks AVX",
     needs=(prerequisites.require_tensorflow,),
 )

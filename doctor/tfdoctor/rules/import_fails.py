@@ -24,7 +24,7 @@ from tfdoctor import advice
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import foreign_libstdcxx, list_forbidden_files
+from tfdoctor.predict import find_foreign_libstdcxx, list_forbidden_files
 from tfdoctor.predict.imports import choose_object_cause
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext
 from tfdoctor.rules.shared import path_shadowing, prerequisites
@@ -41,7 +41,7 @@ PACKAGES = {
     "libz.so.1": "zlib1g",
 }
 """Debian and Ubuntu packages of the system libraries that TensorFlow's objects need."""
-TOLD = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
+COVERED_ERRORS = ("version `GLIBC_", "version `GLIBCXX_", "version `CXXABI_")
 """Errors that other rules report."""
 
 
@@ -56,7 +56,9 @@ def check(context: RuleContext) -> Result:
     build = context.build
     covered = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for resolution in context.loader.import_needs:
-        if any(text in resolution.error for text in TOLD) or foreign_libstdcxx(context.facts, resolution):
+        if any(text in resolution.error for text in COVERED_ERRORS) or find_foreign_libstdcxx(
+            context.facts, resolution
+        ):
             continue
         if list_forbidden_files(resolution, elsewhere=True):
             continue
@@ -107,7 +109,7 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
         remedy = Remedy(
             f"Install the package that provides {', '.join(missing)}.",
             (
-                f"{advice.sudo(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
+                f"{advice.sudo_prefix(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
                 advice.check_again(context.target),
             ),
             changes_system=True,
@@ -122,7 +124,7 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
                 advice.pip_install(context.target, [requirement], options="--force-reinstall --no-deps"),
                 advice.check_again(context.target),
             ),
-            steps=(Install((requirement,), again=True, dependencies=False),),
+            steps=(Install((requirement,), reinstall=True, dependencies=False),),
         )
     user_text = f" (needed by {resolution.needed_by.rpartition('/')[2]})" if resolution.needed_by else ""
     return RULE.finding(
@@ -151,7 +153,7 @@ RULE = Rule(
         Cause.INCONCLUSIVE,
     ),
     check,
-    row="the import will fail",
+    short_title="the import will fail",
     needs=(prerequisites.require_tensorflow,),
-    first=22,
+    fix_order=22,
 )

@@ -83,7 +83,7 @@ def _remedies(context: RuleContext, build: Build, cuda: list[str]) -> list[Remed
     if off_path:
         remedies += search_path_remedies(context, [choose_library(missing.elsewhere) for missing in off_path])
     if len(off_path) < len(cuda):
-        remedies += advice.bring_libraries(context.target, cuda)
+        remedies += advice.make_library_remedies(context.target, cuda)
     name = "tensorflow" if build.version else ""
     if name and not off_path:
         remedies.append(
@@ -104,6 +104,6 @@ RULE = Rule(
     "import tensorflow fails for a CUDA library",
     (Cause.IMPORT_MISSING_CUDA_LIB,),
     check,
-    row="the import fails",
+    short_title="the import fails",
     needs=(prerequisites.require_cuda_libraries,),
 )

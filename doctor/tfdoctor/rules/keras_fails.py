@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install, Unset
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import BACKEND, find_leader, folder_of, keras_backend
-from tfdoctor.predict.rehearsal import LEGACY_KERAS, legacy_keras
+from tfdoctor.predict import BACKEND_VARIABLE, find_leader, get_path_folder, keras_backend
+from tfdoctor.predict.rehearsal import LEGACY_KERAS, uses_legacy_keras
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import package_finding, requirement_of
@@ -45,7 +45,7 @@ def check(context: RuleContext) -> Result:
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
     installed = python.versions_installed()
-    legacy = legacy_keras(context.facts.environment.variables, build.version, context.compat)
+    legacy = uses_legacy_keras(context.facts.environment.variables, build.version, context.compat)
     if legacy and "tf-keras" not in installed:
         return [_build_legacy_finding(context)]
     keras = installed.get("keras")
@@ -62,11 +62,11 @@ def check(context: RuleContext) -> Result:
             item
             for item in python.shadows
             if item.name == ("tf_keras" if legacy else "keras")
-            and folder_of(item.taken) not in python.site_packages
+            and get_path_folder(item.taken) not in python.site_packages
         ),
         None,
     )
-    if shadow is not None and find_leader(context.facts, folder_of(shadow.taken)) is not None:
+    if shadow is not None and find_leader(context.facts, get_path_folder(shadow.taken)) is not None:
         return [_build_hidden_finding(context, shadow)]
     is_keras_2 = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
     if not legacy and is_keras_2 and build.has("keras-3"):
@@ -107,7 +107,7 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
 def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
     """Report another module that programs import instead of Keras."""
     path = shadow.taken.removesuffix("/__init__.py")
-    leader = find_leader(context.facts, folder_of(path))
+    leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
         reason = (
             f"{upper_first(variable_origins.path_source_phrase(context, leader))} {leader.entry} first: "
@@ -131,13 +131,16 @@ def _build_backend_finding(context: RuleContext, backend: str, package: str) -> 
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{BACKEND} makes Keras take {backend}, which needs {package}, and that is not installed: programs that use "
-        f"tf.keras stop with ImportError.{variable_origins.origin_sentence(context, BACKEND)}",
-        title=f"tf.keras fails: {BACKEND}={backend} needs {package}, which is not installed",
-        evidence=[Evidence(BACKEND, backend), *variable_origins.origin_evidence(context, BACKEND)],
+        f"{BACKEND_VARIABLE} makes Keras take {backend}, which needs {package}, and that is not installed: programs that use "
+        f"tf.keras stop with ImportError.{variable_origins.origin_sentence(context, BACKEND_VARIABLE)}",
+        title=f"tf.keras fails: {BACKEND_VARIABLE}={backend} needs {package}, which is not installed",
+        evidence=[
+            Evidence(BACKEND_VARIABLE, backend),
+            *variable_origins.origin_evidence(context, BACKEND_VARIABLE),
+        ],
         remedies=[
             variable_origins.unset_remedy(
-                context, BACKEND, "Unset the variable: Keras then computes with TensorFlow."
+                context, BACKEND_VARIABLE, "Unset the variable: Keras then computes with TensorFlow."
             )
         ],
     )
@@ -171,6 +174,6 @@ RULE = Rule(
     "tf.keras fails",
     (Cause.PACKAGE_CONFLICT, Cause.SHADOWED_MODULE),
     check,
-    row="tf.keras fails",
+    short_title="tf.keras fails",
     needs=(prerequisites.require_tensorflow,),
 )

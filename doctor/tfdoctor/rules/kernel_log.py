@@ -150,5 +150,5 @@ RULE = Rule(
     "The kernel's log reports faults of the card or its driver",
     (Cause.NO_DEVICE, Cause.DRIVER_LIB_MISMATCH, Cause.DRIVER_INIT_UNKNOWN, Cause.INCONCLUSIVE),
     check,
-    row="faults in the kernel's log",
+    short_title="faults in the kernel's log",
 )

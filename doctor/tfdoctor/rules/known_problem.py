@@ -23,7 +23,7 @@ from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.facts import Known
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import cudnn_version
+from tfdoctor.predict import find_cudnn_version
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -97,7 +97,7 @@ def _is_still_present(context: RuleContext, problem: Problem) -> bool:
     Two problems are solved if the right version of a library is installed.
     """
     if problem.id == "cudnn-unpinned" and context.python is not None:
-        cudnn = cudnn_version(context.facts)
+        cudnn = find_cudnn_version(context.facts)
         wheels = [
             distribution.version
             for distribution in context.python.distributions
@@ -133,6 +133,6 @@ RULE = Rule(
     "This release has known problems",
     tuple(Cause),
     check,
-    row="known problems",
+    short_title="known problems",
     needs=(prerequisites.require_tensorflow,),
 )

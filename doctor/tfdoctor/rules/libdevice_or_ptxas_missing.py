@@ -107,7 +107,7 @@ def _remedies(context: RuleContext, build: Build, project: str, toolkits: list[C
     elif project in {"nvidia-cuda-nvcc-cu11", "nvidia-cuda-nvcc-cu12"} and not build.has(
         "libdevice-of-wheels"
     ):
-        folder = f"{advice.site_packages(context.target)}/nvidia/cuda_nvcc"
+        folder = f"{advice.get_site_packages(context.target)}/nvidia/cuda_nvcc"
         command = f"export XLA_FLAGS={advice.quote(FLAG + folder)}"
         remedies.append(
             Remedy(
@@ -125,7 +125,7 @@ RULE = Rule(
     "XLA will not find libdevice and ptxas",
     (Cause.LIBDEVICE_OR_PTXAS_MISSING,),
     check,
-    row="libdevice and ptxas will not be found",
+    short_title="libdevice and ptxas will not be found",
     needs=(prerequisites.require_tensorflow,),
-    first=61,
+    fix_order=61,
 )

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import libraries_cause
+from tfdoctor.predict import choose_libraries_cause
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -55,7 +55,7 @@ def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[Miss
     wrong_count, absent_count = causes.count(Cause.LIBS_WRONG_VERSION), causes.count(Cause.LIBS_NOT_INSTALLED)
     if not wrong_count and not absent_count:
         return None, libraries
-    leading = libraries_cause(context.facts, context.build) if context.build is not None else None
+    leading = choose_libraries_cause(context.facts, context.build) if context.build is not None else None
     if leading in {Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED} and leading in causes:
         return leading, libraries
     return (Cause.LIBS_WRONG_VERSION if wrong_count >= absent_count else Cause.LIBS_NOT_INSTALLED), libraries
@@ -77,7 +77,7 @@ def check(context: RuleContext) -> Result:
     explanation = (
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required)}. "
         + (
-            f"None of them is {context.here}."
+            f"None of them is {context.location_phrase}."
             if all_missing
             else f"{', '.join(names)} cannot be found anywhere."
         )
@@ -99,7 +99,7 @@ def check(context: RuleContext) -> Result:
             explanation,
             title=title,
             evidence=evidence,
-            remedies=advice.bring_libraries(context.target, names),
+            remedies=advice.make_library_remedies(context.target, names),
         )
     ]
 
@@ -117,7 +117,7 @@ RULE = Rule(
     "CUDA libraries are not installed",
     (Cause.LIBS_NOT_INSTALLED,),
     check,
-    row="not installed",
+    short_title="not installed",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
-    first=51,
+    fix_order=51,
 )

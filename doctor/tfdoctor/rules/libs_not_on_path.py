@@ -72,11 +72,11 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def has_runpath_defect(context: RuleContext, lost: Sequence[MissingLibrary]) -> bool:
+def has_runpath_defect(context: RuleContext, libraries: Sequence[MissingLibrary]) -> bool:
     """Return whether this release is known to omit the folders of its own extra from its RUNPATH."""
     build = context.build
     release = build.release if build is not None and build.exact else None
-    return release is not None and any(missing.soname in release.runpath_misses for missing in lost)
+    return release is not None and any(missing.soname in release.runpath_misses for missing in libraries)
 
 
 def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
@@ -84,18 +84,18 @@ def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
     return next((library for library in choices if library.package != "torch"), choices[0])
 
 
-def list_folders(found: Sequence[FoundElsewhere]) -> tuple[str, ...]:
+def list_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
     """List the folders of these files without duplicates."""
-    return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in found))
+    return tuple(dict.fromkeys(library.path.rpartition("/")[0] for library in files))
 
 
 def search_path_remedies(
-    context: RuleContext, found: Sequence[FoundElsewhere], *, at_fault: bool = False
+    context: RuleContext, files: Sequence[FoundElsewhere], *, at_fault: bool = False
 ) -> list[Remedy]:
     """Return the remedies that make the loader search the folders of these files."""
-    folders = list_folders(found)
+    folders = list_folders(files)
     remedies: list[Remedy] = []
-    link_remedy = advice.link_into_runpath(context.target, found)
+    link_remedy = advice.link_into_runpath(context.target, files)
     fixed_release = _find_fixed_release(context) if at_fault else None
     if fixed_release is not None:
         remedies.append(fixed_release)
@@ -103,9 +103,9 @@ def search_path_remedies(
         remedies.append(link_remedy)
     if not any(set(folder) & set(":;") for folder in folders):
         text = "Add the folder to the search path before Python starts (os.environ inside the program is too late)."
-        remedies.append(advice.name_folders(context.target, folders, text))
+        remedies.append(advice.make_path_remedy(context.target, folders, text))
     if all(folder.startswith(SYSTEM_CUDA) and "-packages/" not in folder for folder in folders):
-        remedies.append(advice.ldconfig(context.target, folders))
+        remedies.append(advice.make_ldconfig_remedy(context.target, folders))
     return remedies
 
 
@@ -124,7 +124,7 @@ def _find_fixed_release(context: RuleContext) -> Remedy | None:
             return Remedy(
                 f"Install {release.version}, where this is fixed.",
                 (
-                    advice.pip_install(context.target, advice.gpu_requirement(context.target, release)),
+                    advice.pip_install(context.target, advice.list_gpu_requirements(context.target, release)),
                     advice.check_again(context.target),
                 ),
             )
@@ -137,8 +137,8 @@ RULE = Rule(
     "CUDA libraries are where the loader does not look",
     (Cause.LIBS_NOT_ON_PATH,),
     check,
-    row="not where the loader looks",
+    short_title="not where the loader looks",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
-    first=55,
+    fix_order=55,
 )

@@ -100,7 +100,7 @@ def _describe_missing(
 
 def _parse_undefined_symbol(missing: MissingLibrary) -> str:
     """Return the undefined symbol in the loader's error; empty if the error is about something else."""
-    return missing.resolution.error.partition(UNDEFINED)[2]
+    return missing.resolution.error.partition(UNDEFINED_SYMBOL)[2]
 
 
 def _evidence(missing: MissingLibrary) -> list[Evidence]:
@@ -166,7 +166,7 @@ def _remedies(
         text = f"It is in {', '.join(folders)}: add the folder to the search path before Python starts."
         return [
             *_link_remedies(context, files, libraries),
-            advice.name_folders(context.target, folders, text),
+            advice.make_path_remedy(context.target, folders, text),
         ]
     if any("version `GLIBC_" in missing.resolution.error for missing in libraries):
         return [
@@ -185,17 +185,17 @@ def _remedies(
     )
     wheels = advice.cuda_requirements(context.target, absent)
     if wheels and projects:
-        steps, commands = advice.bring_wheels(context.target, wheels)
+        steps, commands = advice.make_install_steps(context.target, wheels)
         text = f"Install the package that provides {', '.join(absent)}."
         return [Remedy(text, (*commands, advice.check_again(context.target)), steps=steps)]
-    system_packages = {name: SYSTEM.get(name) for name in absent}
+    system_packages = {name: SYSTEM_PACKAGES.get(name) for name in absent}
     if absent and all(system_packages.values()) and advice.package_manager(context.target) == advice.APT:
         packages = " ".join(dict.fromkeys(str(package) for package in system_packages.values()))
         return [
             Remedy(
                 f"Install the package that provides {', '.join(absent)}.",
                 (
-                    f"{advice.sudo(context.target)}apt-get install {packages}",
+                    f"{advice.sudo_prefix(context.target)}apt-get install {packages}",
                     advice.check_again(context.target),
                 ),
                 changes_system=True,
@@ -204,8 +204,8 @@ def _remedies(
     return [_reinstall_remedy(context, libraries, "Reinstall the library with everything that it needs.")]
 
 
-UNDEFINED = "undefined symbol: "
-SYSTEM = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
+UNDEFINED_SYMBOL = "undefined symbol: "
+SYSTEM_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
 """Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
 
 
@@ -227,14 +227,14 @@ def _skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, 
         folder, _, name = path.rpartition("/")
         # The system's own libraries are searched after every folder. For CUDA's, another copy must have been found.
         other_copies = [file for file in loader.found if file.name == name and file.path != path]
-        if folder not in loader.library_path or not (name in SYSTEM or other_copies):
+        if folder not in loader.library_path or not (name in SYSTEM_PACKAGES or other_copies):
             return None
         folders.append(folder)
         copies += other_copies[:1]
     resolved = {item.soname for item in loader.resolutions if item.ok}
     if any(resolved - {item.soname for item in variant.resolutions if item.ok} for variant in loader.without):
         return None  # a library that is found now would not be found
-    return advice.drop_from_path(
+    return advice.remove_folders(
         context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
@@ -253,7 +253,7 @@ def _link_remedies(
 
     Empty unless both are in the environment's own wheels and only one library is affected.
     """
-    site = advice.site_packages(context.target)
+    site = advice.get_site_packages(context.target)
     user = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
     folder = posixpath.dirname(user)
     if (
@@ -278,7 +278,9 @@ def _reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...
     if not wheels:
         return Remedy(text)
     command = advice.pip_install(context.target, wheels, options="--force-reinstall")
-    return Remedy(text, (command, advice.check_again(context.target)), steps=(Install(wheels, again=True),))
+    return Remedy(
+        text, (command, advice.check_again(context.target)), steps=(Install(wheels, reinstall=True),)
+    )
 
 
 RULE = Rule(
@@ -287,8 +289,8 @@ RULE = Rule(
     "A CUDA library lacks something that it needs",
     (Cause.LIBS_TRANSITIVE,),
     check,
-    row="a library lacks what it needs",
+    short_title="a library lacks what it needs",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
-    first=54,
+    fix_order=54,
 )

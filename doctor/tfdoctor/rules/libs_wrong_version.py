@@ -73,7 +73,7 @@ def check(context: RuleContext) -> Result:
         )
         explanation = (
             f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
-            f"{context.here.capitalize()} these libraries have other versions."
+            f"{context.location_phrase.capitalize()} these libraries have other versions."
             f"{_describe_met_files(cudas)} A link from the wanted name to another version does not help: the "
             f"functions inside differ, "
             "and it fails later or gives wrong results."
@@ -85,7 +85,7 @@ def check(context: RuleContext) -> Result:
         title=title,
         evidence=_evidence(context, libraries),
         remedies=[
-            *advice.bring_libraries(context.target, names),
+            *advice.make_library_remedies(context.target, names),
             *_find_other_tensorflow(context, libraries, cudas),
         ],
     )
@@ -129,7 +129,7 @@ class OtherCuda:
         return f"{name} ({folder}{f', {self.via}' if self.via else ''})"
 
 
-def find_other_cudas(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
+def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
     """Return the installed CUDA versions that TensorFlow cannot use.
 
     They are those in the loader's search path, or all that were found if there are none.
@@ -140,7 +140,7 @@ def find_other_cudas(context: RuleContext, lost: tuple[MissingLibrary, ...]) -> 
     searched = {posixpath.normpath(folder): "where TensorFlow looks" for folder in loader.runpath_folders}
     searched |= {posixpath.normpath(folder): "on LD_LIBRARY_PATH" for folder in loader.library_path}
     wrong_names: dict[str, list[str]] = {}
-    for missing in lost:
+    for missing in libraries:
         for library in missing.other_versions:
             wrong_names.setdefault(posixpath.dirname(posixpath.normpath(library.path)), []).append(
                 library.name
@@ -283,7 +283,7 @@ RULE = Rule(
     "A different CUDA version is installed than TensorFlow needs",
     (Cause.LIBS_WRONG_VERSION,),
     check,
-    row="a different version is installed",
+    short_title="a different version is installed",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
-    first=50,
+    fix_order=50,
 )

@@ -22,21 +22,21 @@ import re
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import foreign_libstdcxx
+from tfdoctor.predict import find_foreign_libstdcxx
 from tfdoctor.rules.base import CouldNotCheck, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.shared import path_shadowing, prerequisites
 
-WANTED = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
+MISSING_SYMBOL_ERROR = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GLIBCXX|CXXABI)_[\w.]+)'")
 """The loader's error about a missing symbol version, with the path of the library."""
 
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
         unmet = outcome_if_unknown(context.facts.loader, "the loader")
-        return CouldNotCheck(unmet.why if unmet is not None else "the loader could not be followed")
+        return CouldNotCheck(unmet.reason if unmet is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
-        foreign = foreign_libstdcxx(context.facts, resolution)
-        match = WANTED.search(resolution.error)
+        foreign = find_foreign_libstdcxx(context.facts, resolution)
+        match = MISSING_SYMBOL_ERROR.search(resolution.error)
         if match is None and foreign is None:
             continue
         path = match["path"] if match is not None else foreign.path if foreign is not None else ""
@@ -62,7 +62,7 @@ def check(context: RuleContext) -> Result:
 def _remedies(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedy to remove the folder from the search path, or to use a newer library."""
     python = context.python
-    removal = advice.drop_from_path(context.target, (path.rpartition("/")[0],))
+    removal = advice.remove_folders(context.target, (path.rpartition("/")[0],))
     if removal is not None:
         return [removal]
     if python is not None and python.conda_prefix is not None:
@@ -85,6 +85,6 @@ RULE = Rule(
     "The C++ library is too old for this TensorFlow",
     (Cause.LIBSTDCXX_TOO_OLD,),
     check,
-    row="the C++ library is too old",
+    short_title="the C++ library is too old",
     needs=(prerequisites.require_tensorflow,),
 )

@@ -127,5 +127,5 @@ RULE = Rule(
     "A loaded environment module does not fit TensorFlow's CUDA",
     (Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED),
     check,
-    row="a loaded module does not fit",
+    short_title="a loaded module does not fit",
 )

@@ -73,5 +73,5 @@ RULE = Rule(
     "An environment variable is misspelt",
     (Cause.INCONCLUSIVE,),
     check,
-    row="a misspelt variable",
+    short_title="a misspelt variable",
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice
     from tfdoctor.predict import Build
 
-VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
+MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
 def check(context: RuleContext) -> Result:
@@ -69,15 +69,15 @@ def _build_some_dropped_finding(
     too_small = [
         item for item in dropped if versions.is_at_least(item.compute_capability or "99", build.floor)
     ]
-    value = context.facts.environment.variables.get(VARIABLE)
+    value = context.facts.environment.variables.get(MULTIPROCESSORS_VARIABLE)
     remedies = []
     if too_small:
         minimum = min(device.multiprocessors or 0 for device in too_small)
-        line = f"export {VARIABLE}={minimum}"
+        line = f"export {MULTIPROCESSORS_VARIABLE}={minimum}"
         remedies.append(
             Remedy("To make TensorFlow use the small card too:", (line, advice.check_again(context.target)))
         )
-    set_to = f" {VARIABLE} is set to {value!r}." if value is not None else ""
+    set_to = f" {MULTIPROCESSORS_VARIABLE} is set to {value!r}." if value is not None else ""
     return RULE.finding(
         Cause.HIDDEN_BY_ENV if too_small and value is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
@@ -90,19 +90,23 @@ def _build_some_dropped_finding(
 
 
 def _build_all_dropped_finding(context: RuleContext, build: Build, dropped: list[CudaDevice]) -> Finding:
-    value = context.facts.environment.variables.get(VARIABLE, "")
+    value = context.facts.environment.variables.get(MULTIPROCESSORS_VARIABLE, "")
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.ERROR,
-        f"{VARIABLE} is {value!r}: TensorFlow takes only cards with at least that many multiprocessors, and "
+        f"{MULTIPROCESSORS_VARIABLE} is {value!r}: TensorFlow takes only cards with at least that many multiprocessors, and "
         "no card here has them.",
-        title=f"{VARIABLE} excludes every card",
+        title=f"{MULTIPROCESSORS_VARIABLE} excludes every card",
         evidence=[
-            Evidence(VARIABLE, repr(value)),
-            *variable_origins.origin_evidence(context, VARIABLE),
+            Evidence(MULTIPROCESSORS_VARIABLE, repr(value)),
+            *variable_origins.origin_evidence(context, MULTIPROCESSORS_VARIABLE),
             *(Evidence("the driver", _explain_drop(device, build)) for device in dropped),
         ],
-        remedies=[variable_origins.unset_remedy(context, VARIABLE, "Unset the variable.", steps=False)],
+        remedies=[
+            variable_origins.unset_remedy(
+                context, MULTIPROCESSORS_VARIABLE, "Unset the variable.", steps=False
+            )
+        ],
     )
 
 
@@ -112,7 +116,7 @@ RULE = Rule(
     "TensorFlow ignores some cards",
     (Cause.GPU_TOO_OLD, Cause.HIDDEN_BY_ENV),
     check,
-    row="TensorFlow ignores a card",
+    short_title="TensorFlow ignores a card",
     needs=(prerequisites.require_tensorflow, prerequisites.require_driver),
     area=GPU,
 )

@@ -99,7 +99,7 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
     if module_files.dkms or akmods:
         remedies.append(kernels.rebuild_module_remedy(context))
     else:
-        install = advice.driver_install(context.target)
+        install = advice.make_driver_remedy(context.target)
         headers_command = kernels.install_headers_command(context) if not module_files.headers else ""
         remedies.append(
             Remedy(
@@ -112,7 +112,7 @@ def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Reme
         remedies.append(
             Remedy(
                 f"Or restart, and choose kernel {module_files.other_kernels[-1]} in the start menu.",
-                (f"{advice.sudo(context.target)}reboot",),
+                (f"{advice.sudo_prefix(context.target)}reboot",),
                 changes_system=True,
             )
         )
@@ -125,6 +125,6 @@ RULE = Rule(
     "NVIDIA's kernel module is missing for the running kernel",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
-    row="no module for this kernel",
+    short_title="no module for this kernel",
     needs=(kernels.require_waiting_driver,),
 )

@@ -135,7 +135,7 @@ def _explain_card_absence(context: RuleContext) -> ProblemText | None:
             [
                 Remedy(
                     "Switch to the NVIDIA card (Ubuntu's tool), then restart.",
-                    (f"{advice.sudo(context.target)}prime-select nvidia",),
+                    (f"{advice.sudo_prefix(context.target)}prime-select nvidia",),
                     changes_system=True,
                 )
             ],
@@ -181,11 +181,11 @@ def _explain_card_binding(context: RuleContext) -> ProblemText | None:
                         "Switch it off for the next start.",
                         (
                             (
-                                f"echo 'blacklist {card.driver}' | {advice.sudo(context.target)}tee "
+                                f"echo 'blacklist {card.driver}' | {advice.sudo_prefix(context.target)}tee "
                                 f"/etc/modprobe.d/blacklist-{card.driver}.conf"
                             ),
                             kernels.rebuild_initramfs_command(context),
-                            f"{advice.sudo(context.target)}reboot",
+                            f"{advice.sudo_prefix(context.target)}reboot",
                         ),
                         changes_system=True,
                     )
@@ -195,7 +195,7 @@ def _explain_card_binding(context: RuleContext) -> ProblemText | None:
 
 
 def _make_rebind_remedy(context: RuleContext, card: PciGpu) -> Remedy:
-    root, address = advice.sudo(context.target), advice.quote(card.address)
+    root, address = advice.sudo_prefix(context.target), advice.quote(card.address)
     return Remedy(
         "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
         "the kernel's command line or /etc/modprobe.d.",
@@ -218,7 +218,7 @@ def _explain_mig(context: RuleContext) -> ProblemText | None:
         return None
     parent = parents[0]
     index = parent.index or 0
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     return (
         "MIG is on but the card has no instance",
         (
@@ -285,7 +285,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
     """Report that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     headers = {
         advice.APT: f"{root}apt-get install --reinstall linux-headers-$(uname -r)",
         advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
@@ -365,7 +365,7 @@ def _explain_unsupported_card(context: RuleContext) -> ProblemText | None:
 
 def _install_flavour_remedy(context: RuleContext, version: str, *, opened: bool) -> Remedy:
     """Return the remedy that installs the other flavour of the same driver branch."""
-    root, manager = advice.sudo(context.target), advice.package_manager(context.target)
+    root, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
     name = "the open" if opened else "the proprietary"
     text = f"Install {name} kernel module of the same branch, then restart."
     machine = context.facts.machine
@@ -386,7 +386,7 @@ RULE = Rule(
     "The driver shows no GPU",
     (Cause.NO_DEVICE,),
     check,
-    row="the driver shows none",
+    short_title="the driver shows none",
     needs=(prerequisites.require_driver,),
     area=GPU,
 )

@@ -28,7 +28,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, evidence_from
 from tfdoctor.rules.shared import drivers, kernels, path_shadowing
-from tfdoctor.rules.shared.pythons import examine_others
+from tfdoctor.rules.shared.pythons import other_python_remedies
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -49,10 +49,10 @@ def check(context: RuleContext) -> Result:
     code = kernels.module_rule_code(context)
     if code:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
-    evidence = [Evidence("the loader", state.why), *_list_system_evidence(context)]
+    evidence = [Evidence("the loader", state.reason), *_list_system_evidence(context)]
     failed = state.resolution if state.resolution is not None and not state.resolution.ok else None
     if failed is None:
-        return [_build_load_finding(context, state.why, evidence)]
+        return [_build_load_finding(context, state.reason, evidence)]
     if failed.path or any(attempt.problem for attempt in failed.tried):
         return [
             path_shadowing.with_shadowing(
@@ -133,7 +133,7 @@ def _build_damaged_finding(context: RuleContext, failed: Resolution, evidence: l
 def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
     """Report that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     is_default = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
     commands: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context.target))
     if not is_default:
@@ -146,7 +146,7 @@ def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence
         [*evidence, Evidence(folder, ", ".join(path.rpartition("/")[2] for path in files))],
         [
             Remedy("Tell the loader about it.", commands, changes_system=True),
-            Remedy("Name its folder, for this shell only.", (advice.export_path([folder]),)),
+            Remedy("Name its folder, for this shell only.", (advice.format_export([folder]),)),
         ],
     )
 
@@ -189,7 +189,7 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             "CUDA. NVIDIA's driver "
             "replaces it.",
             evidence,
-            [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
+            [*_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
         )
     if driver.driver_files:
         return _build_finding(
@@ -197,13 +197,13 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
-            [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
+            [*_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
         )
     return _build_finding(
         "NVIDIA's driver is not installed",
         "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
         evidence,
-        [*_legacy_driver_remedies(context), advice.driver_install(context.target)],
+        [*_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
     )
 
 
@@ -213,8 +213,8 @@ def _cpu_remedies(context: RuleContext) -> list[Remedy]:
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
     if choice is not None and choice.others:
-        return examine_others(context)
-    release = advice.best_release(context.target)
+        return other_python_remedies(context)
+    release = advice.find_best_release(context.target)
     chosen_by_default = choice is not None and choice.lost
     if chosen_by_default or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:
         return []
@@ -253,7 +253,7 @@ def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Findin
 def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies that install an older driver, for cards that the newest driver no longer supports."""
     remedies = []
-    ubuntu, root = context.target.distribution == "ubuntu", advice.sudo(context.target)
+    ubuntu, root = context.target.distribution == "ubuntu", advice.sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is not None:
@@ -281,7 +281,7 @@ def _list_system_evidence(context: RuleContext) -> list[Evidence]:
 def _make_reinstall_remedy(context: RuleContext) -> Remedy:
     if context.facts.machine.container:
         return Remedy("Start the container again; the driver's libraries come from the host.")
-    install = advice.driver_install(context.target)
+    install = advice.make_driver_remedy(context.target)
     return Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
 
 
@@ -291,5 +291,5 @@ RULE = Rule(
     "NVIDIA's driver library cannot be opened",
     (Cause.NO_DRIVER,),
     check,
-    row="its library cannot be opened",
+    short_title="its library cannot be opened",
 )

@@ -130,9 +130,10 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         return []
     version, release = best.python, best.release
     requirements = " ".join(
-        advice.quote(requirement) for requirement in advice.gpu_requirement(context.target, release, version)
+        advice.quote(requirement)
+        for requirement in advice.list_gpu_requirements(context.target, release, version)
     )
-    setup, uv = advice.uv(context.target)
+    setup, uv = advice.choose_uv(context.target)
     return [
         Remedy(
             f"Make an environment with Python {version} (uv fetches it where it is not there) and TensorFlow "
@@ -156,5 +157,5 @@ RULE = Rule(
     "There is no TensorFlow wheel for this Python",
     (Cause.NO_MATCHING_WHEEL,),
     check,
-    row="no wheel for this Python",
+    short_title="no wheel for this Python",
 )

@@ -29,13 +29,13 @@ from tfdoctor.rules.shared import engines
 
 def check(context: RuleContext) -> Result:
     containers = engines.get_container_facts(context)
-    docker = engine.engine(containers)
-    if docker is None and engine.podman_way(containers) is None:
+    docker = engine.get_docker_engine(containers)
+    if docker is None and engine.can_podman_give_gpus(containers) is None:
         return NotApplicable("no engine that could be asked; TFD402 says why")
     if docker is not None and docker.desktop and context.facts.machine.wsl:
         return NotApplicable("Docker Desktop under WSL brings NVIDIA's toolkit itself")
     return engines.convert_problems(
-        RULE, engine.find_engines_lacking_gpus(containers, advice.sudo(context.target))
+        RULE, engine.find_engines_lacking_gpus(containers, advice.sudo_prefix(context.target))
     )
 
 
@@ -45,7 +45,7 @@ RULE = Rule(
     "A container engine cannot give GPUs to containers",
     (Cause.NO_NVIDIA_RUNTIME,),
     check,
-    row="an engine cannot give GPUs",
+    short_title="an engine cannot give GPUs",
     needs=(engines.require_engine,),
-    beside=True,
+    containers_only=True,
 )

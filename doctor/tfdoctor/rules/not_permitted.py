@@ -27,7 +27,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts.python import Denied, Unusable
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_closed_package, list_forbidden_files
+from tfdoctor.predict import find_unreadable_package, list_forbidden_files
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Result:
         return [_build_python_finding(fact.trouble.path)]
     if context.python is None:
         return NotApplicable("no Python answered")
-    package = find_closed_package(context.facts)
+    package = find_unreadable_package(context.facts)
     libraries = _list_denied_libraries(context)
     others = [item for item in context.python.closed if item is not package]
     if package is not None:
@@ -197,7 +197,9 @@ def _list_chmod_remedies(context: RuleContext, denied: list[Denied]) -> list[Rem
         text = f"Let every user read them: {' and '.join(owners)}, whose they are, may do it, and root."
     return [
         Remedy(
-            text, (f"{advice.sudo(context.target)}chmod -R a+rX {paths}", check_command), changes_system=True
+            text,
+            (f"{advice.sudo_prefix(context.target)}chmod -R a+rX {paths}", check_command),
+            changes_system=True,
         ),
         own_environment,
     ]
@@ -245,7 +247,7 @@ def _noexec_remedies(context: RuleContext, mount: str) -> list[Remedy]:
         Remedy(
             "Or let programs run from this one, where whoever set it up agrees (a line in /etc/fstab keeps it).",
             (
-                f"{advice.sudo(context.target)}mount -o remount,exec {advice.quote(mount)}",
+                f"{advice.sudo_prefix(context.target)}mount -o remount,exec {advice.quote(mount)}",
                 advice.check_again(context.target),
             ),
             changes_system=True,
@@ -259,6 +261,6 @@ RULE = Rule(
     "A needed file exists, but may not be used",
     (Cause.NOT_PERMITTED,),
     check,
-    row="no permission for a file",
-    no_python=True,
+    short_title="no permission for a file",
+    explains_broken_python=True,
 )

@@ -33,10 +33,10 @@ RULE = Rule(
     "NumPy does not fit this TensorFlow",
     (Cause.NUMPY_ABI,),
     check,
-    row="NumPy does not fit",
+    short_title="NumPy does not fit",
     needs=(
         prerequisites.require_tensorflow,
         prerequisites.require_distributions,
     ),
-    first=21,
+    fix_order=21,
 )

@@ -20,10 +20,10 @@ NVIDIA_DRIVER_CAPABILITIES=compute,utility.
 from __future__ import annotations
 
 from tfdoctor import advice
-from tfdoctor.advice.engine import CAPABILITIES, lacks, name_parts
+from tfdoctor.advice.engine import CAPABILITIES, lacks_capability, make_capabilities_remedy
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import NVML_ERROR_UNKNOWN, container_lost_nvml
+from tfdoctor.predict import NVML_ERROR_UNKNOWN, has_lost_nvml
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
@@ -56,7 +56,7 @@ def check(context: RuleContext) -> Result:
     nvml = value_of(context.facts.driver.nvml)
     if nvml is None:
         return CouldNotCheck(getattr(context.facts.driver.nvml, "why", "NVML was not asked"))
-    if container_lost_nvml(context.facts):
+    if has_lost_nvml(context.facts):
         return NotApplicable("the container was cut off from the GPUs, which TFD112 explains")
     if nvml.loaded and nvml.init not in (0, None, MISMATCH):
         return [_build_failure_finding(context, nvml.init or 0, nvml.init_error)]
@@ -68,7 +68,7 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     variables = context.facts.environment.variables
     value = variables.get(CAPABILITIES)
     evidence = [Evidence("the loader", error)]
-    narrow = value is not None and lacks(value, "utility")
+    narrow = value is not None and lacks_capability(value, "utility")
     if value is not None:
         evidence.append(Evidence(CAPABILITIES, repr(value)))
     note = f" {CAPABILITIES} is {value!r}: without `utility` a container is not given NVML." if narrow else ""
@@ -85,13 +85,13 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
 
 def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.package_manager(context.target)
-    root = advice.sudo(context.target)
-    if machine.container and value is not None and not lacks(value, "utility"):
+    root = advice.sudo_prefix(context.target)
+    if machine.container and value is not None and not lacks_capability(value, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
         ]
     if machine.container:
-        return [name_parts(context.target)]
+        return [make_capabilities_remedy(context.target)]
     if machine.wsl:
         return [
             Remedy(
@@ -108,7 +108,7 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
                 changes_system=True,
             )
         ]
-    install = advice.driver_install(context.target)
+    install = advice.make_driver_remedy(context.target)
     return [
         Remedy(
             f"It comes with the driver: install the complete driver. {install.text}",
@@ -142,6 +142,6 @@ RULE = Rule(
     "NVML is missing or fails",
     (Cause.NVML_MISSING,),
     check,
-    row="NVML is missing or fails",
+    short_title="NVML is missing or fails",
     needs=(prerequisites.require_tensorflow,),
 )

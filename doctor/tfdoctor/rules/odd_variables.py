@@ -22,14 +22,14 @@ from __future__ import annotations
 import re
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import Drop, Export, Unset
+from tfdoctor.causes.steps import Export, RemoveEntries, Unset
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
-TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
+LOADER_TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
 """The tokens that the loader expands in LD_LIBRARY_PATH."""
-FILE = re.compile(r"\.so(\.\d+)*\Z")
+LIBRARY_FILE = re.compile(r"\.so(\.\d+)*\Z")
 
 
 def check(context: RuleContext) -> Result:
@@ -176,7 +176,7 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
                 Remedy(
                     "Without these:",
                     (f"export {name}={advice.quote(remaining)}",),
-                    steps=(Drop(name, tuple(wrong)),),
+                    steps=(RemoveEntries(name, tuple(wrong)),),
                 )
             )
         else:
@@ -214,14 +214,14 @@ def _describe_entry_error(entry: str) -> str:
     """Return a clause about the error of an entry; empty if there is none."""
     if not entry:
         return ""
-    bare = TOKEN.sub("", entry)
+    bare = LOADER_TOKEN.sub("", entry)
     if entry.startswith("~"):
         return "is not expanded: the loader does not know `~`"
     if "$" in bare:
         return "is not expanded: the loader knows no variables of the shell"
     if entry != entry.strip() or entry.strip("\"'") != entry:
         return "has a space or quotation mark too many"
-    if FILE.search(entry):
+    if LIBRARY_FILE.search(entry):
         return "is a file; entries are folders"
     if not entry.startswith("/") and bare == entry:
         return "is relative: it means another folder wherever the program is started"
@@ -234,5 +234,5 @@ RULE = Rule(
     "An environment variable does not do what it appears to do",
     (Cause.INCONCLUSIVE,),
     check,
-    row="a variable without the wanted effect",
+    short_title="a variable without the wanted effect",
 )

@@ -23,13 +23,13 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.facts import MODULE_PATH, value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import drop_first, find_leader, folder_of
+from tfdoctor.predict import drop_first_tensorflow, find_leader, get_path_folder
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
 if TYPE_CHECKING:
     from tfdoctor.facts import TensorFlowFacts
-    from tfdoctor.predict import Led
+    from tfdoctor.predict import LeadingFolder
 
 
 def check(context: RuleContext) -> Result:
@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there is one TensorFlow on this Python's path")
     if context.prediction.cause is not Cause.SHADOWED_MODULE:
         return ()
-    folder, second = folder_of(first.package_dir), first.behind
+    folder, second = get_path_folder(first.package_dir), first.behind
     leader = find_leader(context.facts, folder)
     explanation = f"{folder} is before it on Python's path."
     if leader is not None:
@@ -53,7 +53,7 @@ def check(context: RuleContext) -> Result:
             Cause.SHADOWED_MODULE,
             Severity.ERROR,
             f"Python imports {_describe(context, first)} from {folder}, not {_describe(context, second)} from "
-            f"{folder_of(second.package_dir)}: {explanation} What is installed or removed in the environment has no "
+            f"{get_path_folder(second.package_dir)}: {explanation} What is installed or removed in the environment has no "
             "effect on it.",
             title=f"{_describe(context, first)} in {folder} hides {_describe(context, second)}",
             evidence=[
@@ -74,7 +74,7 @@ def _describe(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
     """Return the distribution and version of a TensorFlow."""
     owner = tensorflow.distribution or "TensorFlow"
     python = value_of(context.facts.python)
-    folder = folder_of(tensorflow.package_dir)
+    folder = get_path_folder(tensorflow.package_dir)
     distributions = (
         [d for d in python.distributions if d.location.rstrip("/") == folder] if python is not None else []
     )
@@ -83,7 +83,7 @@ def _describe(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
     return f"{owner} {tensorflow.version or ''}".rstrip()
 
 
-def _make_remedy(context: RuleContext, folder: str, leader: Led | None) -> Remedy:
+def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None) -> Remedy:
     if leader is not None:
         return variable_origins.remove_from_python_path(context, leader)
     python = value_of(context.facts.python)
@@ -101,7 +101,9 @@ def _make_remedy(context: RuleContext, folder: str, leader: Led | None) -> Remed
 
 def should_report_other(context: RuleContext) -> bool:
     """Return whether to report the TensorFlow behind the first one instead of the first one's own faults."""
-    return context.prediction.cause is Cause.SHADOWED_MODULE and drop_first(context.facts) is not None
+    return (
+        context.prediction.cause is Cause.SHADOWED_MODULE and drop_first_tensorflow(context.facts) is not None
+    )
 
 
 RULE = Rule(
@@ -110,7 +112,7 @@ RULE = Rule(
     "Another TensorFlow comes before the one that would work",
     (Cause.SHADOWED_MODULE,),
     check,
-    row="another TensorFlow comes first",
+    short_title="another TensorFlow comes first",
     needs=(prerequisites.require_tensorflow,),
-    first=10,
+    fix_order=10,
 )

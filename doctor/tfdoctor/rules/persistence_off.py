@@ -39,7 +39,7 @@ def check(context: RuleContext) -> Result:
     ]
     if not affected:
         return ()
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in affected)
     return [
         RULE.finding(
@@ -69,7 +69,7 @@ RULE = Rule(
     "The driver shuts the card down between programs",
     (Cause.INCONCLUSIVE,),
     check,
-    row="shuts the card down between programs",
+    short_title="shuts the card down between programs",
     needs=(
         _require_host,
         card_status.require_card_status,

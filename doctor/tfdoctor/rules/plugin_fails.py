@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice
 from tfdoctor.causes.steps import Remove
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.imports import plugin_cause
+from tfdoctor.predict.imports import choose_plugin_cause
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -43,7 +43,7 @@ def _build_finding(context: RuleContext, failed: Resolution) -> Finding:
     path = failed.soname
     new_path = f"{path}.aside"
     return RULE.finding(
-        plugin_cause(failed),
+        choose_plugin_cause(failed),
         Severity.ERROR,
         f"TensorFlow loads this plugin at every import, and the import stops there. The loader says: {failed.error}.",
         title=f"The plugin {path.rpartition('/')[2]} stops the import of TensorFlow",
@@ -64,6 +64,6 @@ RULE = Rule(
     "A plugin stops the import of TensorFlow",
     (Cause.DAMAGED_FILE, Cause.PACKAGE_CONFLICT),
     check,
-    row="a plugin stops the import",
+    short_title="a plugin stops the import",
     needs=(prerequisites.require_tensorflow,),
 )

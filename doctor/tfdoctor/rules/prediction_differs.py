@@ -30,8 +30,8 @@ def check(context: RuleContext) -> Result:
     observed, prediction = context.observed, context.prediction
     if observed is None:
         return NotApplicable("TensorFlow was not run (`tfdoctor check --deep` does it)")
-    if observed.ended and observed.gpu_registered is None:
-        return CouldNotCheck(f"TensorFlow was run and {observed.ended}")
+    if observed.stop_reason and observed.gpu_registered is None:
+        return CouldNotCheck(f"TensorFlow was run and {observed.stop_reason}")
     if observed.gpu_registered is None and observed.import_ok:
         return CouldNotCheck("TensorFlow was run and did not say whether it registers a GPU")
     if not observed.import_ok and prediction.import_ok is not False:
@@ -106,7 +106,7 @@ def _build_import_finding(observed: Observation) -> Finding:
         cause,
         Severity.ERROR,
         f"TensorFlow was run, and its import failed, which was not predicted: {error.rstrip('.')}."
-        + (f" {cause.row.meaning}" if is_known else ""),
+        + (f" {cause.data.meaning}" if is_known else ""),
         title=f"import tensorflow failed: {error[:160]}",
         evidence=[Evidence("import tensorflow", error)],
         remedies=[remedy],

@@ -33,10 +33,10 @@ RULE = Rule(
     "protobuf does not fit this TensorFlow",
     (Cause.PROTOBUF_CONFLICT,),
     check,
-    row="protobuf does not fit",
+    short_title="protobuf does not fit",
     needs=(
         prerequisites.require_tensorflow,
         prerequisites.require_distributions,
     ),
-    first=20,
+    fix_order=20,
 )

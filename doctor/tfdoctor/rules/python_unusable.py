@@ -27,12 +27,16 @@ from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.environment_gone import restore_remedies
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.rules.shared.pythons import describe_python_choice, evidence_of_other_pythons, examine_others
+from tfdoctor.rules.shared.pythons import (
+    describe_python_choice,
+    evidence_of_other_pythons,
+    other_python_remedies,
+)
 
 if TYPE_CHECKING:
     from tfdoctor.facts.python import Trouble
 
-HOME = "PYTHONHOME"
+HOME_VARIABLE = "PYTHONHOME"
 TITLES = {
     "base-gone": "The Python of this environment is gone",
     "not-started": "This Python does not start",
@@ -66,7 +70,7 @@ def check(context: RuleContext) -> Result:
             evidence=[*evidence, *evidence_of_other_pythons(context)],
             remedies=[
                 *_list_remedies(context, trouble),
-                *(examine_others(context) if _has_other_pythons(context) else ()),
+                *(other_python_remedies(context) if _has_other_pythons(context) else ()),
             ],
         )
     ]
@@ -95,10 +99,10 @@ def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
             "there: that Python was removed or replaced. No program starts in it; its packages are still there."
         )
     if trouble.kind == "home":
-        value = context.facts.environment.variables.get(HOME, "")
+        value = context.facts.environment.variables.get(HOME_VARIABLE, "")
         return (
-            f"{HOME} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
-            f"variable it starts.{variable_origins.origin_sentence(context, HOME)}{output}"
+            f"{HOME_VARIABLE} is {value!r}: Python then looks for its own library there, and {name} {trouble.how}. Without the "
+            f"variable it starts.{variable_origins.origin_sentence(context, HOME_VARIABLE)}{output}"
         )
     if trouble.kind == "site":
         location = f" It stops in {trouble.files[0]}." if trouble.files else ""
@@ -122,7 +126,7 @@ def _list_remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
     if trouble.kind == "home":
         return [
             variable_origins.unset_remedy(
-                context, HOME, f"Unset {HOME}: hardly any Python needs it.", steps=False
+                context, HOME_VARIABLE, f"Unset {HOME_VARIABLE}: hardly any Python needs it.", steps=False
             )
         ]
     if trouble.kind == "site":
@@ -167,6 +171,6 @@ RULE = Rule(
     "The examined Python does not work",
     (Cause.PYTHON_UNUSABLE,),
     check,
-    row="this Python does not work",
-    no_python=True,
+    short_title="this Python does not work",
+    explains_broken_python=True,
 )

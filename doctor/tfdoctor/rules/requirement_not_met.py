@@ -21,7 +21,7 @@ from __future__ import annotations
 
 from tfdoctor import advice
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.rehearsal import unmet
+from tfdoctor.predict.rehearsal import list_unmet
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites
 
@@ -35,7 +35,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("conda's packages have conda's own requirements")
     conflicts = [
         conflict
-        for conflict in unmet(context.python)
+        for conflict in list_unmet(context.python)
         if conflict.have is not None and conflict.package != "keras"
     ]
     if not conflicts:
@@ -75,6 +75,6 @@ RULE = Rule(
     "A package does not have the version that TensorFlow requires",
     (Cause.PACKAGE_CONFLICT,),
     check,
-    row="a package has a wrong version",
+    short_title="a package has a wrong version",
     needs=(prerequisites.require_tensorflow,),
 )

@@ -78,7 +78,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext) -> list[Remedy]:
-    root, manager = advice.sudo(context.target), advice.package_manager(context.target)
+    root, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
     machine = context.facts.machine
     remedies = []
     if manager == advice.APT and machine.distribution_id == "ubuntu":
@@ -121,6 +121,6 @@ RULE = Rule(
     "Secure Boot keeps NVIDIA's kernel module out",
     (Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER),
     check,
-    row="Secure Boot refuses the module",
+    short_title="Secure Boot refuses the module",
     needs=(kernels.require_waiting_driver,),
 )

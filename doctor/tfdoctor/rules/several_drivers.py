@@ -28,7 +28,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
-FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
+DRIVER_FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
 
 
 def check(context: RuleContext) -> Result:
@@ -56,7 +56,7 @@ def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
     """Map each driver version to the libcuda files with that version in their names."""
     files_of_version: dict[str, list[str]] = {}
     for path in list_driver_files(context.facts):
-        match = FILE.search(path)
+        match = DRIVER_FILE.search(path)
         if match is not None and "/wsl/" not in path:
             files_of_version.setdefault(match[1], []).append(path)
     return files_of_version
@@ -95,7 +95,7 @@ def _build_mixed_finding(
     both: bool,
 ) -> Finding:
     """Report several drivers, or one driver from two sources."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     versions = (
         {parse_upstream_version(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
     )
@@ -106,7 +106,7 @@ def _build_mixed_finding(
         remedies.append(
             Remedy(
                 "Remove what NVIDIA's installer put there, install the package again, and restart.",
-                (f"{root}nvidia-uninstall", *advice.driver_install(context.target).commands),
+                (f"{root}nvidia-uninstall", *advice.make_driver_remedy(context.target).commands),
                 changes_system=True,
             )
         )
@@ -153,7 +153,7 @@ def _check_container(context: RuleContext, files: dict[str, list[str]]) -> Resul
 
 
 def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]) -> Finding:
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     names = " ".join(advice.quote(package.name) for package in packages)
     commands = {
         advice.APT: (f"{root}apt-get purge {names}", f"{root}ldconfig"),
@@ -184,5 +184,5 @@ RULE = Rule(
     "Several NVIDIA drivers are installed over each other",
     (Cause.DRIVER_LIB_MISMATCH, Cause.WSL_LIBCUDA, Cause.INCONCLUSIVE),
     check,
-    row="several are installed",
+    short_title="several are installed",
 )

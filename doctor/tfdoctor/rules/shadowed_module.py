@@ -29,8 +29,8 @@ from typing import TYPE_CHECKING
 from tfdoctor import advice, versions
 from tfdoctor.causes.steps import Install
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import Led, find_leader, folder_of, package_led_away
-from tfdoctor.predict.imports import shadows_tensorflow
+from tfdoctor.predict import LeadingFolder, find_leader, find_leading_package, get_path_folder
+from tfdoctor.predict.imports import is_tensorflow_shadowed
 from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, shadowing, variable_origins
 from tfdoctor.rules.shared.companions import find_shadowed_companions, requirement_if_absent
@@ -45,16 +45,16 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     tensorflow = context.tensorflow
     findings = []
-    if tensorflow is not None and shadows_tensorflow(tensorflow) and tensorflow.shadowed_by:
+    if tensorflow is not None and is_tensorflow_shadowed(tensorflow) and tensorflow.shadowed_by:
         findings.append(
             _build_module_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, "")
         )
-    packages_by_leader: dict[Led, list[_ShadowedPackage]] = {}
+    packages_by_leader: dict[LeadingFolder, list[_ShadowedPackage]] = {}
     """The packages that are imported from each folder that comes first on the path."""
     for failed in context.failures:
         if not failed.shadow:
             continue
-        item, folder = failed.rehearsed, folder_of(failed.shadow)
+        item, folder = failed.rehearsed, get_path_folder(failed.shadow)
         leader = find_leader(context.facts, folder)
         error = f"{item.error_type}: {item.error}" if item.error else ""
         if leader is None:
@@ -63,7 +63,7 @@ def check(context: RuleContext) -> Result:
         elif not _is_reported_by_other_rule(context, folder):
             packages_by_leader.setdefault(leader, []).append(_ShadowedPackage(failed.package, error))
     for companion in find_shadowed_companions(context):
-        distribution = package_led_away(context.facts, companion.package)
+        distribution = find_leading_package(context.facts, companion.package)
         leader = find_leader(context.facts, distribution.location) if distribution is not None else None
         if leader is not None:
             packages = packages_by_leader.setdefault(leader, [])
@@ -86,7 +86,7 @@ class _ShadowedPackage:
 def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
     """Return whether TFD703 reports the folder, because it contains the first of two TensorFlows."""
     first = context.tensorflow
-    return first is not None and first.behind is not None and folder_of(first.package_dir) == folder
+    return first is not None and first.behind is not None and get_path_folder(first.package_dir) == folder
 
 
 def _build_module_finding(context: RuleContext, name: str, path: str, hidden: str, error: str) -> Finding:
@@ -118,7 +118,9 @@ def _build_module_finding(context: RuleContext, name: str, path: str, hidden: st
 # ---------------------------------------------------------------- packages on PYTHONPATH
 
 
-def _build_path_finding(context: RuleContext, leader: Led, packages: Sequence[_ShadowedPackage]) -> Finding:
+def _build_path_finding(
+    context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
+) -> Finding:
     """Report packages in a folder that comes first on the path, with which the import fails."""
     folder = leader.entry.rstrip("/") or leader.entry
     names = " and ".join(_format_package(context, package.package) for package in packages)
@@ -134,7 +136,7 @@ def _build_path_finding(context: RuleContext, leader: Led, packages: Sequence[_S
         explanation += (
             f" That folder is Python {python_folder[1]}'s: what is compiled in it does not load in {version}."
         )
-    if leader.by == VARIABLE:
+    if leader.by == PATH_VARIABLE:
         explanation += variable_origins.origin_sentence(context, leader.by, leader.entry)
     explanation += f" The import of TensorFlow stops ({_shorten_error(packages[0].error)})."
     return RULE.finding(
@@ -164,7 +166,9 @@ def _format_package(context: RuleContext, package: str) -> str:
     return f"{package} {distribution.version}" if distribution is not None else package
 
 
-def _make_removal_remedy(context: RuleContext, leader: Led, packages: Sequence[_ShadowedPackage]) -> Remedy:
+def _make_removal_remedy(
+    context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
+) -> Remedy:
     """Return the remedy that removes the folder from the path.
 
     It also installs the packages that this Python then lacks.
@@ -188,7 +192,7 @@ def _make_removal_remedy(context: RuleContext, leader: Led, packages: Sequence[_
     )
 
 
-VARIABLE = "PYTHONPATH"
+PATH_VARIABLE = "PYTHONPATH"
 
 
 RULE = Rule(
@@ -197,6 +201,6 @@ RULE = Rule(
     "Another module hides one that TensorFlow's import takes",
     (Cause.SHADOWED_MODULE,),
     check,
-    row="another module hides one",
+    short_title="another module hides one",
     needs=(prerequisites.require_tensorflow,),
 )

@@ -23,10 +23,10 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice, versions
 from tfdoctor.findings import Cause, Evidence, Severity
-from tfdoctor.predict import is_in_wheels, library_version
+from tfdoctor.predict import find_library_version, is_in_wheels
 from tfdoctor.rules.base import LOADER, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -48,9 +48,9 @@ def check(context: RuleContext) -> Result:
     folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
     libraries = ", ".join(f"{r.soname} {used} instead of {packaged}" for r, used, packaged in older)
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
-    entries = entries_of("LD_LIBRARY_PATH", value)
+    entries = split_entries("LD_LIBRARY_PATH", value)
     entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
-    remedy = advice.drop_from_path(context.target, folders)
+    remedy = advice.remove_folders(context.target, folders)
     if entries_to_remove:
         remaining = [entry for entry in entries if entry not in entries_to_remove]
         text = f"Remove {', '.join(entries_to_remove)} from LD_LIBRARY_PATH where TensorFlow runs."
@@ -91,7 +91,7 @@ def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str,
         return None
     wheel = advice.wheel_project(context.target, resolution.soname, build.cuda)
     installed = python.distribution(wheel[0]) if wheel is not None else None
-    known = library_version(context.facts, resolution)
+    known = find_library_version(context.facts, resolution)
     if installed is None or known is None or not installed.version[:1].isdigit():
         return None
     version = known.version
@@ -105,8 +105,8 @@ RULE = Rule(
     "LD_LIBRARY_PATH puts older CUDA libraries before TensorFlow's own",
     (Cause.LIBS_WRONG_VERSION,),
     check,
-    row="older libraries come first",
+    short_title="older libraries come first",
     needs=(prerequisites.require_cuda_libraries, prerequisites.require_late_opening),
     area=LOADER,
-    first=41,
+    fix_order=41,
 )

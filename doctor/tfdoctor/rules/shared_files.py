@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.files import SharedFile
 
 Owner = tuple[str, str]
-CUDA_MAJOR = re.compile(r"-cu(\d{2})\Z")
+CUDA_SUFFIX = re.compile(r"-cu(\d{2})\Z")
 MAX_NAMED_FILES = 4
 
 
@@ -101,7 +101,7 @@ def _list_file_owners(files: list[SharedFile]) -> list[str]:
 
 def _matches_cuda(context: RuleContext, project: str) -> bool:
     """Return whether a wheel is for the CUDA that this TensorFlow was built with."""
-    match, build = CUDA_MAJOR.search(project), context.build
+    match, build = CUDA_SUFFIX.search(project), context.build
     if match is None or build is None or build.cuda is None:
         return False
     return int(match[1]) == versions.major(build.cuda)
@@ -109,7 +109,7 @@ def _matches_cuda(context: RuleContext, project: str) -> bool:
 
 def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
     """Return a sentence if the present files are for another CUDA; empty if not."""
-    match = CUDA_MAJOR.search(owner[0]) if owner is not None else None
+    match = CUDA_SUFFIX.search(owner[0]) if owner is not None else None
     build = context.build
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
         return ""
@@ -135,7 +135,7 @@ def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: boo
     if not needed_by:
         steps = (
             *((Uninstall(tuple(name for name, _ in foreign)),) if foreign else ()),
-            Install((pin,), again=True, dependencies=False),
+            Install((pin,), reinstall=True, dependencies=False),
         )
         text = (
             f"Remove {', '.join(name for name, _ in foreign)}, which nothing installed asks for, and bring back the "
@@ -148,7 +148,9 @@ def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: boo
     return [
         Remedy(
             f"Leave {names}, which requires it, in place, and give TensorFlow its own environment.",
-            advice.venv_with(context.target, _list_requirements(context), advice.interpreter(context.target)),
+            advice.venv_with(
+                context.target, _list_requirements(context), advice.get_interpreter(context.target)
+            ),
         ),
         Remedy(
             f"Keep TensorFlow's alone, where a build of {names} for the same CUDA takes the place of this one: without "
@@ -172,7 +174,7 @@ def _list_requirements(context: RuleContext) -> tuple[str, ...]:
     """Return the requirements of the installed TensorFlow release with its CUDA."""
     build = context.build
     if build is not None and build.release is not None and build.exact:
-        return advice.gpu_requirement(context.target, build.release)
+        return advice.list_gpu_requirements(context.target, build.release)
     return ("tensorflow",)
 
 
@@ -182,7 +184,7 @@ RULE = Rule(
     "Two packages own the same library files",
     (Cause.PACKAGE_CONFLICT,),
     check,
-    row="two packages own the same files",
+    short_title="two packages own the same files",
     needs=(prerequisites.require_tensorflow, prerequisites.require_python),
-    first=43,
+    fix_order=43,
 )

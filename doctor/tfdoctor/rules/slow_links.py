@@ -22,9 +22,9 @@ from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 
-FAR = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
+SLOW_LINKS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
        "NODE": "through two host bridges of one processor"}  # fmt: skip
-NEAR = ("NV", "PIX", "PXB", "PSB", "C2C")
+FAST_LINKS = ("NV", "PIX", "PXB", "PSB", "C2C")
 
 
 def _require_links(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
@@ -37,10 +37,10 @@ def check(context: RuleContext) -> Result:
     if answer is not None and len(answer.devices) < 2:
         return NotApplicable("one card is visible here")
     links = value_of(fact) or {}
-    far = {pair: link for pair, link in links.items() if link in FAR}
+    far = {pair: link for pair, link in links.items() if link in SLOW_LINKS}
     if not far:
         return ()
-    near_pairs = [pair for pair, link in links.items() if link.startswith(NEAR)]
+    near_pairs = [pair for pair, link in links.items() if link.startswith(FAST_LINKS)]
     remedies = []
     if near_pairs:
         numbers = near_pairs[0].replace("GPU", "").replace("-", ",")
@@ -50,7 +50,7 @@ def check(context: RuleContext) -> Result:
                 ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", f"export CUDA_VISIBLE_DEVICES={numbers}"),
             )
         )
-    details = sorted({f"{link}: {FAR[link]}" for link in far.values()})
+    details = sorted({f"{link}: {SLOW_LINKS[link]}" for link in far.values()})
     shown = ", ".join(list(far)[:6]) + (f" and {len(far) - 6} more" if len(far) > 6 else "")
     return [
         RULE.finding(
@@ -73,6 +73,6 @@ RULE = Rule(
     "The cards are connected only over a slow path",
     (Cause.HEALTHY,),
     check,
-    row="the cards are connected over a slow path",
+    short_title="the cards are connected over a slow path",
     needs=(_require_links,),
 )

@@ -20,7 +20,7 @@ from __future__ import annotations
 
 from tfdoctor.facts import SmiFailure, value_of
 from tfdoctor.findings import Cause, Finding, Remedy, Severity
-from tfdoctor.predict import container_lost_nvml
+from tfdoctor.predict import has_lost_nvml
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext, outcome_if_unknown
 from tfdoctor.rules.shared import drivers
 
@@ -47,7 +47,7 @@ FAILURE_TEXTS = {
 
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
-    if container_lost_nvml(context.facts):
+    if has_lost_nvml(context.facts):
         harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
         return [_build_cut_off_finding(context, harmless=harmless)]
     fact = context.facts.driver.smi
@@ -133,5 +133,5 @@ RULE = Rule(
     "nvidia-smi does not answer as expected",
     (Cause.INCONCLUSIVE, Cause.NVML_MISSING, Cause.CONTAINER_NVML_LOST),
     check,
-    row="nvidia-smi does not work",
+    short_title="nvidia-smi does not work",
 )

@@ -46,7 +46,7 @@ def check(context: RuleContext) -> Result:
         title = "tfdoctor's stand-in stands in for the driver"
     driver_files = list_driver_files(context.facts)
     shadowing = path_shadowing.find_driver_shadowing(context, path)
-    evidence = [Evidence(path, state.why)]
+    evidence = [Evidence(path, state.reason)]
     if shadowing is not None:
         via = path_shadowing.format_entries(shadowing)
     if via:
@@ -81,8 +81,8 @@ def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing 
 def _list_remedies(
     context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, installed: bool
 ) -> list[Remedy]:
-    root, remedies = advice.sudo(context.target), []
-    removal = advice.drop_folders_named(
+    root, remedies = advice.sudo_prefix(context.target), []
+    removal = advice.remove_matching_folders(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
     if shadowing is not None:
@@ -114,7 +114,7 @@ def _list_remedies(
                 "Then start the container with GPUs (Docker: `--gpus all`): the driver comes from the host."
             ),
         ]
-    install = advice.driver_install(context.target)
+    install = advice.make_driver_remedy(context.target)
     return [
         *remedies,
         Remedy(f"No driver is visible. {install.text}", install.commands, changes_system=True),
@@ -127,7 +127,7 @@ RULE = Rule(
     "The CUDA toolkit's stub is loaded in place of the driver",
     (Cause.STUB_LIBCUDA,),
     check,
-    row="the toolkit's stub is loaded",
+    short_title="the toolkit's stub is loaded",
     needs=(prerequisites.require_driver,),
-    first=30,
+    fix_order=30,
 )

@@ -21,10 +21,14 @@ from __future__ import annotations
 from tfdoctor import advice, versions
 from tfdoctor.facts import Absent, Unknown
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict import find_closed_package, find_registered_only
+from tfdoctor.predict import find_registered_only, find_unreadable_package
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.no_matching_wheel import explain_no_wheel
-from tfdoctor.rules.shared.pythons import describe_python_choice, evidence_of_other_pythons, examine_others
+from tfdoctor.rules.shared.pythons import (
+    describe_python_choice,
+    evidence_of_other_pythons,
+    other_python_remedies,
+)
 
 
 def check(context: RuleContext) -> Result:
@@ -37,7 +41,7 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck("this Python did not answer")
     if find_registered_only(context.facts):
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
-    if find_closed_package(context.facts) is not None:
+    if find_unreadable_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
     no_wheel, choice = explain_no_wheel(context), context.facts.choice
     lost_environments = choice.lost if choice is not None else ()
@@ -60,14 +64,14 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext, *, no_wheel: bool, chosen: bool) -> list[Remedy]:
-    remedies = examine_others(context)
+    remedies = other_python_remedies(context)
     if not chosen:  # the user did not choose this Python, so nothing is to be installed into it
         return remedies
     if no_wheel or context.facts.machine.system != "Linux":
         return remedies
-    release = advice.best_release(context.target)
+    release = advice.find_best_release(context.target)
     if release is None:
-        remedies.append(advice.ask_recommend())
+        remedies.append(advice.make_recommend_remedy())
     else:
         python = versions.major_minor(context.python.version) if context.python is not None else ""
         remedies.append(
@@ -87,5 +91,5 @@ RULE = Rule(
     "TensorFlow is not installed in this Python",
     (Cause.TENSORFLOW_MISSING,),
     check,
-    row="not installed",
+    short_title="not installed",
 )

@@ -34,7 +34,7 @@ def check(context: RuleContext) -> Result:
     ]
     if not unlicensed:
         return ()
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in unlicensed)
     return [
         RULE.finding(
@@ -68,7 +68,7 @@ RULE = Rule(
     "The virtual GPU has no licence",
     (Cause.INCONCLUSIVE,),
     check,
-    row="no licence",
+    short_title="no licence",
     needs=(card_status.require_card_status,),
     area=GPU,
 )

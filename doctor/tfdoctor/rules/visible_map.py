@@ -27,7 +27,7 @@ from tfdoctor.predict import select_registered_devices
 from tfdoctor.rules.base import GPU, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import prerequisites, variable_origins
 
-VISIBLE, ORDER = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
+VISIBLE_VARIABLE, ORDER_VARIABLE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
 
 def check(context: RuleContext) -> Result:
@@ -41,14 +41,14 @@ def check(context: RuleContext) -> Result:
     ignored = _list_ignored_entries(context, len(answer.devices))
     if ignored:
         return [_build_partial_finding(context, devices, ignored)]
-    if VISIBLE not in variables and ORDER not in variables and len(devices) < 2:
+    if VISIBLE_VARIABLE not in variables and ORDER_VARIABLE not in variables and len(devices) < 2:
         return NotApplicable("there is one card, and nothing renumbers it")
     return [_build_map_finding(context, devices)]
 
 
 def _list_ignored_entries(context: RuleContext, count: int) -> list[str]:
     """Return the entries of CUDA_VISIBLE_DEVICES from the first one that names no card."""
-    value = context.facts.environment.variables.get(VISIBLE)
+    value = context.facts.environment.variables.get(VISIBLE_VARIABLE)
     if value is None:
         return []
     entries = [entry.strip() for entry in value.split(",")]
@@ -66,8 +66,16 @@ def _format_devices(devices: tuple[CudaDevice, ...]) -> list[str]:
 def _list_evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
     variables = context.facts.environment.variables
     return [
-        *(Evidence(name, repr(variables[name])) for name in (VISIBLE, ORDER) if name in variables),
-        *(line for name in (VISIBLE, ORDER) for line in variable_origins.origin_evidence(context, name)),
+        *(
+            Evidence(name, repr(variables[name]))
+            for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
+            if name in variables
+        ),
+        *(
+            line
+            for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
+            for line in variable_origins.origin_evidence(context, name)
+        ),
         *(Evidence("the driver", line) for line in lines),
     ]
 
@@ -76,7 +84,7 @@ def _build_partial_finding(
     context: RuleContext, devices: tuple[CudaDevice, ...], ignored: list[str]
 ) -> Finding:
     """Report that entries of CUDA_VISIBLE_DEVICES are ignored."""
-    value = context.facts.environment.variables.get(VISIBLE, "")
+    value = context.facts.environment.variables.get(VISIBLE_VARIABLE, "")
     lines = _format_devices(devices)
     entries = value.split(",")
     valid_entries = ",".join(entries[: len(entries) - len(ignored)])
@@ -84,16 +92,19 @@ def _build_partial_finding(
     return RULE.finding(
         Cause.HIDDEN_BY_ENV,
         Severity.WARNING,
-        f"{VISIBLE} is {value!r}.{variable_origins.origin_sentence(context, VISIBLE)} {ignored[0]!r} names no "
+        f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.origin_sentence(context, VISIBLE_VARIABLE)} {ignored[0]!r} names no "
         "card; the driver stops "
         f"there and ignores it{rest}. "
         f"{'; '.join(lines)}.",
-        title=f"{VISIBLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
+        title=f"{VISIBLE_VARIABLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
         evidence=_list_evidence(context, lines),
         remedies=[
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
-                (f"export {VISIBLE}={advice.quote(valid_entries)}", advice.check_again(context.target)),
+                (
+                    f"export {VISIBLE_VARIABLE}={advice.quote(valid_entries)}",
+                    advice.check_again(context.target),
+                ),
             )
         ],
     )
@@ -104,7 +115,11 @@ def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) ->
     lines = _format_devices(devices)
     variables = context.facts.environment.variables
     addresses = [device.pci_bus_id for device in devices if device.pci_bus_id]
-    other_order = VISIBLE not in variables and ORDER not in variables and addresses != sorted(addresses)
+    other_order = (
+        VISIBLE_VARIABLE not in variables
+        and ORDER_VARIABLE not in variables
+        and addresses != sorted(addresses)
+    )
     remedies = []
     note = ""
     if other_order:
@@ -131,7 +146,7 @@ RULE = Rule(
     "Which card is which for TensorFlow",
     (Cause.HEALTHY, Cause.HIDDEN_BY_ENV),
     check,
-    row="numbered differently by nvidia-smi",
+    short_title="numbered differently by nvidia-smi",
     needs=(prerequisites.require_driver,),
     area=GPU,
 )

@@ -97,7 +97,7 @@ RULE = Rule(
     "TensorFlow 2.11 and newer have no GPU code on native Windows",
     (Cause.WINDOWS_NATIVE_UNSUPPORTED,),
     check,
-    row="no GPU code on Windows",
+    short_title="no GPU code on Windows",
     needs=(
         _require_windows,
         prerequisites.require_tensorflow,

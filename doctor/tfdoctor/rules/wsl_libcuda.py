@@ -23,7 +23,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
-FOLDER = "/usr/lib/wsl/lib"
+WSL_FOLDER = "/usr/lib/wsl/lib"
 
 
 def _require_wsl(context: RuleContext) -> NotApplicable | None:
@@ -34,8 +34,8 @@ def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is not Cause.WSL_LIBCUDA:
         return ()
-    files = [path for path in context.facts.driver.driver_files if path.startswith(f"{FOLDER}/")]
-    evidence = [Evidence("the loader", state.why)]
+    files = [path for path in context.facts.driver.driver_files if path.startswith(f"{WSL_FOLDER}/")]
+    evidence = [Evidence("the loader", state.reason)]
     evidence += [Evidence(path, "is WSL's own") for path in files[:2]]
     if state.answer is not None and state.answer.loaded:
         return [_build_foreign_finding(context, state.answer.path or "libcuda.so.1", evidence)]
@@ -49,21 +49,23 @@ def _build_finding(title: str, explanation: str, evidence: list[Evidence], remed
 
 
 def _make_export_remedy(context: RuleContext) -> Remedy:
-    return Remedy("For this shell only:", (advice.export_path([FOLDER]), advice.check_again(context.target)))
+    return Remedy(
+        "For this shell only:", (advice.format_export([WSL_FOLDER]), advice.check_again(context.target))
+    )
 
 
 def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     return _build_finding(
         "WSL's libcuda is installed, but the loader does not look there",
-        f"WSL's driver library is in {FOLDER}, and the loader does not know this folder: the file "
+        f"WSL's driver library is in {WSL_FOLDER}, and the loader does not know this folder: the file "
         "/etc/ld.so.conf.d/ld.wsl.conf, which WSL writes, is missing, or its cache was not rebuilt.",
         evidence,
         [
             Remedy(
                 "Tell the loader about it.",
                 (
-                    f"echo {FOLDER} | {root}tee /etc/ld.so.conf.d/ld.wsl.conf",
+                    f"echo {WSL_FOLDER} | {root}tee /etc/ld.so.conf.d/ld.wsl.conf",
                     f"{root}ldconfig",
                     advice.check_again(context.target),
                 ),
@@ -77,7 +79,7 @@ def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
 def _build_absent_finding(evidence: list[Evidence]) -> Finding:
     return _build_finding(
         "WSL shows the card and has no driver library",
-        f"/dev/dxg is there, and {FOLDER} has no libcuda.so.1: Windows has no NVIDIA driver with WSL "
+        f"/dev/dxg is there, and {WSL_FOLDER} has no libcuda.so.1: Windows has no NVIDIA driver with WSL "
         "support, or WSL has not taken over the one that was installed while it ran.",
         evidence,
         [
@@ -92,7 +94,7 @@ def _build_absent_finding(evidence: list[Evidence]) -> Finding:
 
 
 def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     remove: tuple[str, ...] = ()
     if advice.package_manager(context.target) == advice.APT:
         remove = (
@@ -103,7 +105,7 @@ def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evide
     return _build_finding(
         "A Linux driver inside WSL comes before WSL's own",
         f"The loader takes {path}, which belongs to a Linux driver; WSL has no kernel module for it. Only "
-        f"{FOLDER}/libcuda.so.1 reaches the card.",
+        f"{WSL_FOLDER}/libcuda.so.1 reaches the card.",
         evidence,
         [
             Remedy("Remove the Linux driver from WSL; the first command shows its package.", remove,
@@ -119,7 +121,7 @@ RULE = Rule(
     "Under WSL, the loader finds a libcuda that is not WSL's",
     (Cause.WSL_LIBCUDA,),
     check,
-    row="not WSL's libcuda",
+    short_title="not WSL's libcuda",
     needs=(
         _require_wsl,
         prerequisites.require_driver,

@@ -8,9 +8,9 @@ import shlex
 
 from tfdoctor.errors import UsageError
 
-__all__ = ["LONGEST_HEADER", "refuse"]
+__all__ = ["HEADER_BYTES", "refuse_archive"]
 
-LONGEST_HEADER = 512
+HEADER_BYTES = 512
 """Number of leading bytes that are enough to recognize an archive."""
 _MAGIC_BYTES = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z e -so {file}"),
@@ -23,7 +23,7 @@ _MAGIC_BYTES = (
 _SAFE_MEMBER_NAME = re.compile(r"[\w./@%+=:, -]{1,200}")
 
 
-def refuse(head: bytes, shown: str, file: str | None) -> None:
+def refuse_archive(head: bytes, shown: str, file: str | None) -> None:
     """Raise UsageError if `head`, the first bytes after unpacking, is the beginning of an archive.
 
     `shown` is the name for messages, safe to print. `file` is the name as the user typed it, or None if the data came

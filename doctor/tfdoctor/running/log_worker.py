@@ -23,15 +23,15 @@ if TYPE_CHECKING:
 __all__ = ["Analyst", "LogAnswer"]
 
 CHUNK_BYTES = 1 << 20
-IN_THE_PIPE = 1 << 18
+PIPE_BYTES = 1 << 18
 """Size of the pipe to the analyst, in bytes."""
-PLENTY = 16 << 20
+MAX_QUEUED_BYTES = 16 << 20
 """Most bytes that wait to be sent to the analyst; beyond that the oldest are dropped."""
-OUR_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
+LOADER_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
 """Line that TensorFlow 2.12 and newer log only because of SHOW_LOADER; older versions always log such lines."""
-FEEDING = 3.0
+FEED_TIMEOUT_S = 3.0
 """Seconds after the program's end in which all waiting output is sent; after them only its last bytes are."""
-THE_END = 1 << 18
+TAIL_BYTES = 1 << 18
 """Bytes at the end of the output that are still sent then: the last lines say why a program failed."""
 ANSWER_TIMEOUT_S = 15.0
 """Seconds that the answer may take after the program has ended."""
@@ -65,13 +65,13 @@ class Analyst:
         With `placement` it also reports the devices of operations.
         """
         read_end, self._feed = os.pipe()
-        self.says, write_end = os.pipe()
+        self.answer_pipe, write_end = os.pipe()
         self._lock = threading.Lock()
         self._waiting: deque[bytes] = deque()
         self._size = 0
         self._skipped = 0
         """Number of dropped lines for which no empty line was sent yet."""
-        self.lost = 0
+        self.dropped_bytes = 0
         """Number of bytes that were dropped."""
         self._partial = {1: b"", 2: b""}
         self._feed_closed = False
@@ -79,14 +79,14 @@ class Analyst:
         self._received = b""
         self._pid = os.fork()
         if self._pid == 0:
-            _run_analyst(read_end, write_end, (self._feed, self.says), placement=placement)
+            _run_analyst(read_end, write_end, (self._feed, self.answer_pipe), placement=placement)
         os.close(read_end)
         os.close(write_end)
         os.set_blocking(self._feed, False)
         with contextlib.suppress(OSError):
             import fcntl
 
-            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), IN_THE_PIPE)
+            fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
 
     def take(self, stream: int, data: bytes) -> None:
         """Take data that stream 1 or 2 wrote.
@@ -111,7 +111,7 @@ class Analyst:
             return
         self._waiting.append(data)
         self._size += len(data)
-        self._drop(PLENTY)  # the beginning has been read by now, the end will be
+        self._drop(MAX_QUEUED_BYTES)  # the beginning has been read by now, the end will be
 
     def _drop(self, max_bytes: int) -> None:
         """Drop the oldest waiting data until at most `max_bytes` are left."""
@@ -125,7 +125,7 @@ class Analyst:
                 self._waiting.append(remainder)
             dropped = len(oldest) - len(remainder)
             self._size -= dropped
-            self.lost += dropped
+            self.dropped_bytes += dropped
             self._skipped += oldest.count(b"\n", 0, dropped)
 
     def flush(self) -> None:
@@ -159,7 +159,7 @@ class Analyst:
     def receive(self) -> str | LogAnswer | None:
         """Return the next message: a line to show at once, or the answer. None if the process has ended."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
-            data = os.read(self.says, CHUNK_BYTES)
+            data = os.read(self.answer_pipe, CHUNK_BYTES)
             if not data:
                 return None
             self._received += data
@@ -177,12 +177,12 @@ class Analyst:
                     self._queue(held)
         began = time.monotonic()
         while self._answer is None and (remaining := began + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
-            if time.monotonic() > began + FEEDING:
-                self._drop(THE_END)
+            if time.monotonic() > began + FEED_TIMEOUT_S:
+                self._drop(TAIL_BYTES)
                 self._skipped = min(self._skipped, 1)  # millions of line ends would take too long
-            remaining = min(remaining, FEEDING)
+            remaining = min(remaining, FEED_TIMEOUT_S)
             to_write = [self._feed] if self._feed >= 0 else []
-            readable, writable, _ = select.select([self.says], to_write, [], remaining)
+            readable, writable, _ = select.select([self.answer_pipe], to_write, [], remaining)
             if writable:
                 self._flush()
                 if self._feed_closed or not (self._waiting or self._skipped):
@@ -276,7 +276,7 @@ class LogMarks:
         """Yield the pieces unchanged, after recording the marks in them."""
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
-            self.loader = self.loader or OUR_LINE.search(piece) is not None
+            self.loader = self.loader or LOADER_LINE.search(piece) is not None
             yield piece
 
 

@@ -38,9 +38,9 @@ __all__ = ["Passthrough", "hold_signals"]
 
 COPY_BYTES = 1 << 18
 """Bytes that are copied at once; also the requested size of the pipes."""
-LINGER = 0.2
+LINGER_S = 0.2
 """Seconds of silence after which a stream that another process keeps open is given up, once the program has ended."""
-AFTERWARDS = 2 << 20
+MAX_LINGER_BYTES = 2 << 20
 """Most bytes that are copied from such a stream after the program's end: more than any pipe holds."""
 
 FORWARDED = frozenset(
@@ -273,7 +273,7 @@ class Passthrough:
 
     # ------------------------------------------------------------ waiting
 
-    def wait(self, also: Mapping[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
+    def wait(self, extra: Mapping[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
         """Pass everything on until the program has ended, and return its exit status, -N if signal N ended it.
 
         `also` maps further descriptors to the callbacks to call when they are readable; a callback that returns False
@@ -288,7 +288,7 @@ class Passthrough:
                 threading.Thread(target=self._copy_keys, daemon=True).start()
             for thread in (listener, *pumps):
                 thread.start()
-            status = self._run_event_loop(dict(also), idle)
+            status = self._run_event_loop(dict(extra), idle)
         except BaseException:  # a bug of ours: the program must not keep running without its streams
             with contextlib.suppress(OSError):
                 os.kill(self._program_pid, signal.SIGTERM)
@@ -452,10 +452,10 @@ class Passthrough:
         remaining = -1
         try:
             while remaining:
-                ready = dict(poll.poll(None if remaining < 0 else LINGER * 1000))
+                ready = dict(poll.poll(None if remaining < 0 else LINGER_S * 1000))
                 if self._end_read in ready:
                     poll.unregister(self._end_read)
-                    remaining = AFTERWARDS
+                    remaining = MAX_LINGER_BYTES
                     continue
                 if not ready:
                     return

@@ -43,9 +43,9 @@ _MAX_LAYERS = 3
 """Most layers of compression that are unpacked."""
 _SAMPLE_BYTES = 8192
 """Bytes that decide whether the data are a text."""
-MUCH = 1 << 30
-TIMES = 100
-"""Data that unpack to more than `MUCH` bytes and to more than this multiple of their size are not read further."""
+MIN_BOMB_BYTES = 1 << 30
+MAX_UNPACK_RATIO = 100
+"""Data that unpack to more than `MIN_BOMB_BYTES` bytes and to more than this multiple of their size are not read further."""
 
 Meter: TypeAlias = "Callable[[int, int], None]"
 """Callback that gets (bytes read, file size) while a regular file is read, before unpacking."""
@@ -116,7 +116,7 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
     counted = _CountedPieces(pieces)
     plain: Iterator[bytes] = counted
     for layer in range(_MAX_LAYERS + 1):
-        head, plain = _peek(plain, archives.LONGEST_HEADER)
+        head, plain = _peek(plain, archives.HEADER_BYTES)
         decoded = _decode(head, plain, label)
         if decoded is None:
             break
@@ -124,7 +124,7 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
             msg = f"{label} is packed more than {_MAX_LAYERS} times."
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
         plain = decoded
-    archives.refuse(head, label, None if name == "standard input" else name)
+    archives.refuse_archive(head, label, None if name == "standard input" else name)
     _, plain = _peek(plain, _SAMPLE_BYTES)
     checked = False
     size = 0
@@ -137,9 +137,9 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
                     raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
             size += len(piece)
-            if layer and size >= MUCH and size > TIMES * counted.size:
+            if layer and size >= MIN_BOMB_BYTES and size > MAX_UNPACK_RATIO * counted.size:
                 note(
-                    f"{label} unpacks to more than {TIMES} times its size: only its first {size >> 20} MiB are read."
+                    f"{label} unpacks to more than {MAX_UNPACK_RATIO} times its size: only its first {size >> 20} MiB are read."
                 )
                 return
     except _DamagedError as error:
@@ -451,7 +451,7 @@ def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes
 
 def _refuse_unreadable(piece: bytes, name: str) -> None:
     """Raise UsageError if the data are an archive, packed, or not a text."""
-    archives.refuse(piece, clean(name, limit=300), None if name == "standard input" else name)
+    archives.refuse_archive(piece, clean(name, limit=300), None if name == "standard input" else name)
     packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
     if packed or is_binary(piece[:8192]):
         msg = f"{clean(name, limit=300)} cannot be followed: it is {'packed' if packed else 'not a text'}."

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Watch"]
 
-KEPT_BYTES = 2 << 20
+MAX_KEPT_BYTES = 2 << 20
 """Bytes kept from the beginning, and again from the end, of the relevant parts of the log."""
-SETTLED = 1.0
+MAX_DELAY_S = 1.0
 """Seconds after which a log that never pauses is diagnosed; a log that pauses is diagnosed at the pause."""
-SHARE = 20
+MIN_IDLE_RATIO = 20
 """The diagnosis may take at most one part in this many of the time."""
 
 
@@ -46,7 +46,7 @@ class Watch:
 
     def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
         """Yield the pieces, except the empty ones, which mean that there is nothing new for a moment."""
-        is_relevant = load_signatures().worth
+        is_relevant = load_signatures().can_match_block
         for piece in pieces:
             now = time.monotonic()
             if piece:
@@ -59,26 +59,26 @@ class Watch:
             if (
                 self._due_since
                 and now >= self._not_before
-                and (not piece or now - self._due_since >= SETTLED)
+                and (not piece or now - self._due_since >= MAX_DELAY_S)
             ):
                 self._diagnose(now)
 
     def _store_piece(self, piece: bytes) -> None:
-        free = KEPT_BYTES - len(self._head)
+        free = MAX_KEPT_BYTES - len(self._head)
         if free > 0:
             self._head += piece[:free]
             piece = piece[free:]
         if piece:
-            self._tail.append(piece[-KEPT_BYTES:])
+            self._tail.append(piece[-MAX_KEPT_BYTES:])
             self._tail_size += len(self._tail[-1])
-            while self._tail_size > KEPT_BYTES and len(self._tail) > 1:
+            while self._tail_size > MAX_KEPT_BYTES and len(self._tail) > 1:
                 self._tail_size -= len(self._tail.popleft())
 
     def _diagnose(self, started: float) -> None:
         self._due_since = 0.0
         report = diagnose_log([bytes(self._head), *self._tail], self._compat, self._name)
         now = time.monotonic()
-        self._not_before = now + SHARE * (now - started)
+        self._not_before = now + MIN_IDLE_RATIO * (now - started)
         verdict = (report.cause, report.gpu_registered)
         if verdict != self._reported and report.cause is not Cause.INCONCLUSIVE:
             self._reported = verdict

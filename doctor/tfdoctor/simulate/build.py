@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, install_hint
 from tfdoctor.records import dataclass
-from tfdoctor.simulate.compute_libraries import ALWAYS, Compilers, build_computing
+from tfdoctor.simulate.compute_libraries import COMMON_LIBRARIES, Compilers, build_computing
 from tfdoctor.simulate.sources import COMPUTE, LIBRARIES, PTX, SOURCES
 from tfdoctor.system import LiveSystem
 from tfdoctor.system.signals import stop_on_signal
@@ -61,7 +61,7 @@ class _Product:
     names: tuple[str, ...]
     """The names of the files."""
     sources: tuple[Path, ...]
-    told: str
+    key_parts: str
     """Everything else that the key depends on."""
     make: Callable[[LiveSystem, Compilers, Path], str | None]
     """A function that builds the files in a folder with these compilers, and returns the reason if it cannot."""
@@ -89,7 +89,7 @@ def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
 
 
 def build_software_gpu(
-    wanted: LibrarySet,
+    libraries: LibrarySet,
     env: Mapping[str, str] | None = None,
     *,
     glibc: tuple[int, ...] | None = None,
@@ -109,13 +109,13 @@ def build_software_gpu(
 
         if progress is not None:
             progress.stage("building the software GPU, once: half a minute")
-        return build_computing(run, compilers, folder, wanted, options=COMPUTING_OPTIONS)
+        return build_computing(run, compilers, folder, libraries, options=COMPUTING_OPTIONS)
 
-    names = tuple(dict.fromkeys(("libcuda.so.1", *wanted.sonames, *ALWAYS)))
+    names = tuple(dict.fromkeys(("libcuda.so.1", *libraries.sonames, *COMMON_LIBRARIES)))
     sources = tuple(
         path for folder in (SOURCES, COMPUTE, PTX) for path in sorted(folder.iterdir()) if path.is_file()
     )
-    key_text = f"{wanted.cuda} {wanted.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
+    key_text = f"{libraries.cuda} {libraries.cudnn} {' '.join((*names, *COMPUTING_OPTIONS))}"
     return _build_cached(env, _Product(names, sources, key_text, make, glibc or GLIBC))
 
 
@@ -177,7 +177,7 @@ def _find_compilers(system: LiveSystem) -> list[Compilers]:
 def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
     """Return the name of the cache folder."""
     digest = hashlib.sha256(
-        "\0".join((*compilers.c, *compilers.cxx, version, product.told)).encode("utf-8", "replace")
+        "\0".join((*compilers.c, *compilers.cxx, version, product.key_parts)).encode("utf-8", "replace")
     )
     for path in product.sources:
         digest.update(path.name.encode() + b"\0" + path.read_bytes())

@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Compilers", "LibrarySet", "build_computing", "make_defines"]
 
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
-ALWAYS = ("libnccl.so.2", "libnvidia-ml.so.1")
+COMMON_LIBRARIES = ("libnccl.so.2", "libnvidia-ml.so.1")
 """Libraries that are built for every TensorFlow."""
 DRIVER = ("memory", "streams", "modules", "tables")
-EXPORTED = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
+VERSION_SCRIPT = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
 """Symbols that the driver exports: none of C++, because TensorFlow may use another C++ runtime."""
-TWO = 2
+PARALLEL_JOBS = 2
 """Compilers that run at once."""
 _T = TypeVar("_T")
 
@@ -65,7 +65,7 @@ def build_computing(
     run: Callable[[Sequence[str]], str | None],
     compilers: Compilers,
     folder: Path,
-    wanted: LibrarySet,
+    libraries: LibrarySet,
     *,
     options: Sequence[str] = ("-O2",),
     of_c: Sequence[str] = (),
@@ -98,15 +98,15 @@ def build_computing(
         built.unlink(missing_ok=True)
     if reason is not None:
         return reason
-    names = dict.fromkeys((*wanted.sonames, *ALWAYS))
+    names = dict.fromkeys((*libraries.sonames, *COMMON_LIBRARIES))
     return _find_failure(
-        lambda soname: run(_make_library_command(compilers, folder, soname, wanted, options, of_c)), names
+        lambda soname: run(_make_library_command(compilers, folder, soname, libraries, options, of_c)), names
     )
 
 
 def _find_failure(work: Callable[[_T], str | None], items: Iterable[_T]) -> str | None:
     """Call `work` for each item, a few at once. Return the first reason for a failure, else None."""
-    with ThreadPoolExecutor(TWO) as pool:
+    with ThreadPoolExecutor(PARALLEL_JOBS) as pool:
         return next((reason for reason in pool.map(work, items) if reason is not None), None)
 
 
@@ -119,7 +119,7 @@ def _make_link_command(
     need to see it.
     """
     script = folder / "libcuda.versions"
-    script.write_text(EXPORTED, encoding="ascii")
+    script.write_text(VERSION_SCRIPT, encoding="ascii")
     static_options = [
         "-static-libstdc++",
         "-static-libgcc",
@@ -144,7 +144,7 @@ def _make_library_command(
     compilers: Compilers,
     folder: Path,
     soname: str,
-    wanted: LibrarySet,
+    libraries: LibrarySet,
     options: Sequence[str],
     of_c: Sequence[str],
 ) -> list[str]:
@@ -163,7 +163,7 @@ def _make_library_command(
         "-fPIC",
         "-shared",
         "-DCOMPUTES",
-        *make_defines(wanted),
+        *make_defines(libraries),
         f"-Wl,--version-script={script}",
         f"-Wl,-soname,{soname}",
         "-o",

@@ -10,12 +10,12 @@ from tfdoctor.facts import KernelFacts, Known, Unknown, value_of
 if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver, Fact, Facts
 
-__all__ = ["AsSimulated", "as_simulated", "find_other_libcuda"]
+__all__ = ["SimulatedFacts", "as_simulated", "find_other_libcuda"]
 
 _REASON = "the card and its driver are simulated"
 
 
-class AsSimulated:
+class SimulatedFacts:
     """A callable `as_simulated` for `examine(as_if=…)` that remembers another libcuda."""
 
     other: str | None = None

@@ -39,7 +39,7 @@ class Simulated:
     """The full version that the driver reports: `"550.54.15"`."""
     cuda: str
     """The CUDA version that the driver reports: `"12.4"`."""
-    undriven: tuple[str, ...] = ()
+    refusal_reasons: tuple[str, ...] = ()
     """Why this driver does not support some of the GPUs, one sentence each."""
     shown: tuple[Card, ...] = ()
     """The GPUs that the driver shows."""
@@ -138,7 +138,7 @@ def make_simulated(
         cards=tuple(cards),
         driver=version,
         cuda=cuda,
-        undriven=tuple(reason[1] for reason in refusals.values() if reason is not None),
+        refusal_reasons=tuple(reason[1] for reason in refusals.values() if reason is not None),
         shown=tuple(card for card in cards if refusals[card] is None),
         typed=tuple(typed),
     )
@@ -174,14 +174,14 @@ def _find_driver_for_all(compat: Compat, cards: Sequence[Card]) -> str:
     raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
 
 
-def add_stand_in(env: Mapping[str, str], asked: Simulated, folder: str) -> dict[str, str]:
+def add_stand_in(env: Mapping[str, str], simulated: Simulated, folder: str) -> dict[str, str]:
     """Return the variables with the stand-in in `folder` at the end of LD_LIBRARY_PATH.
 
     A real driver is found there, too: what precedes a driver must precede the stand-in.
     """
     path = env.get("LD_LIBRARY_PATH", "").rstrip(":")
     others = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
-    return {**others, **asked.variables, "LD_LIBRARY_PATH": f"{path}:{folder}" if path else folder}
+    return {**others, **simulated.variables, "LD_LIBRARY_PATH": f"{path}:{folder}" if path else folder}
 
 
 def make_software_variables(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:

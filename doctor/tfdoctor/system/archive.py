@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.system.sources import real_path
-from tfdoctor.system.writing import atomically, place_file
+from tfdoctor.system.writing import place_file, write_atomically
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -28,8 +28,8 @@ MAX_COMPRESSED = 64 << 20
 MAX_BYTES = 128 << 20
 """Bytes of all files of a recording together."""
 MAX_FILES = 20_000
-ARCHIVES = (".tar.gz", ".tgz")
-OTHERS = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
+ARCHIVE_SUFFIXES = (".tar.gz", ".tgz")
+OTHER_SUFFIXES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
 """File name suffixes that a recording cannot have."""
 HOST = "host.json"
 MANIFEST = "manifest.json"
@@ -40,7 +40,7 @@ HINT = "A recording is what `tfdoctor capture` writes: a folder with a host.json
 
 def is_archive(path: Path) -> bool:
     """Return whether a path has a .tar.gz suffix."""
-    return path.name.lower().endswith(ARCHIVES)
+    return path.name.lower().endswith(ARCHIVE_SUFFIXES)
 
 
 # ---------------------------------------------------------------- reading
@@ -188,7 +188,7 @@ def check_target(target: Path, *, force: bool) -> None:
     if not name or "\0" in str(target):
         message = f"-o: {str(target)!r} names no file."
         raise UsageError(message)
-    if name.lower().endswith(OTHERS) and not is_archive(target):
+    if name.lower().endswith(OTHER_SUFFIXES) and not is_archive(target):
         message = f"-o: {target}: a recording is written as a folder or as a .tar.gz."
         raise UsageError(message, hint=f"Try -o {name.split('.')[0] or 'bundle'}.tar.gz")
     parent = target.parent
@@ -256,4 +256,4 @@ def _write_folder(target: Path, files: Mapping[str, bytes]) -> None:
             raise
         shutil.rmtree(old_copy, ignore_errors=True)
 
-    atomically(target, make, place)
+    write_atomically(target, make, place)

@@ -89,7 +89,7 @@ class Recording:
     left_out: Counter[str] = field(default_factory=Counter)
     """The number of omitted items by kind: "lines of the kernel's log", "names in folders"."""
 
-    def manifest_host(self) -> dict[str, Any]:
+    def build_host_json(self) -> dict[str, Any]:
         """Return host.json, before long texts are moved to files of their own."""
         host = {"cwd": self.cwd, "env": self.env, "platform": self.platform, **self.tables}
         if self.python:
@@ -100,12 +100,12 @@ class Recording:
 # ---------------------------------------------------------------- files
 
 
-def members(recording: Recording) -> dict[str, bytes]:
+def build_files(recording: Recording) -> dict[str, bytes]:
     """Return the files of a recording, by name.
 
     Long texts become files of their own, so that people can read them.
     """
-    host = copy.deepcopy(recording.manifest_host())
+    host = copy.deepcopy(recording.build_host_json())
     contents: dict[str, bytes] = {}
     inline: dict[str, str] = {}
     stored: dict[str, str] = {}
@@ -301,9 +301,9 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
         """Redact once more; return whether anything changed."""
         previous = results[-1]
         results.append(_redact_once(previous, redactor))
-        return members(previous) != members(results[-1])
+        return build_files(previous) != build_files(results[-1])
 
-    redactor.stable(learn, apply)
+    redactor.repeat_until_stable(learn, apply)
     return results[-1]
 
 
@@ -508,7 +508,9 @@ def _list_hwcap_names(content: bytes, start: int) -> list[str]:
     return names
 
 
-def manifest(recording: Recording, redactor: Redactor, tool: Mapping[str, str], day: str) -> dict[str, Any]:
+def build_manifest(
+    recording: Recording, redactor: Redactor, tool: Mapping[str, str], day: str
+) -> dict[str, Any]:
     """Return what was read, replaced and left out, for a person who inspects the recording."""
     tables = recording.tables
 

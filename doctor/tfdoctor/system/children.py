@@ -25,10 +25,10 @@ if TYPE_CHECKING:
     from types import FrameType
 
 __all__ = [
-    "ENDING",
-    "MAX_OUTPUT",
+    "MAX_OUTPUT_BYTES",
+    "TERMINATION_SIGNALS",
+    "ChildResult",
     "Children",
-    "Ran",
     "drop_working_folder",
     "hold_signals",
     "isolate",
@@ -36,9 +36,9 @@ __all__ = [
     "stop_all",
 ]
 
-MAX_OUTPUT = 4 << 20
+MAX_OUTPUT_BYTES = 4 << 20
 """Bytes kept of each of a program's output streams."""
-ENDING = tuple(
+TERMINATION_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
 """The signals that ask tfdoctor to end and that can be handled."""
@@ -52,7 +52,7 @@ _START_WAIT_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class ChildResult:
     """The output of a program and how it ended."""
 
     returncode: int | None
@@ -71,7 +71,7 @@ def hold_signals() -> Iterator[list[int]]:
     received: list[int] = []
     handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
     if threading.current_thread() is threading.main_thread():
-        for number in ENDING:
+        for number in TERMINATION_SIGNALS:
             handler = signal.getsignal(number)
             if callable(handler):
                 handlers[number] = handler
@@ -101,9 +101,9 @@ class Children:
         timeout: float,
         env: Mapping[str, str],
         cwd: str | None = None,
-        heard: Callable[[bytes], None] | None = None,
-        given: IO[bytes] | None = None,
-    ) -> Ran:
+        on_output: Callable[[bytes], None] | None = None,
+        stdin: IO[bytes] | None = None,
+    ) -> ChildResult:
         """Run a program to its end; kill its process group after `timeout` seconds.
 
         `heard` is called with each piece of standard output as it arrives (on Windows it is never called); an
@@ -114,15 +114,15 @@ class Children:
         """
         deadline = time.monotonic() + timeout
         with _open_output_files() as (out, err):
-            process = self._start(argv, out, err, env, cwd, given)
-            reader = _Pipes(process, heard) if out is None else _Files(out, err)
+            process = self._start(argv, out, err, env, cwd, stdin)
+            reader = _Pipes(process, on_output) if out is None else _Files(out, err)
             try:
                 if self._stopped:
                     _kill(process)
                 ended = reader.wait(process, deadline)
                 if not ended:
                     _kill(process)
-                return Ran(process.returncode if ended else None, *reader.texts())
+                return ChildResult(process.returncode if ended else None, *reader.texts())
             except BaseException:  # also on Ctrl-C: no program may outlive tfdoctor
                 _kill(process)
                 raise
@@ -215,7 +215,9 @@ def _is_working_folder(entry: str) -> bool:
     return os.path.realpath(entry or ".") == os.path.realpath(".")
 
 
-def run(argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None) -> Ran:
+def run(
+    argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None
+) -> ChildResult:
     """Run a program as `Children.run` does, for callers that have no group of programs of their own."""
     return _DEFAULT_CHILDREN.run(argv, timeout=timeout, env=env, cwd=cwd)
 
@@ -270,7 +272,7 @@ class _Files:
         """Return the first MAX_OUTPUT bytes of each stream."""
         for stream in self._files:
             stream.seek(0)
-        return [stream.read(MAX_OUTPUT) for stream in self._files]
+        return [stream.read(MAX_OUTPUT_BYTES) for stream in self._files]
 
     def close(self) -> None:
         """Do nothing: `_open_output_files` closes the files."""
@@ -325,7 +327,7 @@ class _Pipes:
         if self._on_output is not None and number == self._out:
             self._on_output(data)
         buffer = self._buffers[number]
-        buffer += data[: MAX_OUTPUT - len(buffer)]
+        buffer += data[: MAX_OUTPUT_BYTES - len(buffer)]
         return len(data)
 
     def _drain(self) -> None:

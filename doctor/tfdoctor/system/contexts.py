@@ -11,12 +11,12 @@ from tfdoctor.parse import engine as parse
 if TYPE_CHECKING:
     from tfdoctor.system import System
 
-__all__ = ["endpoint_of", "identity_of", "settings_folder"]
+__all__ = ["find_endpoint", "hash_context_name", "settings_folder"]
 
 DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 
 
-def endpoint_of(system: System) -> tuple[str, str | None]:
+def find_endpoint(system: System) -> tuple[str, str | None]:
     """Return the address that Docker's client would connect to, and the name of the context that defines it.
 
     The client's own order of precedence is used. The context is None if none is used. The address is "" if
@@ -30,17 +30,21 @@ def endpoint_of(system: System) -> tuple[str, str | None]:
     if not name:
         with contextlib.suppress(OSError, ValueError, RecursionError):
             name = (
-                parse.word(
-                    parse.table(json.loads(system.read_text(f"{folder}/config.json"))).get("currentContext")
+                parse.text_or_none(
+                    parse.table_or_empty(json.loads(system.read_text(f"{folder}/config.json"))).get(
+                        "currentContext"
+                    )
                 )
                 or ""
             )
     if name in ("", "default"):
         return DEFAULT_ENDPOINT, None
-    meta = f"{folder}/contexts/meta/{identity_of(name)}/meta.json"
+    meta = f"{folder}/contexts/meta/{hash_context_name(name)}/meta.json"
     with contextlib.suppress(OSError, ValueError, RecursionError):
-        endpoints = parse.table(parse.table(json.loads(system.read_text(meta))).get("Endpoints"))
-        return parse.word(parse.table(endpoints.get("docker")).get("Host")) or "", name
+        endpoints = parse.table_or_empty(
+            parse.table_or_empty(json.loads(system.read_text(meta))).get("Endpoints")
+        )
+        return parse.text_or_none(parse.table_or_empty(endpoints.get("docker")).get("Host")) or "", name
     return "", name
 
 
@@ -49,7 +53,7 @@ def settings_folder(system: System) -> str:
     return system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
 
 
-def identity_of(context: str) -> str:
+def hash_context_name(context: str) -> str:
     """Return the digest that names the folders of a context."""
     import hashlib  # slow import of OpenSSL, needed only for contexts
 

@@ -30,7 +30,7 @@ DT_VERNEED, DT_VERNEEDNUM = 0x6FFFFFFE, 0x6FFFFFFF
 DF_1_NODEFLIB = 0x800
 DF_1_PIE = 0x08000000
 PAGE = 4096
-TOUCHED = {
+LOADER_TABLES = {
     DT_STRTAB: None,
     6: None,  # DT_SYMTAB
     7: 8,  # DT_RELA, DT_RELASZ
@@ -73,7 +73,7 @@ MAX_OFFSET = 1 << 42
 
 
 class ElfProblem(str, enum.Enum):
-    """The reasons for which the loader rejects a file. For those in `SKIPPED` it continues in the next folder."""
+    """The reasons for which the loader rejects a file. For those in `SKIPPED_PROBLEMS` it continues in the next folder."""
 
     TOO_SHORT = "file too short"
     BAD_MAGIC = "invalid ELF header"
@@ -88,7 +88,7 @@ class ElfProblem(str, enum.Enum):
     PIPE = "a named pipe: the loader waits for somebody to write into it"
 
 
-SKIPPED = frozenset({ElfProblem.WRONG_CLASS, ElfProblem.WRONG_MACHINE})
+SKIPPED_PROBLEMS = frozenset({ElfProblem.WRONG_CLASS, ElfProblem.WRONG_MACHINE})
 
 
 class ElfError(Exception):
@@ -178,10 +178,10 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
         return elf
     try:
         section = _Dynamic(stream, loads, dynamic)
-        if truncated and section.reaches() > -(-size // PAGE) * PAGE:
+        if truncated and section.find_required_size() > -(-size // PAGE) * PAGE:
             detail = f"{size} bytes are left of at least {max(segment.end for segment in loads)}"
             raise ElfError(ElfProblem.TRUNCATED, detail)
-        return section.fill(elf)
+        return section.fill_fields(elf)
     except (struct.error, IndexError) as error:
         raise ElfError(ElfProblem.MALFORMED, str(error)) from error
 
@@ -236,10 +236,10 @@ class _Dynamic:
             if len(content) < step:
                 break
 
-    def reaches(self) -> int:
+    def find_required_size(self) -> int:
         """Return the file offset up to which the loader reads in every case: its tables and all relocations."""
         end = 0
-        for tag, size_tag in TOUCHED.items():
+        for tag, size_tag in LOADER_TABLES.items():
             address = self._find_value(tag)
             if address:
                 end = max(
@@ -247,7 +247,7 @@ class _Dynamic:
                 )
         return end
 
-    def fill(self, elf: ElfFile) -> ElfFile:
+    def fill_fields(self, elf: ElfFile) -> ElfFile:
         """Return `elf` with the fields of this segment set."""
         soname, rpath, runpath = (self._find_value(tag) for tag in (DT_SONAME, DT_RPATH, DT_RUNPATH))
         if (self._find_value(DT_FLAGS_1) or 0) & DF_1_PIE:

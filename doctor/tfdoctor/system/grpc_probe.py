@@ -22,11 +22,11 @@ __all__ = ["reach", "reach_all"]
 
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """The HTTP/2 client preface and a SETTINGS frame of length 0."""
-HEAD = 9
+FRAME_HEADER_BYTES = 9
 """Bytes of a frame header: three of the length, type, flags, four of the stream."""
 SETTINGS = 4
 """The frame type of SETTINGS."""
-AT_ONCE = 64
+MAX_CONNECTIONS = 64
 """Connections that are tested at the same time."""
 MAX_ADDRESSES = 8
 """Addresses of one name that are tried."""
@@ -96,9 +96,9 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
     received = b""
     try:
         connection.sendall(PREFACE)
-        while len(received) < HEAD:
+        while len(received) < FRAME_HEADER_BYTES:
             connection.settimeout(max(0.01, deadline - time.monotonic()))
-            data = connection.recv(HEAD - len(received))
+            data = connection.recv(FRAME_HEADER_BYTES - len(received))
             if not data:
                 break
             received += data
@@ -108,7 +108,7 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
     except OSError:
         if not received:
             return Reached(False, "not-tensorflow", "it resets the connection")
-    if len(received) == HEAD and received[3] == SETTINGS and received[5:] == bytes(4):
+    if len(received) == FRAME_HEADER_BYTES and received[3] == SETTINGS and received[5:] == bytes(4):
         return Reached(True)
     if not received:
         return Reached(False, "not-tensorflow", "it closes the connection")
@@ -117,14 +117,14 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
     return Reached(False, "not-tensorflow", detail)
 
 
-def reach_all(places: Sequence[tuple[str, int]], *, seconds: float, total: float) -> list[Reached]:
+def reach_all(addresses: Sequence[tuple[str, int]], *, seconds: float, total: float) -> list[Reached]:
     """Return the result of `reach` for each address, tested in parallel.
 
     `seconds` is the limit for one address, `total` that for all; an address that is not finished by then is
     unknown.
     """
-    results: list[Reached | None] = [None] * len(places)
-    pending = iter(range(len(places)))
+    results: list[Reached | None] = [None] * len(addresses)
+    pending = iter(range(len(addresses)))
     lock = threading.Lock()
     stopped = threading.Event()
     deadline = time.monotonic() + total
@@ -135,7 +135,7 @@ def reach_all(places: Sequence[tuple[str, int]], *, seconds: float, total: float
                 number = next(pending, None)
             if number is None:
                 return
-            host, port = places[number]
+            host, port = addresses[number]
             limit_s = min(seconds, deadline - time.monotonic())
             if limit_s <= 0:
                 return
@@ -144,7 +144,8 @@ def reach_all(places: Sequence[tuple[str, int]], *, seconds: float, total: float
                 results[number] = result
 
     threads = [
-        threading.Thread(target=work, name="reaching", daemon=True) for _ in range(min(AT_ONCE, len(places)))
+        threading.Thread(target=work, name="reaching", daemon=True)
+        for _ in range(min(MAX_CONNECTIONS, len(addresses)))
     ]
     for thread in threads:
         thread.start()

@@ -14,7 +14,7 @@ from tfdoctor.privacy.redactor import Redactor
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-USERS = (
+USER_VARIABLES = (
     "USER",
     "LOGNAME",
     "USERNAME",
@@ -25,13 +25,13 @@ USERS = (
     "LSFUSER",
 )
 """Variables that contain the user's name."""
-HOSTS = (
+HOST_VARIABLES = (
     "HOSTNAME", "HOST", "COMPUTERNAME", "USERDOMAIN", "USERDNSDOMAIN", "SLURMD_NODENAME", "SLURM_SUBMIT_HOST",
     "SLURM_TOPOLOGY_ADDR", "SLURM_CLUSTER_NAME", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_O_HOST", "LSB_HOSTS",
     "POD_NAME", "MY_POD_NAME", "POD_NAMESPACE", "MY_POD_NAMESPACE", "MY_NODE_NAME", "NODE_NAME", "K8S_POD_NAME",
 )  # fmt: skip
 """Variables that contain names of machines."""
-NAMES = (
+NAME_VARIABLES = (
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
     "SLURM_JOB_ACCOUNT",
@@ -43,17 +43,17 @@ NAMES = (
 _LIST = re.compile(r"[\s,;]+")
 
 
-def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
+def make_redactor(env: Mapping[str, str], *, local: bool) -> Redactor:
     """Return a redactor that knows the users, hosts and secrets in the environment.
 
     With `local` it also knows the names of this machine and its user. The variables are only used for
     redaction and are not added to a recording.
     """
-    users = [env[name] for name in USERS if env.get(name)]
+    users = [env[name] for name in USER_VARIABLES if env.get(name)]
     home = env.get("HOME") or env.get("USERPROFILE") or ""
     if re.search(r"(?i)[/\\](?:home\d{0,2}|users)[/\\]", home):
         users.append(re.split(r"[/\\]", home.rstrip("/\\"))[-1])
-    hosts = [part for name in HOSTS for part in _LIST.split(env.get(name, "")) if part]
+    hosts = [part for name in HOST_VARIABLES for part in _LIST.split(env.get(name, "")) if part]
     secrets = [
         value
         for name, value in sorted(env.items())
@@ -63,7 +63,7 @@ def redactor_for(env: Mapping[str, str], *, local: bool) -> Redactor:
         hosts.append(platform.node())
         users += _get_account_names()
     redactor = Redactor(users=dict.fromkeys(users), hosts=dict.fromkeys(hosts), secrets=secrets)
-    for name in NAMES:
+    for name in NAME_VARIABLES:
         if env.get(name):
             redactor.learn(env[name], "job_name")
     return redactor

@@ -120,7 +120,7 @@ def get_original_variables() -> dict[str, str]:
     return env
 
 
-class Begun:
+class BackgroundCommand:
     """A command that runs in a thread of its own and whose result may be requested later."""
 
     def __init__(self, work: Callable[[], CommandResult]) -> None:
@@ -159,7 +159,7 @@ class LiveSystem:
         self._env = get_original_variables() if env is None else dict(env)
         self._cwd = cwd or _current_directory()
         self._children = Children()
-        self._started_commands: dict[object, Begun] = {}
+        self._started_commands: dict[object, BackgroundCommand] = {}
 
     @property
     def env(self) -> Mapping[str, str]:
@@ -246,7 +246,7 @@ class LiveSystem:
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> None:
         """Start a command early; `run` with the same arguments then waits for its result."""
-        begun = Begun(lambda: self._run(argv, timeout, env, unset))
+        begun = BackgroundCommand(lambda: self._run(argv, timeout, env, unset))
         self._started_commands[_make_command_key(argv, env, unset)] = begun
 
     def run(
@@ -268,14 +268,14 @@ class LiveSystem:
     def follow(
         self,
         argv: Sequence[str],
-        heard: Callable[[bytes], None],
+        on_output: Callable[[bytes], None],
         *,
         timeout: float,
         env: Mapping[str, str] | None = None,
         unset: Sequence[str] = (),
     ) -> CommandResult:
         """Run a command as `run` does; `heard` gets all of its standard output as it arrives, without a limit."""
-        return self._run(argv, timeout, env, unset, heard)
+        return self._run(argv, timeout, env, unset, on_output)
 
     def _run(
         self,
@@ -296,7 +296,9 @@ class LiveSystem:
         cwd = self._cwd if Path(self._cwd).is_dir() else None
         try:
             ran = _retry_when_out_of_files(
-                lambda: self._children.run(argv, timeout=timeout, env=environment, cwd=cwd, heard=on_output)
+                lambda: self._children.run(
+                    argv, timeout=timeout, env=environment, cwd=cwd, on_output=on_output
+                )
             )
         except FileNotFoundError as error:
             return make_result(None, failure=Failure.NOT_FOUND, detail=error.strerror or "")

@@ -17,7 +17,7 @@ MARKER = "tfdoctor-payload:"
 MAX_LINE_BYTES = 1 << 20
 """Longer lines are discarded."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
-QUIET = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
+QUIET_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
 """Variables for every payload."""
 
 
@@ -28,7 +28,7 @@ def quiet_variables(system: System) -> dict[str, str]:
     """
     path = system.env.get("PYTHONPATH", "")
     absolute = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
-    return QUIET if absolute == path else {**QUIET, "PYTHONPATH": absolute}
+    return QUIET_VARIABLES if absolute == path else {**QUIET_VARIABLES, "PYTHONPATH": absolute}
 
 
 def run_payload(
@@ -80,7 +80,7 @@ def follow_payload(
     python: str,
     name: str,
     args: Sequence[str],
-    told: Callable[[dict[str, Any]], None],
+    on_object: Callable[[dict[str, Any]], None],
     *,
     timeout: float,
     env: Mapping[str, str] | None = None,
@@ -89,7 +89,7 @@ def follow_payload(
     """Run payload/<name>.py; call `told` with the object of each line as it arrives."""
     command = _make_command(python, name, args, ())
     variables = {**quiet_variables(system), **(env or {})}
-    return system.follow(command, Lines(told), timeout=timeout, env=variables, unset=unset)
+    return system.follow(command, Lines(on_object), timeout=timeout, env=variables, unset=unset)
 
 
 def begin_payload(
@@ -114,7 +114,7 @@ def _make_command(python: str, name: str, args: Sequence[str], flags: Sequence[s
     return [python, *flags, "-B", str(_FOLDER / f"{name}.py"), *args]
 
 
-def files_of(path: Path) -> list[Path]:
+def list_payload_files(path: Path) -> list[Path]:
     """Return a payload script and the parts that it imports from its folder (NAME_*.py for NAME.py).
 
     The list is empty if the path is not a payload script.

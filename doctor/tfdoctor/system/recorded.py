@@ -206,7 +206,7 @@ class RecordedSystem:
     def _get_recorded(self, table: str, path: str) -> Any:
         """Return the recorded answer for a path as written, else for its normalized form; None if there is none."""
         entries = self._table(table)
-        return entries.get(path, entries.get(normal(path)))
+        return entries.get(path, entries.get(normalize_path(path)))
 
     def _raise_recorded_error(self, kind: str, path: str) -> None:
         """Raise the recorded error of this kind ("read" or "list"), if there is one."""
@@ -219,7 +219,7 @@ class RecordedSystem:
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
         self._raise_recorded_error("read", path)
-        for name in (normal(path), self.realpath(path)):
+        for name in (normalize_path(path), self.realpath(path)):
             text = self._table("files").get(name)
             if isinstance(text, str):
                 return text.encode("utf-8", "surrogateescape")[:limit]
@@ -240,7 +240,7 @@ class RecordedSystem:
         return _elf_from_json(entry)
 
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        table, name = self._table("unresolved"), normal(path)
+        table, name = self._table("unresolved"), normalize_path(path)
         return tuple(table.get(f"{name}#{len(providers)}", table.get(name, ())))
 
     def exists(self, path: str) -> bool:
@@ -274,7 +274,7 @@ class RecordedSystem:
         return sorted(names)
 
     def realpath(self, path: str) -> str:
-        path = normal(path)
+        path = normalize_path(path)
         if path not in self._resolved:
             self._resolved[path] = self._resolve(path)
         return self._resolved[path]
@@ -283,7 +283,7 @@ class RecordedSystem:
         for _ in range(40):
             for link, target in self._links:
                 if path == link or path.startswith(link + "/"):
-                    path = normal(target + path[len(link) :])[:4096]
+                    path = normalize_path(target + path[len(link) :])[:4096]
                     break
             else:
                 return path
@@ -333,7 +333,7 @@ class RecordedSystem:
         return value if isinstance(value, str) else json.dumps(value)
 
 
-def normal(path: str) -> str:
+def normalize_path(path: str) -> str:
     """Return an absolute path without "." and ".." parts; no symbolic link is followed."""
     return posixpath.normpath(f"/{path.lstrip('/')}")
 

@@ -12,9 +12,9 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from tfdoctor.system import archive
-from tfdoctor.system.bundle import Recording, members
+from tfdoctor.system.bundle import Recording, build_files
 from tfdoctor.system.elf import ElfError, ElfFile
-from tfdoctor.system.recorded import normal
+from tfdoctor.system.recorded import normalize_path
 
 if TYPE_CHECKING:
     from collections.abc import Callable, ItemsView, Iterator, Sequence, ValuesView
@@ -91,7 +91,7 @@ class RecordingSystem:
     def _record_answer(self, table: str, path: str, value: Any) -> None:
         """Record an answer under the normalized path, or under the path as written if that has a different answer."""
         with self._lock:
-            entries, name = self._tables[table], normal(path)
+            entries, name = self._tables[table], normalize_path(path)
             if entries.setdefault(name, value) != value:
                 entries[path] = value
 
@@ -110,7 +110,7 @@ class RecordingSystem:
             self._record_error("read", path, error)
             raise
         with self._lock:
-            name = normal(path)
+            name = normalize_path(path)
             if len(content) >= len(self._files.get(name, b"")):
                 self._files[name] = content
         return content
@@ -132,7 +132,7 @@ class RecordingSystem:
     def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         symbols = self._inner.unresolved_symbols(path, providers)
         with self._lock:
-            self._unresolved.setdefault(normal(path), {})[len(providers)] = list(symbols)
+            self._unresolved.setdefault(normalize_path(path), {})[len(providers)] = list(symbols)
         return symbols
 
     def exists(self, path: str) -> bool:
@@ -224,7 +224,7 @@ class RecordingSystem:
         """Write the recording unredacted, with only the variables that `env_names` accepts."""
         recording = self.get_recording(env_names)
         env = {name: value for name, value in recording.env.items() if env_names(name)}
-        archive.write(folder, members(dataclasses.replace(recording, env=env)), force=False)
+        archive.write(folder, build_files(dataclasses.replace(recording, env=env)), force=False)
 
 
 def _list_set_fields(elf: ElfFile) -> dict[str, Any]:

@@ -13,16 +13,23 @@ import sys
 import threading
 from typing import TYPE_CHECKING, NoReturn, Protocol
 
-from tfdoctor.system.children import ENDING, stop_all
+from tfdoctor.system.children import TERMINATION_SIGNALS, stop_all
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
     from types import FrameType
 
-__all__ = ["EndedError", "Stoppable", "as_ever", "die", "handle_ending_signals", "stop_on_signal"]
+__all__ = [
+    "Stoppable",
+    "TerminationError",
+    "die",
+    "handle_ending_signals",
+    "stop_on_signal",
+    "use_default_signals",
+]
 
 
-class EndedError(KeyboardInterrupt):
+class TerminationError(KeyboardInterrupt):
     """A termination signal other than that of Ctrl-C. Code that cleans up after Ctrl-C handles it too."""
 
     def __init__(self, number: int) -> None:
@@ -96,7 +103,7 @@ def _raise_dropped() -> None:
 def _raise(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         signal.default_int_handler(number, frame)
-    raise EndedError(number)
+    raise TerminationError(number)
 
 
 @contextlib.contextmanager
@@ -104,7 +111,7 @@ def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iter
     """Install a handler for the termination signals that are not ignored (as with `nohup` or in the background)."""
     before = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in ENDING}
+        before = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
     handled = [
         number
         for number, previous in before.items()
@@ -120,7 +127,7 @@ def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iter
 
 
 @contextlib.contextmanager
-def as_ever() -> Iterator[None]:
+def use_default_signals() -> Iterator[None]:
     """Give signals their default behaviour: Ctrl-C raises KeyboardInterrupt, the others end the process."""
     with _use_handler(signal.SIG_DFL):
         if threading.current_thread() is threading.main_thread() and (

@@ -23,22 +23,24 @@ MAX_FILE_BYTES = 4 * 1024 * 1024
 _BYTE_ORDER_MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
 
 
-def walk_files(folder: Path, skipped: Sequence[str], left_out: Callable[[Path], bool]) -> Iterator[Path]:
-    """Yield the files below a folder, in order, except those that `left_out` accepts.
+def walk_files(
+    folder: Path, skipped_patterns: Sequence[str], is_excluded: Callable[[Path], bool]
+) -> Iterator[Path]:
+    """Yield the files below a folder, in order, except those that `is_excluded` accepts.
 
-    Folders whose name matches a pattern of `skipped` are not entered.
+    Folders whose name matches a pattern of `skipped_patterns` are not entered.
     """
     for root, folders, files in os.walk(folder, followlinks=False):
         parent = Path(root)
         folders[:] = sorted(
             name
             for name in folders
-            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in skipped)
-            and not left_out(parent / name)
+            if not any(fnmatch.fnmatchcase(name, pattern) for pattern in skipped_patterns)
+            and not is_excluded(parent / name)
         )
         for name in sorted(files):
             path = parent / name
-            if not left_out(path):
+            if not is_excluded(path):
                 yield path
 
 

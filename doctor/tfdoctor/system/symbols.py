@@ -25,9 +25,9 @@ WORD = struct.Struct("<Q")
 SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
-MAX_NAME = 4096
+MAX_NAME_BYTES = 4096
 """Bytes of one symbol name."""
-MAX_NAMES = 1 << 25
+MAX_ALL_NAMES_BYTES = 1 << 25
 """Bytes of all undefined symbol names of one object together."""
 MAX_STEPS = 1 << 19
 """Hash chain links followed in one object, together; real objects have a handful per name."""
@@ -79,7 +79,7 @@ class SymbolTable:
     def _read_name(self, index: int) -> bytes:
         """Return the name at an index of the string table; "" if it is longer than MAX_NAME."""
         start = (self._strings or 0) + index
-        end = self._map.find(b"\0", start, start + MAX_NAME)
+        end = self._map.find(b"\0", start, start + MAX_NAME_BYTES)
         return self._map[start : end if end >= 0 else start]
 
     def iter_undefined(self) -> Iterator[bytes]:
@@ -92,7 +92,7 @@ class SymbolTable:
             count = struct.unpack_from("<I", self._map, self._sysv + 4)[0]
         else:
             return
-        remaining = MAX_NAMES
+        remaining = MAX_ALL_NAMES_BYTES
         for index in range(1, min(count, MAX_SYMBOLS)):
             name, info, _, section, _, _ = SYM64.unpack_from(self._map, self._symbols + index * SYM64.size)
             if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name:

@@ -23,7 +23,7 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["append_line", "atomically", "check_file", "place_file", "scratch_folder", "write_file"]
+__all__ = ["append_line", "check_file", "place_file", "scratch_folder", "write_atomically", "write_file"]
 
 SCRATCH = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
@@ -186,7 +186,7 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
                 raise FileExistsError(17, "File exists", str(target))
         temporary.replace(target)
 
-    atomically(target, make, place)
+    write_atomically(target, make, place)
 
 
 def append_line(target: Path, text: str) -> None:
@@ -230,7 +230,7 @@ def scratch_folder() -> Iterator[Path]:
             os.close(handle)
 
 
-def atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:
+def write_atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:
     """Call `make` with a temporary path beside the target, then `place` to move it there.
 
     The temporary file or folder is removed in every case, also after Ctrl-C or on a full disk.

@@ -12,7 +12,7 @@ from tfdoctor.advice.target import target_of
 from tfdoctor.bench import Interconnect, Measured, Watched, read_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
-from tfdoctor.examine.cards import read_cards, read_interconnects, read_peer_access, tensorflow_names
+from tfdoctor.examine.cards import find_tensorflow_names, read_cards, read_interconnects, read_peer_access
 from tfdoctor.facts import value_of
 from tfdoctor.records import dataclass
 from tfdoctor.system import Failure
@@ -29,12 +29,12 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts, SmiGpu
     from tfdoctor.system import CommandResult, LiveSystem, System
 
-    Told = Callable[[dict[str, Any]], None]
+    OnLine = Callable[[dict[str, Any]], None]
 
-__all__ = ["PROBE_TIMEOUT_S", "BenchWish", "Timing", "bench_python", "list_links", "run_bench"]
+__all__ = ["PROBE_TIMEOUT_S", "BenchRequest", "Timing", "bench_python", "list_links", "run_bench"]
 
 PROBE_TIMEOUT_S = 30.0
-SETTING_UP = 300.0
+SETUP_TIMEOUT_S = 300.0
 """Seconds allowed beyond `time` for importing TensorFlow, building the graphs and the last measurement."""
 WATCH_INTERVAL_S = 3.0
 """Seconds between two samples of the GPUs. nvidia-smi takes little processor time."""
@@ -49,7 +49,7 @@ class _Conditions(TypedDict):
 
 
 @dataclass(frozen=True, slots=True)
-class BenchWish:
+class BenchRequest:
     """What to measure, and for how long in seconds."""
 
     seconds: float = 60.0
@@ -70,7 +70,7 @@ class BenchWish:
     def conditions(self) -> _Conditions:
         """Timeout and environment changes for the run of TensorFlow."""
         return {
-            "timeout": self.seconds + SETTING_UP,
+            "timeout": self.seconds + SETUP_TIMEOUT_S,
             "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
             # The log would mention compilation, and nobody reads it.
             "unset": ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL"),
@@ -112,9 +112,9 @@ def bench_python(
     system: LiveSystem,
     compat: Compat,
     python: str | None,
-    wish: BenchWish,
+    wish: BenchRequest,
     *,
-    told: Told,
+    on_line: OnLine,
 ) -> Timing:
     """Run the requested benchmark with a Python of this machine. Raise UsageError if the Python is not found."""
     facts = collect_facts(system, compat, python=python, timeout=PROBE_TIMEOUT_S)
@@ -122,7 +122,7 @@ def bench_python(
     if interpreter is None:
         raise UsageError("no Python was found.", hint="tfdoctor bench --python PATH")
 
-    def run(keep: Told) -> CommandResult:
+    def run(keep: OnLine) -> CommandResult:
         return follow_payload(
             system, interpreter.executable, "stages", [wish.as_json()], keep, **wish.conditions
         )
@@ -130,7 +130,7 @@ def bench_python(
     check_command = check_again(target_of(facts, compat))
     executable = interpreter.executable
     return run_bench(
-        system, compat, facts, wish, told, target=executable, run=run, watched=system, look=check_command
+        system, compat, facts, wish, on_line, target=executable, run=run, watched=system, look=check_command
     )
 
 
@@ -138,11 +138,11 @@ def run_bench(
     system: System,
     compat: Compat,
     facts: Facts,
-    wish: BenchWish,
-    told: Told,
+    wish: BenchRequest,
+    told: OnLine,
     *,
     target: str,
-    run: Callable[[Told], CommandResult],
+    run: Callable[[OnLine], CommandResult],
     watched: System | None,
     look: str = "tfdoctor check",
 ) -> Timing:
@@ -165,7 +165,7 @@ def run_bench(
     stopped = ""
     pairs: dict[tuple[str, str], str] = {}
     peers: dict[tuple[str, str], bool] = {}
-    if watch is not None and watched is not None and wish.gpus and tensorflow_names(facts):
+    if watch is not None and watched is not None and wish.gpus and find_tensorflow_names(facts):
         pairs, peers = read_interconnects(watched, facts), read_peer_access(watched, facts)
         watch.start()
     try:
@@ -198,7 +198,7 @@ def run_bench(
     )
 
 
-KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
+LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
 """Topology codes of nvidia-smi, each with the kind of connection between two GPUs."""
 
 
@@ -231,7 +231,7 @@ def list_links(
             kind = "nvlink"
             speed = cards.nvlink_gbps(capability.get(first) or "", int(code[2:]))
         else:
-            kind = KINDS.get(code, "processors" if code in ("SYS", "SOC") else "other")
+            kind = LINK_KINDS.get(code, "processors" if code in ("SYS", "SOC") else "other")
             speeds = [host_links[name].gbps for name in (first, second) if name in host_links]
             known_speeds = [speed for speed in speeds if speed is not None]
             speed = min(known_speeds) if len(known_speeds) == 2 and kind != "other" else None
@@ -259,7 +259,7 @@ class _GpuSampler(threading.Thread):
         super().__init__(name="watch", daemon=True)
         self.over = threading.Event()
         self._system = system
-        self._devices = tensorflow_names(facts)
+        self._devices = find_tensorflow_names(facts)
         # Processes that compute now are not ours: TensorFlow's process starts later.
         self._earlier: dict[str, dict[int | None, str]] = {}
         self._cards: dict[str, Watched] = {}

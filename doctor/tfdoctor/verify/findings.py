@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.image import new_name
+from tfdoctor.advice.image import choose_image_name
 from tfdoctor.advice.pip import quote
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.verify.session import format_size
@@ -15,7 +15,7 @@ from tfdoctor.verify.session import format_size
 if TYPE_CHECKING:
     from tfdoctor.engine.system import ContainerEndedError
     from tfdoctor.findings import Stage
-    from tfdoctor.verify.session import Verifying
+    from tfdoctor.verify.session import VerificationRun
 
 __all__ = [
     "make_finding",
@@ -26,14 +26,14 @@ __all__ = [
     "report_late",
 ]
 
-MORE_TIME = 4
+TIMEOUT_FACTOR = 4
 """Factor by which the suggested time limit is longer."""
 
 
-def report_late(run: Verifying, stage: str, detail: str) -> Finding:
+def report_late(run: VerificationRun, stage: str, detail: str) -> Finding:
     """Return the finding for a stage that did not end within its limit."""
     seconds = run.wish.limits.get_limit(stage)
-    more = f"{run.build_command()} --timeout {max(seconds * MORE_TIME, 60):.0f}"
+    more = f"{run.build_command()} --timeout {max(seconds * TIMEOUT_FACTOR, 60):.0f}"
     return make_finding(
         run.cause or Cause.INCONCLUSIVE,
         f"{stage} did not end within {seconds:.0f} s",
@@ -45,11 +45,13 @@ def report_late(run: Verifying, stage: str, detail: str) -> Finding:
     )
 
 
-def report_failed(run: Verifying, stage: Stage) -> Finding:
+def report_failed(run: VerificationRun, stage: Stage) -> Finding:
     """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
     known = cause is not Cause.INCONCLUSIVE
-    causes_remedies = cause.row.remedies if isinstance(cause.row.remedies, tuple) else (cause.row.remedies,)
+    causes_remedies = (
+        cause.data.remedies if isinstance(cause.data.remedies, tuple) else (cause.data.remedies,)
+    )
     remedies = [remedy for remedy in causes_remedies if isinstance(remedy, Remedy)] if known else []
     if known:
         remedies.append(
@@ -64,14 +66,14 @@ def report_failed(run: Verifying, stage: Stage) -> Finding:
         )
     return make_finding(
         cause,
-        cause.row.title if known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
-        cause.row.meaning if known else "Neither its error nor its log says why.",
+        cause.data.title if known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
+        cause.data.meaning if known else "Neither its error nor its log says why.",
         tuple(remedies),
         (Evidence(f"the stage {stage.name}", stage.detail),),
     )
 
 
-def report_killed(run: Verifying, *, sure: bool) -> Finding:
+def report_killed(run: VerificationRun, *, sure: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
     `sure` says that the engine reported it; otherwise it is the most common reason for SIGKILL.
@@ -90,7 +92,7 @@ def report_killed(run: Verifying, *, sure: bool) -> Finding:
     return make_finding(Cause.OOM, title, explanation, (remedy,))
 
 
-def report_gpu_count(run: Verifying, visible: int, given: int | None) -> Finding:
+def report_gpu_count(run: VerificationRun, visible: int, given: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
     `given` is the number that the driver shows in the container; None if it is not known.
@@ -120,12 +122,12 @@ def report_gpu_count(run: Verifying, visible: int, given: int | None) -> Finding
     )
 
 
-def report_ended_early(run: Verifying, error: ContainerEndedError) -> Finding:
+def report_ended_early(run: VerificationRun, error: ContainerEndedError) -> Finding:
     """Return the finding for a container that ended before any stage ran."""
     if error.oom:
         return report_killed(run, sure=True)
     base = run.image.name if run.image is not None else "IMAGE"
-    new = new_name(base)
+    new = choose_image_name(base)
     verify = f"tfdoctor verify {new}"
     remedies = (
         Remedy("Build an image that has all of it.", (f"tfdoctor build --tag {new}", verify)),
@@ -155,7 +157,7 @@ def make_finding(
 ) -> Finding:
     """Return the finding of a failed stage, with the code of its cause."""
     return Finding(
-        code=cause.row.code,
+        code=cause.data.code,
         cause=cause,
         severity=Severity.ERROR,
         title=title,

@@ -10,21 +10,21 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.advice import engine as engine_advice
 from tfdoctor.advice import engine_state
-from tfdoctor.advice.target import InImage
+from tfdoctor.advice.target import TargetImage
 from tfdoctor.engine import EngineError, GpuAccess, RunRequest
-from tfdoctor.engine.container_run import FOLDER
+from tfdoctor.engine.container_run import SIMULATION_FOLDER
 from tfdoctor.engine.system import ContainerEndedError, ContainerSystem, StartError
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.logs.report import diagnose_log
 from tfdoctor.simulate.build import build_software_gpu
-from tfdoctor.simulate.facts import AsSimulated
+from tfdoctor.simulate.facts import SimulatedFacts
 from tfdoctor.simulate.request import add_stand_in
 from tfdoctor.simulate.sources import LIBRARIES
 from tfdoctor.text import clean_line
 from tfdoctor.verify.findings import report_ended_early, report_killed
-from tfdoctor.verify.session import Verifying, complete_request, count_expected_gpus, ignore_stage
+from tfdoctor.verify.session import VerificationRun, complete_request, count_expected_gpus, ignore_stage
 from tfdoctor.verify.target_stages import PROBE_TIMEOUT_S, run_stages
 
 if TYPE_CHECKING:
@@ -39,9 +39,9 @@ if TYPE_CHECKING:
     from tfdoctor.report.progress import Progress
     from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import System
-    from tfdoctor.verify.session import Wish
+    from tfdoctor.verify.session import VerifyRequest
 
-__all__ = ["find_python", "list_gpu_access", "usual_option", "verify_image"]
+__all__ = ["find_python", "get_gpu_option", "list_gpu_access", "verify_image"]
 
 _PYTHONS = ("python", "python3", "python2")
 
@@ -58,7 +58,7 @@ def verify_image(
     engine: ContainerEngine,
     compat: Compat,
     image: str,
-    wish: Wish,
+    wish: VerifyRequest,
     *,
     host: Facts | None = None,
     on_stage: Callable[[Stage], None] = ignore_stage,
@@ -76,7 +76,7 @@ def verify_image(
         msg = f"the image {image} is not here."
         raise EngineError(msg, hint=f"{engine.name} pull {image}")
     wish = complete_request(wish)
-    run = Verifying(image, wish, on_stage, image=InImage(image, engine.name, "", image_info.user))
+    run = VerificationRun(image, wish, on_stage, image=TargetImage(image, engine.name, "", image_info.user))
     if run.expected is None and host is not None:
         run.expected = count_expected_gpus(host, wish.gpus)
     started = time.monotonic()
@@ -87,12 +87,14 @@ def verify_image(
     if system is None:
         return run.result()
     run.access = access.option
-    run.image = in_image = InImage(image, engine.name, access.option or usual_option(engine), image_info.user)
+    run.image = in_image = TargetImage(
+        image, engine.name, access.option or get_gpu_option(engine), image_info.user
+    )
     try:
         with system:
             startup_seconds = time.monotonic() - started
             python = wish.python or find_python(system)
-            simulation = AsSimulated() if wish.simulated is not None else None
+            simulation = SimulatedFacts() if wish.simulated is not None else None
             report = examine(
                 system, compat, python=python, timeout=PROBE_TIMEOUT_S, image=in_image, as_if=simulation
             )
@@ -115,14 +117,14 @@ def verify_image(
     return run.result()
 
 
-def _add_ended(run: Verifying, error: ContainerEndedError, seconds: float) -> None:
+def _add_ended(run: VerificationRun, error: ContainerEndedError, seconds: float) -> None:
     """Add the finding for a container that ended before or during the stages."""
     finding = report_ended_early(run, error)
     run.findings.insert(0, finding)
     run.fail("runtime" if not run.stages else "import", finding.title, finding.cause, seconds)
 
 
-def usual_option(engine: ContainerEngine) -> str:
+def get_gpu_option(engine: ContainerEngine) -> str:
     """Return the engine's most common option that gives a container all GPUs."""
     return list_gpu_access(engine, None)[0].option
 
@@ -136,7 +138,7 @@ def _add_stand_in(
     """
     return dataclasses.replace(
         request,
-        environment=add_stand_in(environment, simulated, FOLDER),
+        environment=add_stand_in(environment, simulated, SIMULATION_FOLDER),
         folder={name: (stand_in / name).read_bytes() for name in LIBRARIES},
     )
 
@@ -149,9 +151,9 @@ def _start_container(
     engine: ContainerEngine,
     compat: Compat,
     request: RunRequest,
-    wish: Wish,
+    wish: VerifyRequest,
     host: Facts | None,
-    run: Verifying,
+    run: VerificationRun,
 ) -> tuple[ContainerSystem | None, GpuAccess]:
     """Start the container with the first kind of GPU access that the engine accepts.
 
@@ -211,21 +213,24 @@ def _explain_refusal(
         cause = Cause.NO_NVIDIA_RUNTIME if _mentions_gpus(text) else Cause.INCONCLUSIVE
     general = list(report.root.remedies) if report.root is not None else []
     if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
-        general = [engine_advice.write_spec()]
+        general = [engine_advice.make_spec_remedy()]
     specific: list[Remedy] = []
     if containers is not None:
         specific = [
-            r for item in engine_state.troubles(containers) if item.cause is cause for r in item.remedies
+            r
+            for item in engine_state.list_engine_problems(containers)
+            if item.cause is cause
+            for r in item.remedies
         ]
-    title = report.root.title if report.root is not None else cause.row.title
-    explanation = report.summary if report.root is not None else cause.row.meaning
+    title = report.root.title if report.root is not None else cause.data.title
+    explanation = report.summary if report.root is not None else cause.data.meaning
     if cause is Cause.INCONCLUSIVE:
         title, explanation = (
             "The engine does not start the container",
             "The engine's message is not about GPUs.",
         )
     return Finding(
-        code=cause.row.code,
+        code=cause.data.code,
         cause=cause,
         severity=Severity.ERROR,
         title=clean_line(title, limit=200),
@@ -261,9 +266,9 @@ def _report_unknown_gpu(
     count = count_expected_gpus(host, None) if host is not None else None
     requested = ",".join(access.devices)
     count_text = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
-    command = "nvidia-ctk cdi list" if access.way == "cdi" else "nvidia-smi -L"
+    command = "nvidia-ctk cdi list" if access.mechanism == "cdi" else "nvidia-smi -L"
     return Finding(
-        code=Cause.NO_DEVICE.row.code,
+        code=Cause.NO_DEVICE.data.code,
         cause=Cause.NO_DEVICE,
         severity=Severity.ERROR,
         title=f"{engine.name} has no GPU {requested}",
@@ -300,19 +305,21 @@ def find_python(system: System) -> str | None:
     return None
 
 
-INIT = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
+INIT_PROGRAMS = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
 """Init programs, which start another program and pass signals on."""
 
 
 def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
     """Return a note that the image's ENTRYPOINT, which may set variables, is not run; "" if there is none."""
-    arguments = [a for a in entrypoint if not a.startswith("-") and PurePosixPath(a).name not in INIT]
+    arguments = [
+        a for a in entrypoint if not a.startswith("-") and PurePosixPath(a).name not in INIT_PROGRAMS
+    ]
     shown = clean_line(" ".join(arguments), limit=40)
     return f"; its ENTRYPOINT ({shown}) is not run" if arguments else ""
 
 
 def _check_runtime(
-    run: Verifying, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
+    run: VerificationRun, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
 ) -> None:
     """Record that the container starts, and whether it has a driver or device nodes."""
     cuda = value_of(facts.driver.cuda)

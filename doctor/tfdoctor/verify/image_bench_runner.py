@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tfdoctor.compat import Compat
     from tfdoctor.engine import ContainerEngine
     from tfdoctor.system import CommandResult, System
-    from tfdoctor.verify.bench_runner import BenchWish, Timing
+    from tfdoctor.verify.bench_runner import BenchRequest, Timing
 
 __all__ = ["bench_image"]
 
@@ -31,7 +31,7 @@ def bench_image(
     compat: Compat,
     image: str,
     python: str | None,
-    wish: BenchWish,
+    wish: BenchRequest,
     *,
     told: Callable[[dict[str, Any]], None],
     machine: System | None,
@@ -65,7 +65,7 @@ def bench_image(
         )
 
 
-def _start_container(engine: ContainerEngine, image: str, wish: BenchWish) -> ContainerSystem:
+def _start_container(engine: ContainerEngine, image: str, wish: BenchRequest) -> ContainerSystem:
     """Start a container with the first kind of GPU access that the engine accepts.
 
     Raise EngineError with the engine's answer to the first one if it accepts none.

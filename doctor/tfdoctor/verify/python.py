@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from tfdoctor.examine import examine
 from tfdoctor.facts import value_of
 from tfdoctor.simulate.build import build_software_gpu
-from tfdoctor.simulate.facts import AsSimulated
-from tfdoctor.verify.session import Verifying, complete_request, count_expected_gpus, ignore_stage
+from tfdoctor.simulate.facts import SimulatedFacts
+from tfdoctor.verify.session import VerificationRun, complete_request, count_expected_gpus, ignore_stage
 from tfdoctor.verify.target_stages import PROBE_TIMEOUT_S, run_stages
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Stage, Verification
     from tfdoctor.report.progress import Progress
     from tfdoctor.system import System
-    from tfdoctor.verify.session import Wish
+    from tfdoctor.verify.session import VerifyRequest
 
 __all__ = ["verify_python"]
 
@@ -28,7 +28,7 @@ def verify_python(
     system: System,
     compat: Compat,
     python: str | None,
-    wish: Wish,
+    wish: VerifyRequest,
     *,
     on_stage: Callable[[Stage], None] = ignore_stage,
     progress: Progress | None = None,
@@ -39,10 +39,10 @@ def verify_python(
     long operations outside the stages.
     """
     wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
-    simulation = AsSimulated() if wish.simulated is not None else None
+    simulation = SimulatedFacts() if wish.simulated is not None else None
     report = examine(system, compat, python=python, timeout=PROBE_TIMEOUT_S, as_if=simulation)
     interpreter = value_of(report.facts.python)
-    run = Verifying(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
+    run = VerificationRun(interpreter.executable if interpreter is not None else str(python), wish, on_stage)
     run.other_libcuda = simulation.other if simulation is not None else None
     if wish.simulated is not None:
         run.software = lambda libraries, glibc: str(

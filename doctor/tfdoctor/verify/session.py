@@ -14,16 +14,23 @@ from tfdoctor.verify.stages import PAYLOAD, STAGES, Limits
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from tfdoctor.advice.target import InImage
+    from tfdoctor.advice.target import TargetImage
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report, Simulation
     from tfdoctor.simulate.compute_libraries import LibrarySet
     from tfdoctor.simulate.request import Simulated
 
-__all__ = ["Verifying", "Wish", "complete_request", "count_expected_gpus", "format_size", "ignore_stage"]
+__all__ = [
+    "VerificationRun",
+    "VerifyRequest",
+    "complete_request",
+    "count_expected_gpus",
+    "format_size",
+    "ignore_stage",
+]
 
 
-PROVES = {
+STAGE_MEANINGS = {
     "runtime": "a container of the image starts, and a Python answers in it",
     "driver": "the environment lets TensorFlow find a driver where a driver's libraries lie",
     "libraries": "the loader gives TensorFlow the CUDA libraries that it opens",
@@ -34,7 +41,7 @@ PROVES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wish:
+class VerifyRequest:
     """Request for a verification."""
 
     stages: tuple[str, ...] = STAGES
@@ -53,7 +60,7 @@ class Wish:
     """GPUs and driver to simulate with stand-ins; None to use the real ones."""
 
 
-def complete_request(wish: Wish) -> Wish:
+def complete_request(wish: VerifyRequest) -> VerifyRequest:
     """Return the request with the stages that others need; on the CPU without the stages that need a GPU."""
     stages = wish.stages
     last_index = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
@@ -95,11 +102,15 @@ def format_size(size: int | None) -> str:
     return f"{(size or 0) >> 10}k"
 
 
-class Verifying:
+class VerificationRun:
     """State of a running verification: its stages and its findings."""
 
     def __init__(
-        self, target: str, wish: Wish, on_stage: Callable[[Stage], None], image: InImage | None = None
+        self,
+        target: str,
+        wish: VerifyRequest,
+        on_stage: Callable[[Stage], None],
+        image: TargetImage | None = None,
     ) -> None:
         self.target, self.wish, self._on_stage, self.image = target, wish, on_stage, image
         self.stages: list[Stage] = []
@@ -165,7 +176,7 @@ class Verifying:
             findings=tuple(self._list_findings(failed)),
             access=self.access,
             report=self.report,
-            typed=self.build_command(),
+            command=self.build_command(),
             simulated=self._build_simulation(),
         )
 
@@ -176,7 +187,7 @@ class Verifying:
             return None
         passed = [stage.name for stage in self.stages if stage.status == "passed"]
         return simulated.simulation(
-            [*(PROVES[name] for name in passed if name in PROVES), *self.shown_by_simulation],
+            [*(STAGE_MEANINGS[name] for name in passed if name in STAGE_MEANINGS), *self.shown_by_simulation],
             computed=self.computed is not None,
         )
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.fat_binaries import KernelCoverage, coverage
+from tfdoctor.compat.fat_binaries import KernelCoverage, compute_coverage
 from tfdoctor.facts import value_of
 from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
-from tfdoctor.predict import build_of
+from tfdoctor.predict import describe_build
 from tfdoctor.simulate.kernels import read_kernels
 from tfdoctor.verify import software
 from tfdoctor.verify.findings import make_finding
-from tfdoctor.verify.software import COMPUTING, NOT_SIMULATED
+from tfdoctor.verify.software import COMPUTING_STAGES, NOT_SIMULATED
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
@@ -22,22 +22,22 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
     from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import System
-    from tfdoctor.verify.session import Verifying
+    from tfdoctor.verify.session import VerificationRun
 
-__all__ = ["COMPUTING", "can_list_gpus", "has_driver_refused", "judge_kernels"]
+__all__ = ["COMPUTING_STAGES", "can_list_gpus", "check_kernels", "has_driver_refused"]
 
-ABOUT_CODE = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
+CODE_CAUSES = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
 """Causes that depend only on the release's code, the GPU and the driver; they are valid for stand-ins, too."""
 
 
-def has_driver_refused(run: Verifying, facts: Facts) -> bool:
+def has_driver_refused(run: VerificationRun, facts: Facts) -> bool:
     """Return whether the stage `driver` failed for a reason that only simulations have, and record that.
 
     Either the driver does not show such a GPU, or another libcuda is found before the stand-in.
     """
     simulated, cuda = run.wish.simulated, value_of(facts.driver.cuda)
     if simulated is not None and not simulated.shown and cuda is not None and not cuda.count:
-        run.fail("driver", "; ".join(simulated.undriven), Cause.NO_DEVICE)
+        run.fail("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
         run.findings.append(_report_undriven(simulated))
         return True
     other = run.other_libcuda
@@ -57,9 +57,9 @@ def has_driver_refused(run: Verifying, facts: Facts) -> bool:
     return True
 
 
-def can_list_gpus(run: Verifying, tensorflow: TensorFlowFacts, compat: Compat) -> bool:
+def can_list_gpus(run: VerificationRun, tensorflow: TensorFlowFacts, compat: Compat) -> bool:
     """Return whether this TensorFlow can list GPUs without computing; if not, record the stages as skipped."""
-    if build_of(tensorflow, compat).linkage != "needed":
+    if describe_build(tensorflow, compat).linkage != "needed":
         return True
     for name in ("import", "visible"):
         run.add(
@@ -70,8 +70,8 @@ def can_list_gpus(run: Verifying, tensorflow: TensorFlowFacts, compat: Compat) -
     return False
 
 
-def judge_kernels(
-    run: Verifying,
+def check_kernels(
+    run: VerificationRun,
     system: System,
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
@@ -85,12 +85,12 @@ def judge_kernels(
     simulated = run.wish.simulated
     if simulated is None or run.stopped:
         return
-    build = build_of(tensorflow, compat)
-    if any(name in run.wish.stages for name in COMPUTING):
+    build = describe_build(tensorflow, compat)
+    if any(name in run.wish.stages for name in COMPUTING_STAGES):
         binaries = read_kernels(system, python, tensorflow)
         if binaries.counts:
             coverages = [
-                coverage(binaries.counts, card)
+                compute_coverage(binaries.counts, card)
                 for card in dict.fromkeys(c.capability for c in simulated.shown)
             ]
             description = _check_binaries(run, simulated, build, report, coverages, compat)
@@ -105,7 +105,7 @@ def judge_kernels(
 
 
 def _check_binaries(
-    run: Verifying,
+    run: VerificationRun,
     simulated: Simulated,
     build: Build,
     report: Report,
@@ -145,7 +145,7 @@ def _check_binaries(
     return description
 
 
-def _check_by_rules(run: Verifying, report: Report, reason: str) -> None:
+def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
     """Record the result of the rules alone, because the files could not be read."""
     finding = next((f for f in report.findings if _is_blocking(f)), None)
     if finding is not None:
@@ -158,7 +158,7 @@ def _check_by_rules(run: Verifying, report: Report, reason: str) -> None:
 
 def _is_blocking(finding: Finding) -> bool:
     """Return whether a finding says that the GPU cannot run the code."""
-    return finding.severity is Severity.ERROR and finding.cause in ABOUT_CODE
+    return finding.severity is Severity.ERROR and finding.cause in CODE_CAUSES
 
 
 def _find_needed_cuda(coverage_item: Coverage, build: Build, compat: Compat) -> str | None:
@@ -177,7 +177,7 @@ def _report_undriven(simulated: Simulated) -> Finding:
     return make_finding(
         Cause.NO_DEVICE,
         "This driver does not show this card",
-        f"{'. '.join(simulated.undriven)}. The stand-in answers as such a driver does: cuInit finds no device.",
+        f"{'. '.join(simulated.refusal_reasons)}. The stand-in answers as such a driver does: cuInit finds no device.",
         (Remedy("Simulate another driver; without --driver the newest that drives the card is taken.", ()),),
         (Evidence("the tables", simulated.title),),
     )

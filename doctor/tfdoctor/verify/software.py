@@ -10,7 +10,7 @@ import json
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.compat.fat_binaries import newest_text
+from tfdoctor.compat.fat_binaries import find_newest_ptx
 from tfdoctor.errors import Error
 from tfdoctor.simulate.compute_libraries import LibrarySet
 from tfdoctor.simulate.request import make_software_variables
@@ -24,34 +24,34 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
     from tfdoctor.simulate.kernels import Binaries
     from tfdoctor.system import System
-    from tfdoctor.verify.session import Verifying
+    from tfdoctor.verify.session import VerificationRun
     from tfdoctor.verify.stages import PayloadAnswer
 
-__all__ = ["COMPUTING", "NOT_SIMULATED", "run_computing"]
+__all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing"]
 
-COMPUTING = ("compute", "cudnn", "nccl")
+COMPUTING_STAGES = ("compute", "cudnn", "nccl")
 """Stages in which a GPU has to compute."""
 NOT_SIMULATED = "not simulated: a stand-in computes nothing"
-SHOWN = {
+COMPUTED_MEANINGS = {
     "compute": "products are right where software runs TensorFlow's kernels from their PTX",
     "cudnn": "a convolution, forward and backward, is right there",
     "nccl": "an all-reduce is right there",
 }
-LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=120.0, nccl=60.0)
+SOFTWARE_LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=120.0, nccl=60.0)
 """Time limits in seconds; the computation itself takes less than one."""
 
 
 def run_computing(
-    run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries, said: str
+    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: Binaries, said: str
 ) -> None:
     """Run the requested computing stages if their requirements are met. `said` describes the kernels."""
     answer, reason = _try_computing(run, system, python, build, binaries)
-    for name in (stage_name for stage_name in COMPUTING if stage_name in run.wish.stages):
+    for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.wish.stages):
         kernel_note = f". There is {said}" if name == "compute" else ""
         stage = answer.stage(name) if answer is not None else None
         if stage is not None and stage.status == "passed":
             run.add(name, "passed", f"in software: {stage.detail}{kernel_note}", stage.seconds)
-            run.shown_by_simulation += (SHOWN[name],)
+            run.shown_by_simulation += (COMPUTED_MEANINGS[name],)
             if name == "compute" and answer is not None:
                 run.computed = answer.count_computed()
                 run.visible = len(answer.devices) if run.visible is None else run.visible
@@ -65,10 +65,10 @@ def run_computing(
 
 
 def _try_computing(
-    run: Verifying, system: System, python: PythonFacts, build: Build, binaries: Binaries
+    run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: Binaries
 ) -> tuple[PayloadAnswer | None, str]:
     """Return what TensorFlow computed, or (None, reason) if it was not tried."""
-    ptx = newest_text(binaries.counts)
+    ptx = find_newest_ptx(binaries.counts)
     if run.software is None:
         return None, NOT_SIMULATED
     if ptx is None:
@@ -84,11 +84,11 @@ def _try_computing(
             f"{error.message.rstrip('.')}. {error.hint or ''}" if isinstance(error, Error) else str(error)
         )
         return None, clean_line(f"not computed in software: {reason}", limit=600)
-    stages = ["import", "visible", *(name for name in COMPUTING if name in run.wish.stages)]
+    stages = ["import", "visible", *(name for name in COMPUTING_STAGES if name in run.wish.stages)]
     limits = Limits(
         **{
-            _limit_field(name): min(LIMITS.get_limit(name), run.wish.limits.get_limit(name))
-            for name in LIMITS.as_json()
+            _limit_field(name): min(SOFTWARE_LIMITS.get_limit(name), run.wish.limits.get_limit(name))
+            for name in SOFTWARE_LIMITS.as_json()
         }
     )
     request = {"stages": stages, "small": True, "limits": limits.as_json()}

@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.examine.tensorflow_run import FROM_PTX
+from tfdoctor.examine.tensorflow_run import PTX_MESSAGE
 from tfdoctor.findings import Stage
 from tfdoctor.system import Failure
 from tfdoctor.system.payloads import MARKER
@@ -30,13 +30,13 @@ KILL = 9
 LAST_SIGNAL = 64
 IDLE, BUSY = 0.05, 0.5
 """Processors that a process keeps busy: at most IDLE if it waits, at least BUSY if it works."""
-PULSES = 3
+MAX_ACTIVITY_LINES = 3
 """Number of last "running" lines that say what the process was doing at the end."""
 FATAL = re.compile(
     r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
 )
 """Beginning of a line that says why a process ends itself: a fatal log message, or an error of Python or C++."""
-PREFIX = re.compile(
+GLOG_PREFIX = re.compile(
     r"^(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? [IWEF] |[IWEF]\d{4} [\d:.]{6,30} {1,8}\d{1,8} )(?:\S{0,120}/)?"
 )
 """What glog writes before a message: the time, and the folder of the source file."""
@@ -45,7 +45,7 @@ CUDA_ERROR = re.compile(
 )
 STATUS = "Status: "
 """Beginning of the line after a failed check, in TensorFlow 2.17 and newer: the status."""
-LONGEST_ROW, KEPT = 300, 110
+MAX_LINE_CHARS, HEAD_CHARS = 300, 110
 """Most characters of a line that are shown, and how many of them come from its beginning."""
 MAX_CAUSE_LINES = 8
 """Number of lines before the fatal one that may name its cause."""
@@ -59,7 +59,7 @@ SIGNALS = {
     14: "its deadline",
     15: "SIGTERM",
 }
-EXPLAINED = (
+ERROR_EXPLANATIONS = (
     (
         re.compile(r"\b((?:cu|nccl|nvml)\w{2,60}) symbol not found"),
         "The library that was loaded in its name has no {0}: it is a stub, a stand-in, or cut off.",
@@ -242,7 +242,7 @@ def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
 
 def add_explanation(detail: str) -> str:
     """Return the detail, with an explanation if TensorFlow's own message is unclear."""
-    for pattern, sentence in EXPLAINED:
+    for pattern, sentence in ERROR_EXPLANATIONS:
         match = pattern.search(detail)
         if match is not None:
             return f"{detail.rstrip('. ')}. {sentence.format(*match.groups())}"
@@ -309,7 +309,7 @@ def _describe_end(
 
 def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) -> str:
     """Return what the process was doing at its time limit: compiling PTX keeps it busy, and most hangs do not."""
-    last_values = state.busy[-PULSES:]
+    last_values = state.busy[-MAX_ACTIVITY_LINES:]
     mean_busy = sum(last_values) / len(last_values) if last_values else None
     if stage == "nccl":  # it waits for the other GPUs, idle or not
         return (
@@ -319,7 +319,7 @@ def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) 
     if mean_busy is not None and mean_busy < IDLE:
         waits = "for the disk, or for a driver" if stage == "import" else "for a driver or a card"
         return f"The process was idle: it waited {waits} that does not answer. That is a hang, not a long computation."
-    if FROM_PTX in result.stderr and stage != "import":
+    if PTX_MESSAGE in result.stderr and stage != "import":
         return (
             "TensorFlow said that it compiles PTX for a card without machine code of its own, which takes up to half "
             "an hour, once: give it a longer --timeout."
@@ -335,7 +335,11 @@ def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) 
 
 def _cut_middle(line: str) -> str:
     """Return the line with its middle cut if it is long; the check is at its beginning, the status at its end."""
-    return line if len(line) <= LONGEST_ROW else f"{line[:KEPT]} … {line[-(LONGEST_ROW - KEPT) :]}"
+    return (
+        line
+        if len(line) <= MAX_LINE_CHARS
+        else f"{line[:HEAD_CHARS]} … {line[-(MAX_LINE_CHARS - HEAD_CHARS) :]}"
+    )
 
 
 def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
@@ -357,5 +361,7 @@ def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
     fatal_line = lines[index]
     if index + 1 < len(lines) and lines[index + 1].startswith(STATUS):
         fatal_line += f" {lines[index + 1]}"
-    parts = [_cut_middle(PREFIX.sub("", line)) for line in dict.fromkeys((*cuda_errors[-1:], fatal_line))]
+    parts = [
+        _cut_middle(GLOG_PREFIX.sub("", line)) for line in dict.fromkeys((*cuda_errors[-1:], fatal_line))
+    ]
     return "; ".join(parts)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.examine import evaluate_facts
 from tfdoctor.examine.tensorflow_run import (
     KILLED,
-    SHOW_LOADER,
-    Said,
+    LOADER_LOG_VARIABLES,
+    DeepAnswer,
     find_failure_cause,
     list_relevant_libraries,
     make_observation,
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import Facts
     from tfdoctor.findings import Finding, Report, Stage
     from tfdoctor.system import CommandResult, System
-    from tfdoctor.verify.session import Verifying
+    from tfdoctor.verify.session import VerificationRun
     from tfdoctor.verify.stages import PayloadAnswer
 
 __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
@@ -40,12 +40,12 @@ __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 PROBE_TIMEOUT_S = 30.0
 """Seconds that one probe of the container or environment may take."""
 SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
-NCCL_WARNS = re.compile(r"NCCL WARN ([^\n]{1,300})")
-DRIVERS = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
+NCCL_WARNING = re.compile(r"NCCL WARN ([^\n]{1,300})")
+DRIVER_LIBRARIES = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
 """Libraries of the driver, which the stage `driver` checks."""
 
 
-def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -> None:
+def run_stages(run: VerificationRun, system: System, compat: Compat, report: Report) -> None:
     """Run the stages driver and libraries, then those of TensorFlow itself."""
     facts, run.report = report.facts, report
     requested = run.wish.stages
@@ -67,7 +67,7 @@ def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -
     if interpreter is None or tensorflow is None or not any(name in requested for name in PAYLOAD):
         return
     if run.wish.simulated is not None and not simulation.can_list_gpus(run, tensorflow, compat):
-        simulation.judge_kernels(run, system, interpreter, tensorflow, report, compat)
+        simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
     answer, result = _compute(run, system, interpreter.executable, find_expected_speed(facts, compat.cards))
@@ -78,7 +78,7 @@ def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -
     run.report = report
     _add_stages(run, answer, result, report, compat)
     if run.wish.simulated is not None:
-        simulation.judge_kernels(run, system, interpreter, tensorflow, report, compat)
+        simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((s for s in run.stages if s.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD:
         run.findings += _list_stage_findings(run, stage, answer, result, report)
@@ -86,7 +86,7 @@ def run_stages(run: Verifying, system: System, compat: Compat, report: Report) -
 
 
 def _list_stage_findings(
-    run: Verifying, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
+    run: VerificationRun, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
 ) -> list[Finding]:
     """Return findings for a failed stage that no rule explains, so that no unrelated finding seems to be its reason."""
     if answer.timed_out:
@@ -103,10 +103,10 @@ def _list_stage_findings(
     return [report_failed(run, stage)]
 
 
-def _check_driver(run: Verifying, facts: Facts, report: Report) -> None:
+def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
     """Add the stage `driver`, according to the answers of libcuda."""
     cuda = value_of(facts.driver.cuda)
-    missing = [name for name in report.prediction.missing_libraries if name in DRIVERS]
+    missing = [name for name in report.prediction.missing_libraries if name in DRIVER_LIBRARIES]
     simulated_note = " (simulated)" if run.wish.simulated is not None else ""
     if run.wish.simulated is not None and simulation.has_driver_refused(run, facts):
         return
@@ -125,18 +125,20 @@ def _check_driver(run: Verifying, facts: Facts, report: Report) -> None:
     run.fail("driver", detail, root.cause if root is not None else report.prediction.cause)
 
 
-def _check_libraries(run: Verifying, facts: Facts, report: Report) -> None:
+def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None:
     """Add the stage `libraries`, according to the loader's results."""
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return
-    missing = [name for name in report.prediction.missing_libraries if name not in DRIVERS]
+    missing = [name for name in report.prediction.missing_libraries if name not in DRIVER_LIBRARIES]
     if missing:
         cause = report.root.cause if report.root is not None else report.prediction.cause
         run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
         return
     loader = value_of(facts.loader)
-    opened = [r for r in (loader.resolutions if loader is not None else ()) if r.soname not in DRIVERS]
+    opened = [
+        r for r in (loader.resolutions if loader is not None else ()) if r.soname not in DRIVER_LIBRARIES
+    ]
     count = sum(resolution.ok for resolution in opened)
     if not count:
         run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
@@ -169,13 +171,13 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
 
 
 def _compute(
-    run: Verifying, system: System, python: str, speed: dict[str, float]
+    run: VerificationRun, system: System, python: str, speed: dict[str, float]
 ) -> tuple[PayloadAnswer, CommandResult]:
     """Run the payload. It ends itself at each stage's time limit; it is killed if it does not."""
     wish = run.wish
     names = [name for name in wish.stages if name in PAYLOAD]
     if wish.simulated is not None:
-        names = [name for name in names if name not in simulation.COMPUTING]
+        names = [name for name in names if name not in simulation.COMPUTING_STAGES]
     request: dict[str, Any] = {"stages": names, "device": wish.device, "limits": wish.limits.as_json()}
     if wish.device == "GPU":
         request["expected"] = speed
@@ -186,15 +188,18 @@ def _compute(
             "stages",
             [json.dumps(request)],
             timeout=wish.limits.total(names) + 15,
-            env={**SHOW_LOADER, **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"})},
+            env={
+                **LOADER_LOG_VARIABLES,
+                **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"}),
+            },
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
         )
     return read_answer(result, wish.limits), result
 
 
-def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> Said:
+def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> DeepAnswer:
     has_list = answer.status("visible") in ("passed", "failed")
-    return Said(
+    return DeepAnswer(
         imported=answer.status("import") == "passed",
         devices=answer.devices if has_list else None,
         computed=tuple(answer.format_computed()),
@@ -205,7 +210,7 @@ def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> Said:
 
 
 def _add_stages(
-    run: Verifying, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
+    run: VerificationRun, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> None:
     """Add the payload's stages, with the root cause of the first failure."""
     for name in PAYLOAD:
@@ -231,11 +236,11 @@ def _add_stages(
 
 def _add_nccl_warning(detail: str, stderr: str) -> str:
     """Return TensorFlow's message with NCCL's last warning, because the message itself has no reason."""
-    warnings = NCCL_WARNS.findall(stderr)
+    warnings = NCCL_WARNING.findall(stderr)
     return f"{detail.rstrip('. ')}. NCCL: {warnings[-1].strip()}" if warnings else detail
 
 
-def _check_gpu_count(run: Verifying, stage: Stage, visible: int) -> Stage:
+def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
     """Return the stage, as failed if another number of GPUs was expected."""
     if run.expected is None or visible == run.expected:
         return stage

@@ -25,17 +25,17 @@ from lab.broken_env import Unavailable
 from lab.situations import can_mount
 from lab.strangers import results
 from lab.strangers.grammar import Change, Story, draw
-from lab.strangers.ground import STARTS, Ground, Undrawn
+from lab.strangers.ground import BASES_BY_RELEASE, BaseContents, Undrawn
 from lab.strangers.kinds import KINDS
-from lab.strangers.trying import Stock, Try
+from lab.strangers.trying import SeedTrial, Stock
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
-    from lab.strangers.person import Person
+    from lab.strangers.person import User
 
 
-def tool_of(location: Path) -> Path:
+def find_python(location: Path) -> Path:
     """Return the interpreter of a checkout or an environment, or the given interpreter."""
     candidates = (
         location,
@@ -48,7 +48,7 @@ def tool_of(location: Path) -> Path:
     raise SystemExit(message)
 
 
-def seeds_of(text: str) -> list[int]:
+def parse_seeds(text: str) -> list[int]:
     """Return the seeds of a text such as '1-40,50'."""
     seeds: list[int] = []
     for part in text.split(","):
@@ -64,8 +64,10 @@ def main() -> int:
     )
     parser.add_argument("--bases", type=Path, help="where the environments are (env-2.20 …), or will be made")
     parser.add_argument("--results", type=Path, help="a file of JSON lines, one for each seed")
-    parser.add_argument("--seeds", type=seeds_of, default=[], metavar="FROM-TO", help="1-40,77")
-    parser.add_argument("--release", action="append", default=[], choices=list(STARTS), help="of the bases")
+    parser.add_argument("--seeds", type=parse_seeds, default=[], metavar="FROM-TO", help="1-40,77")
+    parser.add_argument(
+        "--release", action="append", default=[], choices=list(BASES_BY_RELEASE), help="of the bases"
+    )
     parser.add_argument("--kind", action="append", default=[], choices=[one.name for one in KINDS])
     parser.add_argument("--only-check", action="store_true", help="no commands, no fix")
     parser.add_argument("--draw", action="store_true", help="print what the seeds stand for, and try nothing")
@@ -77,7 +79,7 @@ def main() -> int:
     )
     parser.add_argument("-v", "--verbose", action="store_true", help="also what was right")
     options = parser.parse_args()
-    lines_by_seed = results.read(options.results)
+    lines_by_seed = results.read_lines(options.results)
     if options.seeds:
         if options.bases is None:
             parser.error("--seeds needs --bases")
@@ -87,34 +89,34 @@ def main() -> int:
         pending = [seed for seed in options.seeds if seed not in lines_by_seed]
         # Exit normally, so that the broken environment is restored.
         signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-        stock = Stock(options.bases, tool_of(options.tfdoctor))
+        stock = Stock(options.bases, find_python(options.tfdoctor))
         try:
             for seed in pending:
-                line = one(stock, seed, options)
+                line = try_seed(stock, seed, options)
                 if line is None:
                     continue
                 lines_by_seed[seed] = line
-                results.add(options.results, line)
-                results.tell(line, verbose=options.verbose)
-                if options.keep and results.problems(line):
-                    show(stock.keep(story_of(line)))
+                results.append_line(options.results, line)
+                results.print_line(line, verbose=options.verbose)
+                if options.keep and results.list_errors(line):
+                    print_shell(stock.keep(load_story(line)))
                     break
         finally:
-            stock.leave()
+            stock.drop_snapshots()
     lines = [
         lines_by_seed[seed] for seed in (options.seeds or sorted(lines_by_seed)) if seed in lines_by_seed
     ]
-    return results.sum_up(lines)
+    return results.print_summary(lines)
 
 
 @dataclass(frozen=True, slots=True)
-class Grounds(Mapping[str, Ground]):
+class LazyBases(Mapping[str, BaseContents]):
     """The bases by name; each is inspected when it is drawn."""
 
     names: Sequence[str]
     stock: Stock
 
-    def __getitem__(self, name: str) -> Ground:
+    def __getitem__(self, name: str) -> BaseContents:
         """Return a base. Raise Unavailable."""
         return self.stock.ground(name)
 
@@ -127,32 +129,32 @@ class Grounds(Mapping[str, Ground]):
         return len(self.names)
 
 
-def show(person: Person) -> None:
+def print_shell(person: User) -> None:
     """Print where the environment is and how to start the user's shell."""
-    print(f"{person.place} is left as it is; this is that person's shell:")
+    print(f"{person.visible_root} is left as it is; this is that person's shell:")
     variables = [f"{name}={value}" for name, value in sorted(person.environment().items())]
     print(shlex.join(["env", "-i", *variables, *person.prefix(), "bash", "--norc"]))
 
 
-def story_of(line: dict[str, Any]) -> Story:
+def load_story(line: dict[str, Any]) -> Story:
     """Return the story of a line of the results."""
     data = dict(line["story"])
     changes = tuple(Change(change["kind"], tuple(change["words"])) for change in data.pop("changes"))
     return Story(**data, changes=changes)
 
 
-def one(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
+def try_seed(stock: Stock, seed: int, options: argparse.Namespace) -> dict[str, Any] | None:
     """Try a seed and return a line for the results, or None if it is only drawn."""
     started = time.monotonic()
-    names = options.release or list(STARTS)
+    names = options.release or list(BASES_BY_RELEASE)
     kinds = [kind for kind in KINDS if not options.kind or kind.name in options.kind]
     story: Story | None = None
     try:
-        story = draw(seed, Grounds(names, stock), kinds)
+        story = draw(seed, LazyBases(names, stock), kinds)
         if options.draw:
             print(json.dumps(story.as_dict()))
             return None
-        return Try(story, stock, only_check=options.only_check).go()
+        return SeedTrial(story, stock, only_check=options.only_check).run_trial()
     except (Undrawn, Unavailable) as reason:
         changes = [str(change) for change in story.changes] if story else []
         seconds = round(time.monotonic() - started, 1)

@@ -6,20 +6,20 @@ import random
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from lab.strangers.ground import CAPABILITY, LINKED, ON_PATH, Ground, Undrawn
+from lab.strangers.ground import CAPABILITY, NEEDS_LINK, ON_PATH, BaseContents, Undrawn
 from tfdoctor.findings import Cause
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Mapping, Sequence
 
-    from lab.strangers.person import Person
+    from lab.strangers.person import User
 
-DOORS = ("shell", "activate", "conda", "sitecustomize", "usercustomize", "pth")
+VARIABLE_SOURCES = ("shell", "activate", "conda", "sitecustomize", "usercustomize", "pth")
 """How a variable is set."""
 OWN = "own"
 """Drawn instead of one of DOORS: the one that matches how the environment is used."""
 _MATCHING_DOORS = {"path": "shell", "activated": "activate", "conda": "conda"}
-WAYS = ("path", "path", "activated", "activated", "conda")
+USAGES = ("path", "path", "activated", "activated", "conda")
 """How the environment is used; repeated entries are more likely."""
 _MAX_DRAWS = 60
 
@@ -58,9 +58,9 @@ class Kind:
 
     name: str
     weight: int
-    draw: Callable[[random.Random, Ground], tuple[str, ...] | None]
+    draw: Callable[[random.Random, BaseContents], tuple[str, ...] | None]
     """Draws the arguments; None if it does not apply to this base."""
-    apply: Callable[[Person, tuple[str, ...]], None]
+    apply: Callable[[User, tuple[str, ...]], None]
     mean: Callable[[tuple[str, ...]], Meaning]
     group: str = ""
     """Name of a group of which at most one kind is drawn; empty for kinds that may be drawn several times."""
@@ -100,19 +100,19 @@ class Story:
         )
 
 
-def draw(seed: int, grounds: Mapping[str, Ground], kinds: Sequence[Kind]) -> Story:
+def draw(seed: int, grounds: Mapping[str, BaseContents], kinds: Sequence[Kind]) -> Story:
     """Return the environment of a seed, always the same. Raise Undrawn if nothing can be drawn."""
     rng = random.Random(seed)
     # These are always drawn first, so that another choice of bases does not change the rest of a seed.
     base_position = rng.random()
-    usage = rng.choice(WAYS)
+    usage = rng.choice(USAGES)
     gpus = rng.choice((1, 1, 2))
     uv = rng.random() < 0.5
     door = rng.choice(("shell", "activate"))
     change_count = rng.choice((1, 1, 1, 1, 2, 2, 2, 3))
     names = sorted(grounds)
     ground = grounds[names[int(base_position * len(names))]]
-    if ground.base in LINKED:
+    if ground.base in NEEDS_LINK:
         ready = "link"
     elif ground.base in ON_PATH or ground.toolkit:
         ready = "shell" if usage == "path" else door
@@ -148,6 +148,6 @@ def draw(seed: int, grounds: Mapping[str, Ground], kinds: Sequence[Kind]) -> Sto
     return Story(seed, ground.base, usage, ready, gpus, capability, uv, tuple(changes))
 
 
-def causes(*names: str) -> frozenset[Cause]:
+def make_causes(*names: str) -> frozenset[Cause]:
     """Return the causes with these names. Raise ValueError for an unknown name."""
     return frozenset(Cause(name) for name in names)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 _CU11 = "cuda/cu11.8-cudnn8.6.txt"
 _OLD = ("protobuf<3.21", "numpy<1.20", "h5py<3")
-STARTS: Mapping[str, Base] = {
+BASES_BY_RELEASE: Mapping[str, Base] = {
     **BASES,
     **{
         base.name: base
@@ -48,7 +48,7 @@ TOOLKITS: Mapping[str, tuple[str, ...]] = {
 """Bases without CUDA wheels: the libraries in a toolkit's folder outside the environment."""
 ON_PATH = frozenset({"2.13", "2.10", "2.8"})
 """Bases whose TensorFlow does not find NVIDIA's wheels by itself."""
-LINKED = frozenset({"2.21"})
+NEEDS_LINK = frozenset({"2.21"})
 """Bases that need a symlink to cuSOLVER before they register a GPU."""
 CAPABILITY: Mapping[str, str] = {"1.15": "7.0"}
 """Compute capability of the GPU for a release; 8.0 for all others."""
@@ -119,7 +119,7 @@ def _query_index(name: str, python: str) -> list[str]:
 
 
 @dataclass(frozen=True, slots=True)
-class Ground:
+class BaseContents:
     """One base as the grammar sees it: names in a fixed order."""
 
     base: str
@@ -159,18 +159,18 @@ class Ground:
         return versions
 
 
-def normalised(name: str) -> str:
+def normalize_name(name: str) -> str:
     """Return the name as the index spells it."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def survey(base: str, root: Path, index: Index) -> Ground:
+def inspect_base(base: str, root: Path, index: Index) -> BaseContents:
     """Inspect an intact base."""
     site = next(iter(sorted(root.glob("lib/python*/site-packages"))))
     versions = {}
     for path in sorted(site.glob("*.dist-info")):
         name, _, version = path.name.removesuffix(".dist-info").rpartition("-")
-        versions[normalised(name)] = version
+        versions[normalize_name(name)] = version
     nvidia = {name: version for name, version in versions.items() if name.startswith("nvidia-")}
     companions = {name: version for name, version in versions.items() if not _NOT_COMPANIONS.match(name)}
     libraries: Sequence[str] = TOOLKITS.get(base) or _list_files(site, "nvidia/*/lib/lib*.so*")
@@ -189,7 +189,7 @@ def survey(base: str, root: Path, index: Index) -> Ground:
         if not path.startswith(("nvidia/", "pip/", "_distutils_hack/", "distutils-"))
     ]
     python = site.parent.name.removeprefix("python")
-    return Ground(base, python, companions, nvidia, libraries, native, extensions, modules, index)
+    return BaseContents(base, python, companions, nvidia, libraries, native, extensions, modules, index)
 
 
 def _list_files(site: Path, *patterns: str) -> list[str]:

@@ -8,17 +8,17 @@ from lab.strangers import kinds_files, kinds_packages, kinds_place, kinds_shell
 
 if TYPE_CHECKING:
     from lab.strangers.grammar import Change, Meaning
-    from lab.strangers.person import Person
+    from lab.strangers.person import User
 
 KINDS = (*kinds_packages.KINDS, *kinds_files.KINDS, *kinds_shell.KINDS, *kinds_place.KINDS)
 BY_NAME = {kind.name: kind for kind in KINDS}
 
 
-def make(person: Person, change: Change) -> None:
+def apply_change(person: User, change: Change) -> None:
     """Apply a change to a user's environment. Raise Undrawn if it is not possible."""
     BY_NAME[change.kind].apply(person, change.words)
 
 
-def meaning(change: Change) -> Meaning:
+def find_meaning(change: Change) -> Meaning:
     """Return the right causes of a change."""
     return BY_NAME[change.kind].mean(change.words)

@@ -6,14 +6,14 @@ import shutil
 import subprocess
 from typing import TYPE_CHECKING
 
-from lab.strangers.grammar import Kind, Meaning, causes
-from lab.strangers.ground import Ground, Undrawn, normalised
+from lab.strangers.grammar import Kind, Meaning, make_causes
+from lab.strangers.ground import BaseContents, Undrawn, normalize_name
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from lab.strangers.person import Person
+    from lab.strangers.person import User
 
 BESIDE = (
     *(
@@ -42,38 +42,38 @@ BESIDE = (
 SMALL = ("cuda-runtime", "nvjitlink", "curand", "cuda-cupti", "cuda-nvcc", "cuda-nvrtc", "cufft")
 """Parts of CUDA whose wheels are below 250 MB."""
 _CAUSES_OF = {
-    "numpy": causes("numpy-abi"),
-    "ml-dtypes": causes("numpy-abi"),
-    "h5py": causes("numpy-abi"),
-    "pandas": causes("numpy-abi"),
-    "scipy": causes("numpy-abi"),
-    "jax": causes("numpy-abi"),
-    "protobuf": causes("protobuf-conflict"),
-    "googleapis-common-protos": causes("protobuf-conflict"),
-    "tensorboard": causes("protobuf-conflict"),
-    "google-api-core": causes("protobuf-conflict"),
+    "numpy": make_causes("numpy-abi"),
+    "ml-dtypes": make_causes("numpy-abi"),
+    "h5py": make_causes("numpy-abi"),
+    "pandas": make_causes("numpy-abi"),
+    "scipy": make_causes("numpy-abi"),
+    "jax": make_causes("numpy-abi"),
+    "protobuf": make_causes("protobuf-conflict"),
+    "googleapis-common-protos": make_causes("protobuf-conflict"),
+    "tensorboard": make_causes("protobuf-conflict"),
+    "google-api-core": make_causes("protobuf-conflict"),
 }
 _CAUSES_OF_CUDA = {
-    "cudnn": causes("cudnn-missing", "cudnn-version-mismatch"),
-    "nvjitlink": causes("libs-transitive"),
-    "cuda-nvcc": causes("libdevice-or-ptxas-missing"),
-    "cuda-cupti": causes("cupti-missing"),
-    "nccl": causes("nccl-failure"),
+    "cudnn": make_causes("cudnn-missing", "cudnn-version-mismatch"),
+    "nvjitlink": make_causes("libs-transitive"),
+    "cuda-nvcc": make_causes("libdevice-or-ptxas-missing"),
+    "cuda-cupti": make_causes("cupti-missing"),
+    "nccl": make_causes("nccl-failure"),
 }
 
 
-def of_companion(name: str) -> Meaning:
+def explain_companion(name: str) -> Meaning:
     """Return the meaning of a companion whose version or build makes TensorFlow's import fail."""
-    return Meaning(causes("package-conflict") | _CAUSES_OF.get(name, frozenset()))
+    return Meaning(make_causes("package-conflict") | _CAUSES_OF.get(name, frozenset()))
 
 
-def of_cuda(part: str) -> frozenset:
+def find_cuda_causes(part: str) -> frozenset:
     """Return the causes of a part of CUDA ("cudnn", "nvjitlink") that is missing or of another version."""
     part_causes = next((names for stem, names in _CAUSES_OF_CUDA.items() if part.endswith(stem)), frozenset())
-    return causes("libs-not-installed", "libs-wrong-version", "libs-transitive") | part_causes
+    return make_causes("libs-not-installed", "libs-wrong-version", "libs-transitive") | part_causes
 
 
-def spread(rng: random.Random, versions: list[str]) -> str:
+def pick_version(rng: random.Random, versions: list[str]) -> str:
     """Return one of the versions, given newest first.
 
     Each minor release is equally likely, however many patches it has.
@@ -111,7 +111,7 @@ _IMPORTED_PACKAGES = (
 )
 
 
-def pick_companion(rng: random.Random, ground: Ground) -> str:
+def pick_companion(rng: random.Random, ground: BaseContents) -> str:
     """Return a distribution, mostly one that TensorFlow or Keras imports."""
     imported = [name for name in _IMPORTED_PACKAGES if name in ground.companions]
     if imported and rng.random() < 0.75:
@@ -122,27 +122,27 @@ def pick_companion(rng: random.Random, ground: Ground) -> str:
 # -- Companions --------------------------------------------------------------------------------------
 
 
-def _draw_version(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_version(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     name = pick_companion(rng, ground)
-    version = spread(rng, ground.versions(name))
+    version = pick_version(rng, ground.versions(name))
     if version == ground.companions[name]:
         return None
     return name, version, rng.choice(("alone", "alone", "with-deps"))
 
 
-def _draw_beside(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_beside(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     name = rng.choice(BESIDE)
     if name in ground.companions:
         return None
-    return name, spread(rng, ground.versions(name)), rng.choice(("alone", "with-deps", "with-deps"))
+    return name, pick_version(rng, ground.versions(name)), rng.choice(("alone", "with-deps", "with-deps"))
 
 
-def _install(person: Person, arguments: tuple[str, ...]) -> None:
+def _install(person: User, arguments: tuple[str, ...]) -> None:
     name, version, deps = arguments
-    install(person, *(("--no-deps",) if deps == "alone" else ()), f"{name}=={version}")
+    install_wheels(person, *(("--no-deps",) if deps == "alone" else ()), f"{name}=={version}")
 
 
-def install(person: Person, *arguments: str) -> None:
+def install_wheels(person: User, *arguments: str) -> None:
     """Install wheels. Raise Undrawn if there is no such wheel or the index does not answer."""
     try:
         person.install("--only-binary", ":all:", *arguments)
@@ -154,11 +154,11 @@ def install(person: Person, *arguments: str) -> None:
         raise Undrawn(message) from error
 
 
-def _draw_dropped(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_dropped(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     return (pick_companion(rng, ground),)
 
 
-def _drop(person: Person, names: tuple[str, ...]) -> None:
+def _drop(person: User, names: tuple[str, ...]) -> None:
     try:
         person.uninstall(*names)
     except subprocess.CalledProcessError as error:
@@ -171,13 +171,13 @@ def _drop(person: Person, names: tuple[str, ...]) -> None:
 _HALVES = ("files-gone", "record-gone", "some-gone", "leftover")
 
 
-def _draw_halved(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_halved(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     return pick_companion(rng, ground), rng.choice(_HALVES), str(rng.randrange(1000))
 
 
-def _halve(person: Person, arguments: tuple[str, ...]) -> None:
+def _halve(person: User, arguments: tuple[str, ...]) -> None:
     name, how, number = arguments
-    info, files = distribution(person, name)
+    info, files = find_distribution(person, name)
     if how == "record-gone":
         shutil.rmtree(info)
         return
@@ -200,10 +200,10 @@ def _halve(person: Person, arguments: tuple[str, ...]) -> None:
         path.unlink()
 
 
-def distribution(person: Person, name: str) -> tuple[Path, list[Path]]:
+def find_distribution(person: User, name: str) -> tuple[Path, list[Path]]:
     """Return the dist-info folder and the files in its RECORD below site-packages. Raise Undrawn."""
     for info in sorted(person.site.glob("*.dist-info")):
-        if normalised(info.name.removesuffix(".dist-info").rpartition("-")[0]) == name:
+        if normalize_name(info.name.removesuffix(".dist-info").rpartition("-")[0]) == name:
             record = (info / "RECORD").read_text(encoding="utf-8").splitlines()
             paths = [person.site / line.rsplit(",", 2)[0].strip('"') for line in record]
             return info, [path for path in paths if ".." not in path.parts]
@@ -212,7 +212,7 @@ def distribution(person: Person, name: str) -> tuple[Path, list[Path]]:
 
 
 def _explain_halved(arguments: tuple[str, ...]) -> Meaning:
-    return Meaning(of_companion(arguments[0]).causes | causes("damaged-file"))
+    return Meaning(explain_companion(arguments[0]).causes | make_causes("damaged-file"))
 
 
 # -- TensorFlow itself -------------------------------------------------------------------------------
@@ -228,16 +228,16 @@ _TENSORFLOW = (
 )
 
 
-def _draw_tensorflow(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_tensorflow(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     how = rng.choice(_TENSORFLOW)
     if how.startswith("cpu") and ground.release < (2, 8):
         return None  # its wheels are large and not cached
     return how, str(rng.randrange(1000))
 
 
-def _break_tensorflow(person: Person, arguments: tuple[str, ...]) -> None:
+def _break_tensorflow(person: User, arguments: tuple[str, ...]) -> None:
     how, number = arguments
-    info, files = distribution(person, "tensorflow-gpu" if person.story.base == "1.15" else "tensorflow")
+    info, files = find_distribution(person, "tensorflow-gpu" if person.story.base == "1.15" else "tensorflow")
     package = person.site / ("tensorflow_core" if person.story.base == "1.15" else "tensorflow")
     if how == "record-gone":
         shutil.rmtree(info)
@@ -254,44 +254,46 @@ def _break_tensorflow(person: Person, arguments: tuple[str, ...]) -> None:
                 path.unlink(missing_ok=True)
     else:
         version = info.name.removesuffix(".dist-info").rpartition("-")[2]
-        install(person, "--no-deps", f"tensorflow-cpu=={version}")
+        install_wheels(person, "--no-deps", f"tensorflow-cpu=={version}")
         if how == "cpu-over-and-gone":
             person.uninstall("tensorflow-cpu")
 
 
 def _explain_tensorflow(arguments: tuple[str, ...]) -> Meaning:
     causes_by_change = {
-        "record-gone": causes("damaged-file", "tensorflow-missing"),
-        "renamed": causes("damaged-file", "tensorflow-missing"),
-        "cpu-over": causes("both-packages", "cpu-only-build"),
-        "cpu-over-and-gone": causes("both-packages", "damaged-file", "tensorflow-missing", "cpu-only-build"),
+        "record-gone": make_causes("damaged-file", "tensorflow-missing"),
+        "renamed": make_causes("damaged-file", "tensorflow-missing"),
+        "cpu-over": make_causes("both-packages", "cpu-only-build"),
+        "cpu-over-and-gone": make_causes(
+            "both-packages", "damaged-file", "tensorflow-missing", "cpu-only-build"
+        ),
     }
-    right = causes_by_change.get(arguments[0], causes("damaged-file"))
+    right = causes_by_change.get(arguments[0], make_causes("damaged-file"))
     return Meaning(right, later=right if arguments[0] in ("record-gone", "some-gone") else frozenset())
 
 
 # -- CUDA's wheels -----------------------------------------------------------------------------------
 
 
-def _draw_cuda_dropped(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_cuda_dropped(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     return (rng.choice(sorted(ground.nvidia)),) if ground.nvidia else None
 
 
 def _explain_cuda(arguments: tuple[str, ...]) -> Meaning:
-    right = of_cuda(arguments[0].rpartition("-cu1")[0] or arguments[0])
+    right = find_cuda_causes(arguments[0].rpartition("-cu1")[0] or arguments[0])
     return Meaning(right, later=right)
 
 
-def _draw_cuda_version(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_cuda_version(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     small = [name for name in sorted(ground.nvidia) if any(part in name for part in SMALL)]
     if not small:
         return None
     name = rng.choice(small)
-    version = spread(rng, ground.versions(name))
+    version = pick_version(rng, ground.versions(name))
     return None if version == ground.nvidia[name] else (name, version, "alone")
 
 
-def _draw_laid_over(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_laid_over(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     if not ground.nvidia:
         return None
     part = rng.choice(("cuda-runtime", "nvjitlink", "curand", "cuda-cupti", "cuda-nvcc"))
@@ -303,39 +305,41 @@ def _draw_laid_over(rng: random.Random, ground: Ground) -> tuple[str, ...] | Non
     versions = [version for version in ground.versions(name) if version[0] != "0"]
     if not versions:
         return None
-    return name, spread(rng, versions), rng.choice(("kept", "removed"))
+    return name, pick_version(rng, versions), rng.choice(("kept", "removed"))
 
 
-def _lay_over(person: Person, arguments: tuple[str, ...]) -> None:
+def _lay_over(person: User, arguments: tuple[str, ...]) -> None:
     name, version, ending = arguments
-    install(person, "--no-deps", f"{name}=={version}")
+    install_wheels(person, "--no-deps", f"{name}=={version}")
     if ending == "removed":
         person.uninstall(name)
 
 
 def _explain_laid_over(arguments: tuple[str, ...]) -> Meaning:
-    right = of_cuda(arguments[0].rpartition("-cu1")[0] or arguments[0]) | causes("damaged-file")
+    right = find_cuda_causes(arguments[0].rpartition("-cu1")[0] or arguments[0]) | make_causes("damaged-file")
     return Meaning(right, later=right)
 
 
-def _draw_all_dropped(_rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_all_dropped(_rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     return () if ground.nvidia else None
 
 
-def _drop_all(person: Person, _words: tuple[str, ...]) -> None:
+def _drop_all(person: User, _words: tuple[str, ...]) -> None:
     person.uninstall(*person.cuda_wheels())
 
 
 KINDS = (
-    Kind("companion-version", 26, _draw_version, _install, lambda words: of_companion(words[0])),
-    Kind("beside", 10, _draw_beside, _install, lambda words: of_companion(words[0])),
-    Kind("companion-dropped", 7, _draw_dropped, _drop, lambda words: of_companion(words[0])),
+    Kind("companion-version", 26, _draw_version, _install, lambda words: explain_companion(words[0])),
+    Kind("beside", 10, _draw_beside, _install, lambda words: explain_companion(words[0])),
+    Kind("companion-dropped", 7, _draw_dropped, _drop, lambda words: explain_companion(words[0])),
     Kind("companion-halved", 7, _draw_halved, _halve, _explain_halved),
     Kind(
         "tensorflow-broken", 5, _draw_tensorflow, _break_tensorflow, _explain_tensorflow, group="tensorflow"
     ),
     Kind("cuda-dropped", 6, _draw_cuda_dropped, _drop, _explain_cuda),
-    Kind("cuda-all-dropped", 2, _draw_all_dropped, _drop_all, lambda _words: Meaning(of_cuda("cudnn"))),
+    Kind(
+        "cuda-all-dropped", 2, _draw_all_dropped, _drop_all, lambda _words: Meaning(find_cuda_causes("cudnn"))
+    ),
     Kind("cuda-version", 5, _draw_cuda_version, _install, _explain_cuda),
     Kind("cuda-laid-over", 5, _draw_laid_over, _lay_over, _explain_laid_over),
 )

@@ -4,30 +4,30 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from lab.strangers.grammar import Kind, Meaning, causes
-from lab.strangers.ground import LINKED, ON_PATH
+from lab.strangers.grammar import Kind, Meaning, make_causes
+from lab.strangers.ground import NEEDS_LINK, ON_PATH
 from lab.strangers.person import NOBODY, UNREADY
 
 if TYPE_CHECKING:
     import random
 
-    from lab.strangers.ground import Ground
-    from lab.strangers.person import Person
+    from lab.strangers.ground import BaseContents
+    from lab.strangers.person import User
 
 _FOLDER_NAMES = ("tf env", "Umgebung-ä", "env.old", "it's mine", "a$b", "deep/er/env")
 
 
-def _draw_moved(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_moved(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return rng.choice(("renamed", "renamed", "symlinked")), rng.choice(_FOLDER_NAMES)
 
 
-def _move(person: Person, arguments: tuple[str, ...]) -> None:
+def _move(person: User, arguments: tuple[str, ...]) -> None:
     how, name = arguments
     destination = person.folder("places") / name
     destination.parent.mkdir(parents=True, exist_ok=True)
     if how == "symlinked":
         destination.symlink_to(person.root)
-        person.shown = destination
+        person.alias = destination
     else:
         person.root.rename(destination)
         person.moves.append((person.root, destination))
@@ -35,39 +35,41 @@ def _move(person: Person, arguments: tuple[str, ...]) -> None:
 
 
 def _explain_moved(_words: tuple[str, ...]) -> Meaning:
-    unusable = causes("tensorflow-missing", "python-unusable")
+    unusable = make_causes("tensorflow-missing", "python-unusable")
     # Entries that name the libraries by the old folder are invalid.
     return Meaning(
-        unusable | causes("libs-not-on-path", "libs-not-installed", "cudnn-missing"), by_hand=None, fix=None
+        unusable | make_causes("libs-not-on-path", "libs-not-installed", "cudnn-missing"),
+        by_hand=None,
+        fix=None,
     )
 
 
-def _draw_user(_rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_user(_rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return ()
 
 
-def _change_user(person: Person, _words: tuple[str, ...]) -> None:
+def _change_user(person: User, _words: tuple[str, ...]) -> None:
     person.user = NOBODY
 
 
-def _draw_noexec(_rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_noexec(_rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return ()
 
 
-def _mount_noexec(person: Person, _words: tuple[str, ...]) -> None:
+def _mount_noexec(person: User, _words: tuple[str, ...]) -> None:
     person.noexec = True
 
 
 def _explain_not_permitted(_words: tuple[str, ...]) -> Meaning:
-    return Meaning(causes("not-permitted"), later=causes("not-permitted"), by_hand=False, fix=False)
+    return Meaning(make_causes("not-permitted"), later=make_causes("not-permitted"), by_hand=False, fix=False)
 
 
-def _draw_driver(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_driver(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     nvml = ("no-nvml",) if ground.release >= (2, 21) else ()
     return (rng.choice(("no-driver", "no-device", *nvml)),)
 
 
-def _break_driver(person: Person, arguments: tuple[str, ...]) -> None:
+def _break_driver(person: User, arguments: tuple[str, ...]) -> None:
     if arguments[0] == "no-driver":
         person.driver = False
     elif arguments[0] == "no-nvml":
@@ -77,8 +79,11 @@ def _break_driver(person: Person, arguments: tuple[str, ...]) -> None:
 
 
 def _explain_driver(arguments: tuple[str, ...]) -> Meaning:
-    causes_by_change = {"no-driver": causes("no-driver"), "no-device": causes("no-device", "no-driver")}
-    return Meaning(causes_by_change.get(arguments[0], causes("nvml-missing")), by_hand=False, fix=False)
+    causes_by_change = {
+        "no-driver": make_causes("no-driver"),
+        "no-device": make_causes("no-device", "no-driver"),
+    }
+    return Meaning(causes_by_change.get(arguments[0], make_causes("nvml-missing")), by_hand=False, fix=False)
 
 
 _CAPABILITIES = (
@@ -98,26 +103,26 @@ _CAPABILITIES = (
 )
 
 
-def _draw_card(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_card(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return (rng.choice(_CAPABILITIES),)
 
 
-def _change_card(person: Person, arguments: tuple[str, ...]) -> None:
+def _change_card(person: User, arguments: tuple[str, ...]) -> None:
     person.capability = arguments[0]
     if "," in arguments[0]:
         person.gpus = 2
 
 
 def _explain_card(_words: tuple[str, ...]) -> Meaning:
-    right = causes("gpu-too-old", "gpu-too-new", "hidden-by-env")
+    right = make_causes("gpu-too-old", "gpu-too-new", "hidden-by-env")
     return Meaning(right, later=right, by_hand=None, fix=None)
 
 
-def _draw_python(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_python(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return (rng.choice(("base-gone", "base-gone", "config-gone", "home-wrong")),)
 
 
-def _break_python(person: Person, arguments: tuple[str, ...]) -> None:
+def _break_python(person: User, arguments: tuple[str, ...]) -> None:
     if arguments[0] == "base-gone":
         link = person.root / "bin" / "python"
         link.unlink()
@@ -135,24 +140,24 @@ def _break_python(person: Person, arguments: tuple[str, ...]) -> None:
 
 
 def _explain_python(_words: tuple[str, ...]) -> Meaning:
-    right = causes("python-unusable", "tensorflow-missing")
+    right = make_causes("python-unusable", "tensorflow-missing")
     return Meaning(right, later=right, by_hand=None, fix=None)
 
 
-def _draw_unready(_rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
-    if ground.base in LINKED:
+def _draw_unready(_rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
+    if ground.base in NEEDS_LINK:
         return ("link",)
     if ground.toolkit:
         return ("toolkit",)
     return ("wheels",) if ground.base in ON_PATH else None
 
 
-def _leave_unready(_person: Person, _words: tuple[str, ...]) -> None:
+def _leave_unready(_person: User, _words: tuple[str, ...]) -> None:
     """Do nothing: Person.prepare omits its usual steps."""
 
 
 def _explain_unready(arguments: tuple[str, ...]) -> Meaning:
-    right = causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
+    right = make_causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
     is_mendable = None if arguments[0] == "toolkit" else True
     return Meaning(right, by_hand=is_mendable, fix=is_mendable)
 

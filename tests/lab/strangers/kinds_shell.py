@@ -6,16 +6,16 @@ import shutil
 from typing import TYPE_CHECKING
 
 from lab import standins
-from lab.strangers.grammar import DOORS, OWN, Kind, Meaning, causes
-from lab.strangers.kinds_files import damage, pick_library
-from lab.strangers.kinds_packages import install, of_companion, of_cuda, spread
+from lab.strangers.grammar import OWN, VARIABLE_SOURCES, Kind, Meaning, make_causes
+from lab.strangers.kinds_files import damage_file, pick_library
+from lab.strangers.kinds_packages import explain_companion, find_cuda_causes, install_wheels, pick_version
 
 if TYPE_CHECKING:
     import random
     from pathlib import Path
 
-    from lab.strangers.ground import Ground
-    from lab.strangers.person import Person
+    from lab.strangers.ground import BaseContents
+    from lab.strangers.person import User
 
 # -- Variables ---------------------------------------------------------------------------------------
 
@@ -72,28 +72,28 @@ STARTING = (
 _IN_SHELLS = (OWN, OWN, OWN, "shell", "activate", "conda")
 
 
-def _draw_door(rng: random.Random, doors: tuple[str, ...] = (OWN, OWN, *DOORS)) -> str:
+def _draw_door(rng: random.Random, doors: tuple[str, ...] = (OWN, OWN, *VARIABLE_SOURCES)) -> str:
     return rng.choice(doors)
 
 
-def _draw_hiding(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_hiding(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return _draw_door(rng), "CUDA_VISIBLE_DEVICES", rng.choice(HIDING)
 
 
-def _draw_switch(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_switch(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return _draw_door(rng), *rng.choice(SWITCHES)
 
 
-def _draw_starting(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_starting(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return _draw_door(rng, _IN_SHELLS), *rng.choice(STARTING)
 
 
-def _set_variable(person: Person, arguments: tuple[str, ...]) -> None:
+def _set_variable(person: User, arguments: tuple[str, ...]) -> None:
     door, name, value = arguments
-    person.opens(door, name, value)
+    person.set_variable(door, name, value)
 
 
-def by_door(door: str) -> bool | None:
+def is_fixable_at(door: str) -> bool | None:
     """Return whether `fix` should repair a variable that is set there.
 
     Not in the caller's shell; None for Python's own files.
@@ -102,26 +102,28 @@ def by_door(door: str) -> bool | None:
 
 
 def _explain_hiding(arguments: tuple[str, ...]) -> Meaning:
-    right = causes("hidden-by-env")
-    return Meaning(right, later=right, fix=by_door(arguments[0]))
+    right = make_causes("hidden-by-env")
+    return Meaning(right, later=right, fix=is_fixable_at(arguments[0]))
 
 
 def _explain_switch(arguments: tuple[str, ...]) -> Meaning:
-    right = causes("hidden-by-env", "package-conflict")
+    right = make_causes("hidden-by-env", "package-conflict")
     if arguments[1].startswith("PROTOCOL"):
-        right |= causes("protobuf-conflict")
+        right |= make_causes("protobuf-conflict")
     return Meaning(right, by_hand=None, fix=None)
 
 
 def _explain_starting(arguments: tuple[str, ...]) -> Meaning:
     causes_by_name = {
-        "PYTHONHOME": causes("python-unusable"),
-        "PYTHONPATH": causes("shadowed-module"),
-        "VIRTUAL_ENV": causes("python-unusable", "tensorflow-missing"),
-        "CONDA_PREFIX": causes("python-unusable", "tensorflow-missing"),
+        "PYTHONHOME": make_causes("python-unusable"),
+        "PYTHONPATH": make_causes("shadowed-module"),
+        "VIRTUAL_ENV": make_causes("python-unusable", "tensorflow-missing"),
+        "CONDA_PREFIX": make_causes("python-unusable", "tensorflow-missing"),
     }
     return Meaning(
-        causes_by_name.get(arguments[1], causes("hidden-by-env", "package-conflict")), by_hand=None, fix=None
+        causes_by_name.get(arguments[1], make_causes("hidden-by-env", "package-conflict")),
+        by_hand=None,
+        fix=None,
     )
 
 
@@ -135,83 +137,83 @@ def _get_soname(name: str) -> str:
     return name.rpartition("/")[2]
 
 
-def _draw_hider(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_hider(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     library = pick_library(rng, ground)
     return (_draw_door(rng, _IN_SHELLS), _get_soname(library), rng.choice(_STATES)) if library else None
 
 
-def _add_hiding_library(person: Person, arguments: tuple[str, ...]) -> None:
+def _add_hiding_library(person: User, arguments: tuple[str, ...]) -> None:
     door, soname, how = arguments
     folder = person.folder("usr/local/cuda-old/lib64")
     path = folder / soname
     needs = ("libnothere.so.7",) if how == "needs-more" else ()
     imports = ("a_function_that_nobody_has",) if how == "symbols" else ()
-    standins.library(path, person.cache, needs=needs, imports=imports)
+    standins.write_library(path, person.cache, needs=needs, imports=imports)
     if how not in ("needs-more", "works", "symbols"):
-        damage(path, how, 40)
-    person.opens(door, "LD_LIBRARY_PATH", str(folder), front=True)
+        damage_file(path, how, 40)
+    person.set_variable(door, "LD_LIBRARY_PATH", str(folder), front=True)
 
 
 def _explain_hider(arguments: tuple[str, ...]) -> Meaning:
     door, soname, how = arguments
-    right = causes("libs-wrong-version", "libs-transitive")
+    right = make_causes("libs-wrong-version", "libs-transitive")
     if how not in ("needs-more", "works"):
-        right |= causes("damaged-file")
+        right |= make_causes("damaged-file")
     if "cudnn" in soname:
-        right |= causes("cudnn-version-mismatch")
-    return Meaning(right, later=right, fix=by_door(door))
+        right |= make_causes("cudnn-version-mismatch")
+    return Meaning(right, later=right, fix=is_fixable_at(door))
 
 
-def _draw_machine_library(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_machine_library(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return _draw_door(rng, _IN_SHELLS), rng.choice(
         ("libstdc++.so.6", "libz.so.1", "libgcc_s.so.1", "libcuda.so.1")
     )
 
 
-def _hide_machine_library(person: Person, arguments: tuple[str, ...]) -> None:
+def _hide_machine_library(person: User, arguments: tuple[str, ...]) -> None:
     door, soname = arguments
     folder = person.folder("opt/tool/lib")
     if soname == standins.CUDA:
-        standins.stub_driver(folder / soname, person.cache)
+        standins.write_stub_driver(folder / soname, person.cache)
     else:
-        standins.library(folder / soname, person.cache)
-    person.opens(door, "LD_LIBRARY_PATH", str(folder), front=True)
+        standins.write_library(folder / soname, person.cache)
+    person.set_variable(door, "LD_LIBRARY_PATH", str(folder), front=True)
 
 
 def _explain_machine_library(arguments: tuple[str, ...]) -> Meaning:
     door, soname = arguments
     if soname == standins.CUDA:
-        return Meaning(causes("stub-libcuda"), fix=by_door(door))
-    right = causes(
+        return Meaning(make_causes("stub-libcuda"), fix=is_fixable_at(door))
+    right = make_causes(
         "libstdcxx-too-old", "libs-wrong-version", "damaged-file", "libs-transitive", "python-unusable"
     )
-    return Meaning(right, later=right, fix=by_door(door))
+    return Meaning(right, later=right, fix=is_fixable_at(door))
 
 
-def _draw_path(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_path(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return _draw_door(rng, _IN_SHELLS), rng.choice(("nowhere", "empty", "nothing"))
 
 
-def _replace_path(person: Person, arguments: tuple[str, ...]) -> None:
+def _replace_path(person: User, arguments: tuple[str, ...]) -> None:
     door, replacement = arguments
     value = {"nowhere": "/nowhere/lib64", "empty": str(person.folder("usr/lib64")), "nothing": ""}[
         replacement
     ]
-    person.opens(door, "LD_LIBRARY_PATH", value)
+    person.set_variable(door, "LD_LIBRARY_PATH", value)
 
 
 def _explain_path(words: tuple[str, ...]) -> Meaning:
-    right = causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
+    right = make_causes("libs-not-on-path", "libs-not-installed", "cudnn-missing", "import-missing-cuda-lib")
     return Meaning(right, by_hand=None, fix=None)
 
 
-def _draw_preload(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_preload(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     preloaded = rng.choice(("nowhere", "stub", "library", "not-elf", "tcmalloc"))
     soname = _get_soname(pick_library(rng, ground) or "libcudart.so.12")
     return _draw_door(rng, _IN_SHELLS), preloaded, soname
 
 
-def _set_preload(person: Person, arguments: tuple[str, ...]) -> None:
+def _set_preload(person: User, arguments: tuple[str, ...]) -> None:
     door, preloaded, soname = arguments
     folder = person.folder("opt/preload")
     path = {
@@ -222,18 +224,22 @@ def _set_preload(person: Person, arguments: tuple[str, ...]) -> None:
         "tcmalloc": folder / "libtcmalloc.so.4",
     }[preloaded]
     if preloaded == "stub":
-        standins.stub_driver(path, person.cache)
+        standins.write_stub_driver(path, person.cache)
     elif preloaded in ("library", "tcmalloc"):
-        standins.library(path, person.cache)
+        standins.write_library(path, person.cache)
     elif preloaded == "not-elf":
         path.write_text("no library\n", encoding="utf-8")
-    person.opens(door, "LD_PRELOAD", str(path))
+    person.set_variable(door, "LD_PRELOAD", str(path))
 
 
 def _explain_preload(arguments: tuple[str, ...]) -> Meaning:
     door, preloaded, _ = arguments
-    right = causes("stub-libcuda") if preloaded == "stub" else of_cuda("cudnn") | causes("damaged-file")
-    return Meaning(right, later=right, fix=by_door(door))
+    right = (
+        make_causes("stub-libcuda")
+        if preloaded == "stub"
+        else find_cuda_causes("cudnn") | make_causes("damaged-file")
+    )
+    return Meaning(right, later=right, fix=is_fixable_at(door))
 
 
 # -- Overlays ----------------------------------------------------------------------------------------
@@ -251,18 +257,18 @@ _OVERLAID = (
 )
 
 
-def _draw_overlay(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_overlay(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     how = rng.choice(("PYTHONPATH", "PYTHONPATH", "pth", "user"))
     name = rng.choice(_OVERLAID)
     if rng.random() < 0.12 and ground.release >= (2, 8):
         versions = [candidate for candidate in ground.versions("tensorflow-cpu") if "rc" not in candidate]
         name, version = "tensorflow-cpu", rng.choice(versions[:3])
     else:
-        version = spread(rng, ground.versions(name))
+        version = pick_version(rng, ground.versions(name))
     return how, _draw_door(rng, (OWN, OWN, "shell")), name, version
 
 
-def _add_overlay(person: Person, arguments: tuple[str, ...]) -> None:
+def _add_overlay(person: User, arguments: tuple[str, ...]) -> None:
     how, door, name, version = arguments
     if how == "user":
         python = ".".join(person.site.parent.name.removeprefix("python").split("."))
@@ -276,9 +282,9 @@ def _add_overlay(person: Person, arguments: tuple[str, ...]) -> None:
         )
     else:
         folder = person.folder("shared libs/python")
-    install(person, "--no-deps", "--target", str(folder), f"{name}=={version}")
+    install_wheels(person, "--no-deps", "--target", str(folder), f"{name}=={version}")
     if how == "PYTHONPATH":
-        person.opens(door, "PYTHONPATH", str(folder), front=True)
+        person.set_variable(door, "PYTHONPATH", str(folder), front=True)
     elif how == "pth":
         line = f"import sys; sys.path.insert(0, {str(folder)!r})\n" if door == "shell" else f"{folder}\n"
         (person.site / "zz_shared.pth").write_text(line, encoding="utf-8")
@@ -286,8 +292,8 @@ def _add_overlay(person: Person, arguments: tuple[str, ...]) -> None:
 
 def _explain_overlay(arguments: tuple[str, ...]) -> Meaning:
     name = arguments[2]
-    right = causes("shadowed-module")
-    right |= causes("cpu-only-build") if name == "tensorflow-cpu" else of_companion(name).causes
+    right = make_causes("shadowed-module")
+    right |= make_causes("cpu-only-build") if name == "tensorflow-cpu" else explain_companion(name).causes
     return Meaning(right, later=right, fix=None)
 
 
@@ -351,11 +357,11 @@ _SHADOWS = (
 _CONTENTS = ("print", "empty", "raises", "own-import")
 
 
-def _draw_shadow(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_shadow(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return rng.choice(("here", "here", "here", "PYTHONPATH")), rng.choice(_SHADOWS), rng.choice(_CONTENTS)
 
 
-def _add_shadow(person: Person, arguments: tuple[str, ...]) -> None:
+def _add_shadow(person: User, arguments: tuple[str, ...]) -> None:
     location, name, content = arguments
     folder = person.here if location == "here" else person.folder("my code")
     text = {
@@ -370,20 +376,20 @@ def _add_shadow(person: Person, arguments: tuple[str, ...]) -> None:
         path /= "__init__.py" if content != "empty" else "notes.txt"
     path.write_text(text, encoding="utf-8")
     if location == "PYTHONPATH":
-        person.opens("shell", "PYTHONPATH", str(folder), front=True)
+        person.set_variable("shell", "PYTHONPATH", str(folder), front=True)
 
 
 def _explain_shadow(_words: tuple[str, ...]) -> Meaning:
-    return Meaning(causes("shadowed-module"), later=causes("shadowed-module"), fix=None)
+    return Meaning(make_causes("shadowed-module"), later=make_causes("shadowed-module"), fix=None)
 
 
-def _draw_site(rng: random.Random, _ground: Ground) -> tuple[str, ...] | None:
+def _draw_site(rng: random.Random, _ground: BaseContents) -> tuple[str, ...] | None:
     return (
         rng.choice(("broken-pth", "pth-nowhere", "sitecustomize-raises", "egg-link", "own-sitecustomize")),
     )
 
 
-def _break_site(person: Person, arguments: tuple[str, ...]) -> None:
+def _break_site(person: User, arguments: tuple[str, ...]) -> None:
     site = person.site
     texts = {
         "broken-pth": ("zz_old.pth", "import no_such_module_at_all\n"),
@@ -400,20 +406,20 @@ def _break_site(person: Person, arguments: tuple[str, ...]) -> None:
 
 
 def _explain_site(_words: tuple[str, ...]) -> Meaning:
-    right = causes("python-unusable", "damaged-file", "package-conflict")
+    right = make_causes("python-unusable", "damaged-file", "package-conflict")
     return Meaning(right, by_hand=None, fix=None)
 
 
-def _draw_target(rng: random.Random, ground: Ground) -> tuple[str, ...] | None:
+def _draw_target(rng: random.Random, ground: BaseContents) -> tuple[str, ...] | None:
     name = rng.choice(("numpy", "protobuf", "typing-extensions", "six"))
-    return name, spread(rng, ground.versions(name))
+    return name, pick_version(rng, ground.versions(name))
 
 
-def _install_target(person: Person, arguments: tuple[str, ...]) -> None:
+def _install_target(person: User, arguments: tuple[str, ...]) -> None:
     """Run `pip install --target .`, which fills the working folder with packages."""
     name, version = arguments
     shutil.rmtree(person.here)
-    install(person, "--no-deps", "--target", str(person.work / "project"), f"{name}=={version}")
+    install_wheels(person, "--no-deps", "--target", str(person.work / "project"), f"{name}=={version}")
 
 
 KINDS = (

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from lab import standins
-from lab.broken import conda_like
-from lab.broken_env import Env, inherited
+from lab.broken import make_conda_like
+from lab.broken_env import Env, inherit_variables
 from lab.strangers.grammar import Story  # noqa: TC001 - a field
 from lab.strangers.ground import TOOLKITS
 
@@ -24,7 +24,7 @@ _PLAIN_PATH = "/usr/local/bin:/usr/bin:/bin"
 
 
 @dataclass(slots=True)
-class Person(Env):
+class User(Env):
     """An environment and its user."""
 
     story: Story = field(kw_only=True)
@@ -35,7 +35,7 @@ class Person(Env):
     user: int = 0
     noexec: bool = False
     nvml: bool = True
-    shown: Path | None = None
+    alias: Path | None = None
     """The environment's folder as the user knows it, if it is not `root`."""
     gpus: int = 1
     capability: str = "8.0"
@@ -53,18 +53,18 @@ class Person(Env):
         return self.folder("home")
 
     @property
-    def place(self) -> Path:
+    def visible_root(self) -> Path:
         """The environment's folder as the user knows it."""
-        return self.shown or self.root
+        return self.alias or self.root
 
     @property
-    def asked(self) -> str:
+    def python_command(self) -> str:
         """The Python that the user starts."""
-        return str(self.place / "bin" / "python") if self.story.way == "path" else "python"
+        return str(self.visible_root / "bin" / "python") if self.story.way == "path" else "python"
 
     # -- Variables
 
-    def opens(self, door: str, name: str, value: str, *, front: bool = False) -> None:
+    def set_variable(self, door: str, name: str, value: str, *, front: bool = False) -> None:
         """Set a variable through one of DOORS; with `front`, put the value before the present one."""
         quoted = shlex.quote(value)
         line = f'export {name}={quoted}"${{{name}:+:${name}}}"' if front else f"export {name}={quoted}"
@@ -90,7 +90,7 @@ class Person(Env):
             path.unlink(missing_ok=True)
             path.write_text(text + code, encoding="utf-8")
 
-    def changed(self, relative: str) -> Path:
+    def make_writable_copy(self, relative: str) -> Path:
         """Return a file of site-packages that may be written into; copy it first if hard links share it."""
         path = self.site / relative
         if path.stat().st_nlink > 1:
@@ -107,9 +107,9 @@ class Person(Env):
         self.gpus, self.capability = story.gpus, story.capability
         self.shell = "plain" if story.way == "path" else story.way
         if self.shell == "conda":
-            conda_like(self)
+            make_conda_like(self)
         if story.base in TOOLKITS:
-            folder = self.stands_in(*TOOLKITS[story.base], folder="cuda/lib64")
+            folder = self.create_stand_ins(*TOOLKITS[story.base], folder="cuda/lib64")
             folders = [folder]
         else:
             folders = sorted(self.site.glob("nvidia/*/lib"))
@@ -120,14 +120,14 @@ class Person(Env):
             link.symlink_to("../../cusolver/lib/libcusolver.so.11")
         elif story.ready in ("shell", "activate"):
             door = "conda" if (story.ready, self.shell) == ("activate", "conda") else story.ready
-            self.opens(door, "LD_LIBRARY_PATH", ":".join(map(str, folders)))
+            self.set_variable(door, "LD_LIBRARY_PATH", ":".join(map(str, folders)))
 
     # -- Use
 
     def environment(self) -> dict[str, str]:
         """Return the variables of the shell at its start."""
         env = {
-            **inherited(),
+            **inherit_variables(),
             "LANG": "C.UTF-8",
             "PYTHONDONTWRITEBYTECODE": "1",
             "PATH": self._make_path(),
@@ -156,7 +156,7 @@ class Person(Env):
     def prefix(self) -> list[str]:
         """Return the prefix of the user's commands."""
         prefix = self._make_mount_prefix() if self.driver else ["unshare", "-m"]
-        bases, root = shlex.quote(str(self.bases)), shlex.quote(str(self.place.resolve()))
+        bases, root = shlex.quote(str(self.bases)), shlex.quote(str(self.visible_root.resolve()))
         script = [f"mount --bind {bases} {bases}"]
         if self.noexec:
             script += [f"mount --bind {root} {root}", f"mount -o remount,bind,noexec {root}"]
@@ -175,7 +175,7 @@ class Person(Env):
                 'for one in "$0"/etc/conda/activate.d/*.sh; do [ -e "$one" ] && . "$one"; done; exec "$@"'
             ),
         }.get(self.shell)
-        return [*prefix, "bash", "-c", shell, str(self.place)] if shell else prefix
+        return [*prefix, "bash", "-c", shell, str(self.visible_root)] if shell else prefix
 
     def _expose_pythons(self) -> list[str]:
         """Return shell lines that make the Pythons accessible if they are in a private home folder.
@@ -201,7 +201,7 @@ class Person(Env):
             ]
         return [*lines, f"mount -t tmpfs -o mode=755 none {shlex.quote(str(home))}", *restore_lines]
 
-    def hand_over(self) -> None:
+    def change_owner(self) -> None:
         """Make the user the owner of the folders outside the environment."""
         if self.user:
             for name in ("project", "home", "tmp", "answers"):
@@ -215,7 +215,7 @@ class Person(Env):
             return Env._make_driver(self)
         folder = self.cache / "driver-of-two"
         if not (folder / standins.CUDA).exists():
-            standins.driver(folder, self.cache, gpus=2, nvml=False)
+            standins.write_driver(folder, self.cache, gpus=2, nvml=False)
         return folder
 
     def _make_mount_prefix(self) -> list[str]:
@@ -229,7 +229,7 @@ class Person(Env):
         finally:
             self.cache = original_cache
 
-    def come_back(self) -> None:
+    def revert_moves(self) -> None:
         """Revert renames."""
         for before, after in reversed(self.moves):
             after.rename(before)

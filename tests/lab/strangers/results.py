@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-def read(path: Path | None) -> dict[int, dict[str, Any]]:
+def read_lines(path: Path | None) -> dict[int, dict[str, Any]]:
     """Return the lines of a file by seed, without an incomplete last line."""
     lines: dict[int, dict[str, Any]] = {}
     if path is not None and path.exists():
@@ -25,7 +25,7 @@ def read(path: Path | None) -> dict[int, dict[str, Any]]:
     return lines
 
 
-def add(path: Path | None, line: dict[str, Any]) -> None:
+def append_line(path: Path | None, line: dict[str, Any]) -> None:
     """Append a line to the file at once."""
     if path is None:
         return
@@ -34,7 +34,7 @@ def add(path: Path | None, line: dict[str, Any]) -> None:
         stream.write(json.dumps(line) + "\n")
 
 
-def problems(line: dict[str, Any]) -> list[str]:
+def list_errors(line: dict[str, Any]) -> list[str]:
     """Return a description of each error of tfdoctor."""
     if "skipped" in line:
         return []
@@ -56,12 +56,12 @@ def problems(line: dict[str, Any]) -> list[str]:
     return errors
 
 
-def tell(line: dict[str, Any], *, verbose: bool) -> None:
+def print_line(line: dict[str, Any], *, verbose: bool) -> None:
     """Print one line of a run."""
     if "skipped" in line:
         print(f"skipped {line['seed']:6}  {line['changes']}: {line['skipped'][:200]}", flush=True)
         return
-    errors = problems(line)
+    errors = list_errors(line)
     story = line["story"]
     outcome = "WRONG" if errors else "right"
     setting = f"{story['base']:5} {story['way']:9} {line['state']:6}"
@@ -84,7 +84,7 @@ def tell(line: dict[str, Any], *, verbose: bool) -> None:
             print(f"      | said: {text}")
 
 
-def sum_up(lines: Sequence[dict[str, Any]]) -> int:
+def print_summary(lines: Sequence[dict[str, Any]]) -> int:
     """Print the rates; return 1 if something was wrong."""
     tried = [line for line in lines if "skipped" not in line]
     if not tried:
@@ -105,7 +105,7 @@ def sum_up(lines: Sequence[dict[str, Any]]) -> int:
         _print_rate(label, [line for line in tried if name in line], itemgetter(name))
     lies = [line["seed"] for line in tried if line["green_lie"]]
     print(f"exit 0 where the import fails: {len(lies)} {lies or ''}")
-    return int(any(problems(line) for line in tried))
+    return int(any(list_errors(line) for line in tried))
 
 
 def _print_rate(name: str, lines: Sequence[dict[str, Any]], right: Callable[[dict[str, Any]], bool]) -> None:

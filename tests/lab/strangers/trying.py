@@ -15,12 +15,12 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from lab.broken_env import inherited, make_base
-from lab.compare import disagreement
-from lab.restoring import SHORT, Entry, Snapshot, list_tree
-from lab.strangers.ground import STARTS, Ground, Index, Undrawn, survey
-from lab.strangers.kinds import make, meaning
-from lab.strangers.person import Person
+from lab.broken_env import inherit_variables, make_base
+from lab.compare import describe_disagreement
+from lab.restoring import MAX_COPIED_BYTES, Entry, Snapshot, list_tree
+from lab.strangers.ground import BASES_BY_RELEASE, BaseContents, Index, Undrawn, inspect_base
+from lab.strangers.kinds import apply_change, find_meaning
+from lab.strangers.person import User
 from lab.truth import Truth, observe
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Stock:
     folder: Path
     tool: Path
     made: dict[str, Snapshot] = field(default_factory=dict)
-    grounds: dict[str, Ground] = field(default_factory=dict)
+    grounds: dict[str, BaseContents] = field(default_factory=dict)
     index: Index | None = None
     lock: int = -1
 
@@ -62,7 +62,7 @@ class Stock:
         """The folder for compiled stand-ins."""
         return self.folder / "standins"
 
-    def ground(self, name: str) -> Ground:
+    def ground(self, name: str) -> BaseContents:
         """Return the contents of a base; create the base if it does not exist. Raise Unavailable."""
         if name not in self.grounds:
             root, store = self.folder / f"env-{name}", self.folder / f"kept-{name}"
@@ -71,11 +71,11 @@ class Stock:
             if store.exists():
                 shutil.rmtree(store)
             if not (root / "pyvenv.cfg").exists():
-                make_base(STARTS[name], root)
+                make_base(BASES_BY_RELEASE[name], root)
             _unshare_files(root)
             self._compile_bytecode(root)
             self.index = self.index or Index(self.folder / "index.json")
-            self.grounds[name] = survey(name, root, self.index)
+            self.grounds[name] = inspect_base(name, root, self.index)
         return self.grounds[name]
 
     @staticmethod
@@ -89,7 +89,7 @@ class Stock:
         pip = str(next(root.glob("lib/python*/site-packages/pip"), root / "pip"))
         for arguments in (("-c", "import tensorflow.keras, site"), ("-m", "compileall", "-q", pip)):
             subprocess.run(
-                [python, *arguments], env=inherited(), capture_output=True, timeout=TRUTH, check=False
+                [python, *arguments], env=inherit_variables(), capture_output=True, timeout=TRUTH, check=False
             )
         done.touch()
 
@@ -131,36 +131,36 @@ class Stock:
             shutil.rmtree(work)
 
     @contextmanager
-    def broken(self, story: Story, changes: Sequence[Change]) -> Iterator[Person]:
+    def break_environment(self, story: Story, changes: Sequence[Change]) -> Iterator[User]:
         """Break an environment with these changes while the block runs, then restore it. Raise Undrawn."""
         person = self._make_person(story.with_changes(changes))
         try:
             _break_environment(person)
             yield person
         finally:
-            person.come_back()
+            person.revert_moves()
             self.get(story.base).restore()
             for aside in self.folder.glob(f"{person.root.name}.*"):  # a command may have moved it there
                 shutil.rmtree(aside)
             shutil.rmtree(person.work)
             self._busy_path(person.root).unlink()
 
-    def keep(self, story: Story) -> Person:
+    def keep(self, story: Story) -> User:
         """Leave an environment broken for inspection; the next run restores it. Raise Undrawn."""
         person = self._make_person(story)
         _break_environment(person)
         self.made.clear()  # keep the snapshot, too
         return person
 
-    def _make_person(self, story: Story) -> Person:
+    def _make_person(self, story: Story) -> User:
         root = self.get(story.base).root
         self._busy_path(root).touch()
         work = self.folder / f"work-{story.seed}"  # the same in each try, because printed commands contain it
         work.mkdir(mode=0o755)
-        base = STARTS[story.base]
-        return Person(base, root, work, self.cache, story=story, bases=self.folder, tool=self.tool)
+        base = BASES_BY_RELEASE[story.base]
+        return User(base, root, work, self.cache, story=story, bases=self.folder, tool=self.tool)
 
-    def leave(self) -> None:
+    def drop_snapshots(self) -> None:
         """Delete the snapshots, when the bases are intact."""
         for snapshot in self.made.values():
             snapshot.drop()
@@ -168,12 +168,12 @@ class Stock:
         self.made.clear()
 
 
-def _break_environment(person: Person) -> None:
+def _break_environment(person: User) -> None:
     person.prepare()
     for change in person.story.changes:
-        make(person, change)
+        apply_change(person, change)
     person.folder("answers").chmod(0o777)
-    person.hand_over()
+    person.change_owner()
 
 
 def _unshare_files(root: Path) -> None:
@@ -187,7 +187,7 @@ def _unshare_files(root: Path) -> None:
     )
     old_root = match[1] if match else str(root)
     for path in (root / "pyvenv.cfg", *sorted((root / "bin").iterdir())):
-        if not path.is_file() or path.is_symlink() or path.stat().st_size >= SHORT:
+        if not path.is_file() or path.is_symlink() or path.stat().st_size >= MAX_COPIED_BYTES:
             continue
         content = path.read_bytes()
         corrected = content.replace(os.fsencode(old_root), os.fsencode(root))
@@ -202,7 +202,7 @@ def _unshare_files(root: Path) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Ran:
+class Completed:
     """A program that ended; status None if it was killed at the timeout."""
 
     status: int | None
@@ -220,7 +220,7 @@ class Ran:
         return {"error": f"status {self.status}: {self.error[-600:] or self.output[-600:]}"}
 
 
-def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Ran:
+def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Completed:
     """Run a program, and kill it and its children at the timeout."""
     with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
         child = subprocess.Popen(
@@ -238,10 +238,10 @@ def run(argv: Sequence[str], env: dict[str, str], timeout: float) -> Ran:
         for stream in (out, err):
             stream.seek(0)
             texts.append(stream.read(64 << 20).decode("utf-8", "replace"))
-    return Ran(status, *texts)
+    return Completed(status, *texts)
 
 
-def truth(person: Person, first: str = "") -> Truth:
+def observe_truth(person: User, first: str = "") -> Truth:
     """Return what TensorFlow does in a new shell of the user, after the commands in `first`."""
     prefix = person.prefix()
     if first:
@@ -249,24 +249,24 @@ def truth(person: Person, first: str = "") -> Truth:
     answers = person.folder("answers")
     env = person.environment()
     timeout = TRUTH + (COMMANDS if first else 0)
-    observed = observe(person.asked, env, prefix=prefix, answers=answers, timeout=timeout)
+    observed = observe(person.python_command, env, prefix=prefix, answers=answers, timeout=timeout)
     if observed.crashed == "timeout":
         message = "TensorFlow did not answer in time"
         raise Undrawn(message)
     return observed
 
 
-def tfdoctor(person: Person, command: str, *arguments: str, timeout: float) -> Ran:
+def tfdoctor(person: User, command: str, *arguments: str, timeout: float) -> Completed:
     """Run tfdoctor as the user.
 
     It checks the active environment, or the one that --python names.
     """
-    python_option = ("--python", person.asked) if person.shell == "plain" else ()
+    python_option = ("--python", person.python_command) if person.shell == "plain" else ()
     tool = [str(person.tool), "-I", "-m", "tfdoctor", command, *arguments, *python_option]
     return run([*person.prefix(), *tool], person.environment(), timeout)
 
 
-def state(observed: Truth, person: Person) -> str:
+def classify_state(observed: Truth, person: User) -> str:
     """Return the state of TensorFlow.
 
     "import" if the import fails, "none" if no GPU is registered, "fewer" if some are missing, else "whole".
@@ -279,7 +279,7 @@ def state(observed: Truth, person: Person) -> str:
     return "fewer" if count < person.gpus else "whole"
 
 
-def shown(observed: Truth) -> dict[str, Any]:
+def summarise_truth(observed: Truth) -> dict[str, Any]:
     """Return a summary of what TensorFlow did."""
     error = (observed.error or "").strip().splitlines()
     return {
@@ -304,7 +304,7 @@ def differences(observed: Truth, answer: dict[str, Any]) -> list[str]:
         predicted = answer["prediction"]["import_ok"]
         if predicted != observed.import_ok:
             problems.append(f"import_ok: said {predicted}, was {observed.import_ok}")
-    actual = shown(observed) | {"error": observed.error, "asked": observed.asked}
+    actual = summarise_truth(observed) | {"error": observed.error, "asked": observed.asked}
     actual["failures"] = [{"error": failure.error} for failure in observed.failures]
     last = (observed.error or "").strip().rpartition("\n")[2]
     if not observed.import_ok and not re.search(
@@ -313,11 +313,13 @@ def differences(observed: Truth, answer: dict[str, Any]) -> list[str]:
         actual["crashed"] = "not for a missing library"  # it does not need what it could not open before
     for key in ("missing_libraries", "really_missing"):  # TensorRT, which is optional
         actual[key] = [name for name in actual.get(key) or () if not name.startswith("libnvinfer")]
-    other_problem = disagreement(actual, answer)
+    other_problem = describe_disagreement(actual, answer)
     return problems + ([other_problem] if other_problem else [])
 
 
-def acceptable(final_state: str, blamed: Sequence[Meaning], others: Sequence[Meaning]) -> list[str]:
+def list_acceptable_causes(
+    final_state: str, blamed: Sequence[Meaning], others: Sequence[Meaning]
+) -> list[str]:
     """Return the right causes for a state: those of the guilty changes, and "healthy" if GPUs are registered."""
     names = set()
     if final_state in ("whole", "fewer"):
@@ -330,7 +332,7 @@ def acceptable(final_state: str, blamed: Sequence[Meaning], others: Sequence[Mea
     return sorted(names)
 
 
-def possible(answers: Sequence[bool | None]) -> bool | None:
+def are_all_possible(answers: Sequence[bool | None]) -> bool | None:
     """Return whether all can be repaired; False if one cannot, None if it is open for one."""
     if False in answers:
         return False
@@ -338,7 +340,7 @@ def possible(answers: Sequence[bool | None]) -> bool | None:
 
 
 @dataclass(slots=True)
-class Try:
+class SeedTrial:
     """The trial of one seed."""
 
     story: Story
@@ -347,7 +349,7 @@ class Try:
     line: dict[str, Any] = field(default_factory=dict)
     whole: Truth | None = None
 
-    def go(self) -> dict[str, Any]:
+    def run_trial(self) -> dict[str, Any]:
         """Run the whole trial and return a line for the results. Raise Undrawn."""
         started = time.monotonic()
         story = self.story
@@ -356,10 +358,14 @@ class Try:
             "story": story.as_dict(),
             "changes": [str(change) for change in story.changes],
         }
-        with self.stock.broken(story, story.changes) as person:
+        with self.stock.break_environment(story, story.changes) as person:
             observed, answer = self._check_and_observe(person)
-            self.line |= {"said": _summarise(answer), "exit": answer["exit"], "truth": shown(observed)}
-            final_state = state(observed, person)
+            self.line |= {
+                "said": _summarise(answer),
+                "exit": answer["exit"],
+                "truth": summarise_truth(observed),
+            }
+            final_state = classify_state(observed, person)
             was_refused = isinstance(answer.get("error"), dict)
             problems = [] if was_refused and not observed.import_ok else differences(observed, answer)
             is_restricted = person.user != 0 or person.noexec
@@ -367,8 +373,8 @@ class Try:
         self.line["green_lie"] = answer["exit"] == 0 and not observed.import_ok
         guilty, state_alone = self._find_guilty(final_state, bool(problems))
         others = [item for item in story.changes if item not in guilty]
-        acceptable_causes = acceptable(
-            final_state, [meaning(item) for item in guilty], [meaning(item) for item in others]
+        acceptable_causes = list_acceptable_causes(
+            final_state, [find_meaning(item) for item in guilty], [find_meaning(item) for item in others]
         )
         cause = answer.get("verdict", {}).get("cause")
         if was_refused and not observed.import_ok:  # its message says that this Python cannot be run
@@ -383,9 +389,9 @@ class Try:
             harmful = [
                 item for item in story.changes if item in guilty or state_alone.get(item, "whole") != "whole"
             ]
-            meanings = [meaning(item) for item in harmful]
-            by_hand = False if is_restricted else possible([item.by_hand for item in meanings])
-            by_fix = False if is_restricted else possible([item.fix for item in meanings])
+            meanings = [find_meaning(item) for item in harmful]
+            by_hand = False if is_restricted else are_all_possible([item.by_hand for item in meanings])
+            by_fix = False if is_restricted else are_all_possible([item.fix for item in meanings])
             self.line |= {"by_hand_possible": by_hand, "fix_possible": by_fix}
             if final_state != "whole":
                 self._try_commands(answer)
@@ -393,10 +399,10 @@ class Try:
         self.line["seconds"] = round(time.monotonic() - started, 1)
         return self.line
 
-    def _check_and_observe(self, person: Person) -> tuple[Truth, dict[str, Any]]:
+    def _check_and_observe(self, person: User) -> tuple[Truth, dict[str, Any]]:
         completed = tfdoctor(person, "check", "--json", "--timeout", str(CHECK // 2), timeout=CHECK)
         answer = completed.json() | {"exit": completed.status}
-        return truth(person), answer
+        return observe_truth(person), answer
 
     def _find_guilty(self, target_state: str, is_wrong: bool) -> tuple[list[Change], dict[Change, str]]:
         """Find the guilty changes with real TensorFlow.
@@ -412,9 +418,9 @@ class Try:
         alone: dict[Change, str] = {}
         for change in changes:
             try:
-                with self.stock.broken(self.story, [change]) as person:
+                with self.stock.break_environment(self.story, [change]) as person:
                     observed, answer = self._check_and_observe(person)
-                    alone[change] = state(observed, person)
+                    alone[change] = classify_state(observed, person)
                     if (
                         is_wrong
                         and ("verdict" in answer or observed.import_ok)
@@ -433,28 +439,28 @@ class Try:
         for change in changes:
             fewer = [other for other in remaining if other != change]
             try:
-                with self.stock.broken(self.story, fewer) as person:
-                    if state(truth(person), person) == target_state:
+                with self.stock.break_environment(self.story, fewer) as person:
+                    if classify_state(observe_truth(person), person) == target_state:
                         remaining = fewer
             except Undrawn:
                 continue
         return remaining
 
     def _try_commands(self, answer: dict[str, Any]) -> None:
-        commands = printed(answer)
+        commands = list_root_commands(answer)
         self.line["commands"] = commands
         if not commands:
             self.line["by_hand"] = False
             return
-        with self.stock.broken(self.story, self.story.changes) as person:
-            after = truth(person, "\n".join(commands))
-            self.line["by_hand"] = state(after, person) == "whole"
-            self.line["by_hand_then"] = shown(after)
+        with self.stock.break_environment(self.story, self.story.changes) as person:
+            after = observe_truth(person, "\n".join(commands))
+            self.line["by_hand"] = classify_state(after, person) == "whole"
+            self.line["by_hand_then"] = summarise_truth(after)
             if not self.line["by_hand"]:
                 self.line["by_hand_log"] = after.log[:_MAX_TEXT_CHARS]
 
     def _try_fix(self, initial_state: str) -> None:
-        with self.stock.broken(self.story, self.story.changes) as person:
+        with self.stock.break_environment(self.story, self.story.changes) as person:
             before = Snapshot(person.root, person.work / "kept")
             done = tfdoctor(person, "fix", "--yes", "--no-deep", timeout=FIX)
             changed = before.differences()
@@ -466,10 +472,10 @@ class Try:
             shell = person.shell
             if shell == "plain" and any("bin/activate" in difference for difference in changed):
                 person.shell = "activated"  # as `fix` tells the user to do
-            after = truth(person)
+            after = observe_truth(person)
             person.shell = shell
-            self.line["fixed"] = state(after, person) == "whole"
-            self.line["fixed_then"] = shown(after)
+            self.line["fixed"] = classify_state(after, person) == "whole"
+            self.line["fixed_then"] = summarise_truth(after)
             fixed_tree = _list_without_inodes(person.root)
             second = tfdoctor(person, "fix", "--yes", "--no-deep", timeout=FIX)
             self.line["second_same"] = (
@@ -494,7 +500,7 @@ def _summarise(answer: dict[str, Any]) -> dict[str, Any]:
     return {"verdict": answer["verdict"], "prediction": prediction, "findings": findings}
 
 
-def printed(answer: dict[str, Any]) -> list[str]:
+def list_root_commands(answer: dict[str, Any]) -> list[str]:
     """Return the commands of the first remedy of the root finding that does not change the system."""
     findings = [entry for entry in answer.get("findings", ()) if entry["severity"] != "info"]
     cause = answer.get("verdict", {}).get("cause")

@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from tfdoctor.advice.image import make_build_remedy
-from tfdoctor.dockerfile.read.libraries import Library, libraries_of
+from tfdoctor.dockerfile.read.libraries import Library, list_libraries
 from tfdoctor.dockerfile.read.tensorflow import TensorFlow, tensorflow_of
 from tfdoctor.findings import Check, Evidence
 
@@ -15,8 +15,8 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Sequence
 
     from tfdoctor.compat import Compat
-    from tfdoctor.dockerfile.read.compose import Start
-    from tfdoctor.dockerfile.read.image_model import Subject
+    from tfdoctor.dockerfile.read.compose import ContainerStart
+    from tfdoctor.dockerfile.read.image_model import ImageModel
     from tfdoctor.dockerfile.read.models import SourceLine
     from tfdoctor.findings import Cause, Finding, Remedy
 
@@ -45,11 +45,11 @@ class Foresee(Protocol):
 class CheckContext:
     """The input of a check. No method reads files or the network, except through `foresee`."""
 
-    subject: Subject
+    subject: ImageModel
     compat: Compat
     file: str
     """The Dockerfile's name, for evidence."""
-    start: Start | None = None
+    start: ContainerStart | None = None
     """How its containers are started; None unless a compose file or a dev container says so."""
     foresee: Foresee | None = None
     """Asks the package index; None if it must not be asked."""
@@ -60,7 +60,7 @@ class CheckContext:
 
     @cached_property
     def libraries(self) -> tuple[Library, ...]:
-        return libraries_of(self.subject, self.tensorflow, self.compat)
+        return list_libraries(self.subject, self.tensorflow, self.compat)
 
     def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
         """Return evidence in the Dockerfile, or in a file that it copies (`source`)."""
@@ -71,18 +71,18 @@ class CheckContext:
         return self.make_evidence(seen.line, seen.text, seen.source)
 
     @cached_property
-    def cite_base(self) -> Evidence:
+    def base_evidence(self) -> Evidence:
         """The FROM line of the base image, as evidence."""
-        return self.cite(self.subject.base.seen)
+        return self.cite(self.subject.base.source_line)
 
     @cached_property
-    def cite_tensorflow(self) -> Evidence:
+    def tensorflow_evidence(self) -> Evidence:
         """The line that installs TensorFlow, or the FROM line if it comes with the base image."""
         tensorflow = self.tensorflow
         return (
             self.make_evidence(tensorflow.line, tensorflow.text, tensorflow.source)
             if tensorflow.installed is not None
-            else self.cite_base
+            else self.base_evidence
         )
 
     def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
@@ -99,5 +99,5 @@ class DockerfileRule(Check):
     title: str
     causes: tuple[Cause, ...]
     check: Callable[[CheckContext], Sequence[Finding]]
-    first: bool = False
+    about_base: bool = False
     """Whether it is about the base image: without that, nothing else matters."""

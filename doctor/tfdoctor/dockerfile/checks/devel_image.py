@@ -46,7 +46,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Cause.HEALTHY,
             Severity.INFO,
             "It has compilers, headers and static libraries, several gigabytes that TensorFlow does not use.",
-            evidence=[context.cite_base],
+            evidence=[context.base_evidence],
             remedies=[Remedy(f"Where nothing is compiled against CUDA: FROM {smaller}")],
         )
     ]

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.dockerfile.checks.base import CheckContext
-    from tfdoctor.dockerfile.read.compose import Start
+    from tfdoctor.dockerfile.read.compose import ContainerStart
     from tfdoctor.dockerfile.read.models import Setting
     from tfdoctor.findings import Finding
 
@@ -76,7 +76,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     return findings
 
 
-def _check_start(context: CheckContext, start: Start) -> list[Finding]:
+def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
     """Return findings about the file that starts the container."""
     subject = f"The service {start.name}" if start.name else "The dev container"
     findings = []
@@ -88,7 +88,7 @@ def _check_start(context: CheckContext, start: Start) -> list[Finding]:
                 f"{subject} is started without a GPU: nothing in {start.file} asks for one.",
                 title=f"{subject} is given no GPU",
                 evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
-                remedies=[Remedy(start.instead)],
+                remedies=[Remedy(start.gpu_setting)],
             )
         )
     hidden = start.environment.get("CUDA_VISIBLE_DEVICES")

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor import versions
-from tfdoctor.advice.image import on_another_base
+from tfdoctor.advice.image import suggest_base_images
 from tfdoctor.dockerfile.checks.base import DockerfileRule
 from tfdoctor.dockerfile.read.bases import explain_deleted_tag
 from tfdoctor.findings import Cause, Remedy, Severity
@@ -52,7 +52,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Severity.WARNING if base.mirror else Severity.ERROR,
             reason,
             title=f"{base.reference} no longer exists",
-            evidence=[context.cite_base],
+            evidence=[context.base_evidence],
             remedies=_make_replacements(context),
         )
     ]
@@ -62,7 +62,7 @@ def _make_replacements(context: CheckContext) -> list[Remedy]:
     """Return remedies: another base image, or `tfdoctor build`."""
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
-        replacements = on_another_base(context.compat, tensorflow.release, tensorflow.python)
+        replacements = suggest_base_images(context.compat, tensorflow.release, tensorflow.python)
         if replacements:
             return [*replacements, context.build("Or build the image.")]
     if tensorflow.release is None and base.cuda is not None:
@@ -82,5 +82,5 @@ RULE = DockerfileRule(
     title="The base image no longer exists",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
-    first=True,
+    about_base=True,
 )

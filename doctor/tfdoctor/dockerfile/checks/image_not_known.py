@@ -97,7 +97,7 @@ def _make_finding(
         severity,
         reason,
         title=f"{context.subject.base.reference} is not in tfdoctor's tables",
-        evidence=[context.cite_base],
+        evidence=[context.base_evidence],
         remedies=remedies,
     )
 
@@ -108,5 +108,5 @@ RULE = DockerfileRule(
     title="The base image is not in tfdoctor's tables",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
-    first=True,
+    about_base=True,
 )

@@ -35,7 +35,9 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if installed is None:
         return ()
     if tensorflow.state == "retired":
-        any_version = "" if installed.want.specifier else " Without a version pip takes the newest, 2.12.0."
+        any_version = (
+            "" if installed.requirement.specifier else " Without a version pip takes the newest, 2.12.0."
+        )
         return [
             _make_finding(
                 context,
@@ -51,17 +53,17 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 Severity.WARNING,
                 f"The newest release that this tfdoctor knows is {context.compat.newest.version}.",
                 title=f"{tensorflow.text} is newer than tfdoctor's table",
-                evidence=[context.cite_tensorflow],
+                evidence=[context.tensorflow_evidence],
             )
         ]
     if tensorflow.state != "no-such":
         return ()
-    nearest = context.compat.nearest_versions(installed.want.specifier.split(",", maxsplit=1)[0])
+    nearest = context.compat.nearest_versions(installed.requirement.specifier.split(",", maxsplit=1)[0])
     return [
         _make_finding(
             context,
             f"There is no {tensorflow.text}",
-            f"No release of {tensorflow.package} fits `{installed.want.specifier}`: pip finds none.",
+            f"No release of {tensorflow.package} fits `{installed.requirement.specifier}`: pip finds none.",
             f"The nearest are {', '.join(nearest)}." if nearest else "Take a release that exists.",
         )
     ]
@@ -73,7 +75,7 @@ def _make_finding(context: CheckContext, title: str, reason: str, advice: str) -
         Severity.ERROR,
         reason,
         title=title,
-        evidence=[context.cite_tensorflow],
+        evidence=[context.tensorflow_evidence],
         remedies=[Remedy(advice), context.build()],
     )
 

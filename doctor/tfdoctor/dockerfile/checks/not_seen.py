@@ -33,7 +33,7 @@ MAX_EVIDENCE = 8
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return one finding with everything that is unknown."""
-    unseen = unseen_of(context)
+    unseen = list_unknowns(context)
     if not unseen:
         return ()
     return [
@@ -47,7 +47,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     ]
 
 
-def unseen_of(context: CheckContext) -> list[Evidence]:
+def list_unknowns(context: CheckContext) -> list[Evidence]:
     """Return everything unknown on which the result may depend, each as a piece of evidence."""
     subject, tensorflow = context.subject, context.tensorflow
     evidence: list[Evidence] = []

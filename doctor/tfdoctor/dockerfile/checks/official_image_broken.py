@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the official image lacks libraries that its TensorFlow opens."""
     base = context.subject.base
-    if base.kind != "official" or not base.gpu or base.tensorflow is None or context.subject.both:
+    if base.kind != "official" or not base.gpu or base.tensorflow is None or context.subject.tensorflows:
         return ()
     image = context.compat.official_image(base.tensorflow)
     if image is None or image.recipe.works:
@@ -53,7 +53,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Severity.ERROR,
             image.recipe.why + today,
             title=f"{base.reference} does not find its own CUDA libraries",
-            evidence=[context.cite_base],
+            evidence=[context.base_evidence],
             remedies=[
                 context.build("Build this release on a base that fits."),
                 *([Remedy(problem.remedy)] if problem is not None else []),
@@ -68,5 +68,5 @@ RULE = DockerfileRule(
     title="This official image does not find its own CUDA libraries",
     causes=(Cause.CUDNN_VERSION_MISMATCH, Cause.LIBS_WRONG_VERSION),
     check=check,
-    first=True,
+    about_base=True,
 )

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding with every line on which pip refuses to install."""
-    refused = context.subject.refused
+    refused = context.subject.refused_lines
     if not refused:
         return ()
     return [
@@ -65,5 +65,5 @@ RULE = DockerfileRule(
     title="pip refuses to install into the system's Python of this image",
     causes=(Cause.INCONCLUSIVE,),
     check=check,
-    first=True,
+    about_base=True,
 )

@@ -41,7 +41,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 Severity.ERROR,
                 "Alpine has musl, TensorFlow's wheels need glibc: pip finds none.",
                 title="There is no TensorFlow for Alpine",
-                evidence=[context.cite_base, context.cite_tensorflow],
+                evidence=[context.base_evidence, context.tensorflow_evidence],
                 remedies=[
                     Remedy("Build on a slim image of Debian, such as python:3.11-slim-bookworm."),
                     context.build(),
@@ -69,7 +69,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             f"{tensorflow.name} has wheels for Python {supported}; pip installs for {tensorflow.python} "
             "and finds none.",
             title=f"{tensorflow.name} has no wheel for Python {tensorflow.python}",
-            evidence=[context.cite_tensorflow, context.cite_base],
+            evidence=[context.tensorflow_evidence, context.base_evidence],
             remedies=[*remedies, context.build()],
         )
     ]

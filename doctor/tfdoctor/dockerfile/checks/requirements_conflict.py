@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Release
     from tfdoctor.dockerfile.checks.base import CheckContext
-    from tfdoctor.dockerfile.read.image_model import Call
+    from tfdoctor.dockerfile.read.image_model import PipInstall
     from tfdoctor.dockerfile.read.installs import WantedDistribution
     from tfdoctor.findings import Finding
 
-RESOLVES_SINCE = "22.04"
+FIRST_STRICT_UBUNTU = "22.04"
 """The first Ubuntu release of base images whose pip refuses conflicting requirements."""
-ABOVE = ".0.0.0.1"
+JUST_ABOVE_SUFFIX = ".0.0.0.1"
 """Suffix for a version just above another one."""
 
 
@@ -61,21 +61,21 @@ def _has_old_pip(context: CheckContext) -> bool:
     if "pip" in subject.packages:
         return False
     system, python = subject.base.system, context.tensorflow.python
-    if system is not None and not versions.is_at_least(system, RESOLVES_SINCE):
+    if system is not None and not versions.is_at_least(system, FIRST_STRICT_UBUNTU):
         return True
     return subject.base.kind == "plain" and python is not None and not versions.is_at_least(python, "3.9")
 
 
-def _find_known_conflicts(context: CheckContext, call: Call) -> Iterator[Finding]:
+def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[Finding]:
     """Yield conflicts between requirements and constraints, and with what TensorFlow's own wheel requires."""
     tensorflow = next(
-        (requirement for requirement in call.wants if _is_tensorflow(context, requirement)), None
+        (requirement for requirement in call.requirements if _is_tensorflow(context, requirement)), None
     )
     release = context.tensorflow.release
     required = (
         dict(_list_limits(release, call.python)) if tensorflow is not None and release is not None else {}
     )
-    for requirement in call.wants:
+    for requirement in call.requirements:
         limits = [
             text for other in call.limits if other.name == requirement.name and (text := other.specifier)
         ]
@@ -97,7 +97,7 @@ def _is_tensorflow(context: CheckContext, requirement: WantedDistribution) -> bo
     installed = context.tensorflow.installed
     return (
         installed is not None
-        and requirement.name == installed.want.name
+        and requirement.name == installed.requirement.name
         and context.tensorflow.state == "there"
     )
 
@@ -143,20 +143,22 @@ def _can_both_hold(left: str, right: str) -> bool:
     limits = [version for version in limits if versions.is_version(version)]
     return any(
         both.contains(version, prereleases=True)
-        for version in ["0", *limits, *(limit + ABOVE for limit in limits)]
+        for version in ["0", *limits, *(limit + JUST_ABOVE_SUFFIX for limit in limits)]
     )
 
 
-def _ask_index(context: CheckContext, call: Call) -> list[Finding]:
+def _ask_index(context: CheckContext, call: PipInstall) -> list[Finding]:
     """Return what the package index reports about a call, if it may be asked."""
     requirements = [
-        requirement for requirement in call.wants if requirement.name not in ("pip", "setuptools", "wheel")
+        requirement
+        for requirement in call.requirements
+        if requirement.name not in ("pip", "setuptools", "wheel")
     ]
     if context.foresee is None or len(requirements) + len(call.limits) < 2:
         return []
     if (
-        not any(_is_tensorflow(context, requirement) for requirement in call.wants)
-        or not call.whole
+        not any(_is_tensorflow(context, requirement) for requirement in call.requirements)
+        or not call.is_complete
         or call.python is None
     ):
         return []
@@ -175,7 +177,7 @@ def _ask_index(context: CheckContext, call: Call) -> list[Finding]:
                 Severity.INFO,
                 reason,
                 title="Whether the requirements go together could not be asked",
-                evidence=[context.cite(requirement.seen) for requirement in requirements[:4]],
+                evidence=[context.cite(requirement.source_line) for requirement in requirements[:4]],
             )
         ]
     return []
@@ -194,7 +196,7 @@ def _make_finding(context: CheckContext, requirement: WantedDistribution, reason
         Cause.PACKAGE_CONFLICT,
         Severity.ERROR,
         reason,
-        evidence=[context.cite(requirement.seen), context.cite_tensorflow],
+        evidence=[context.cite(requirement.source_line), context.tensorflow_evidence],
         remedies=[
             Remedy("Loosen the requirement named here, or use the TensorFlow that matches it."),
             context.build(),

@@ -46,7 +46,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Severity.WARNING,
             f"{base.reference} is from before 2022-04-27 and carries NVIDIA's retired repository key: apt-get update "
             "fails, unless the image was rebuilt since.",
-            evidence=[context.cite_base, context.make_evidence(update.line, update.text)],
+            evidence=[context.base_evidence, context.make_evidence(update.line, update.text)],
             remedies=[
                 Remedy(
                     "Take NVIDIA's lists away before.",

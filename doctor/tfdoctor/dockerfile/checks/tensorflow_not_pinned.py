@@ -38,25 +38,25 @@ def _report_lost_limits(context: CheckContext) -> list[Finding]:
     """Return a finding for each limit that the shell takes for a redirection."""
     findings = []
     for installed in context.subject.packages.values():
-        requirement = installed.want
-        if not requirement.cut:
+        requirement = installed.requirement
+        if not requirement.lost_limit:
             continue
-        name = requirement.cut.lstrip("<>&|").strip()
-        is_input = requirement.cut.startswith("<")
+        name = requirement.lost_limit.lstrip("<>&|").strip()
+        is_input = requirement.lost_limit.startswith("<")
         read_effect = f"reads a file called {name}, which stops the build where there is none"
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.ERROR if is_input else Severity.WARNING,
-                f"The shell takes `{requirement.cut[0]}` for a redirection: pip gets `{requirement.text}` alone, "
+                f"The shell takes `{requirement.lost_limit[0]}` for a redirection: pip gets `{requirement.text}` alone, "
                 f"and the shell {read_effect if is_input else f'writes a file called {name}'}.",
                 title=f"The limit of {requirement.text} is lost in the shell",
                 evidence=[
                     context.make_evidence(
-                        requirement.line, f"{requirement.text}{requirement.cut}", requirement.source
+                        requirement.line, f"{requirement.text}{requirement.lost_limit}", requirement.source
                     )
                 ],
-                remedies=[Remedy(f"Put it in quotes: '{requirement.text}{requirement.cut}'")],
+                remedies=[Remedy(f"Put it in quotes: '{requirement.text}{requirement.lost_limit}'")],
             )
         )
     return findings
@@ -76,15 +76,15 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
     release = tensorflow.release
     if (
         tensorflow.pinned
-        or installed.want.cut
+        or installed.requirement.lost_limit
         or tensorflow.state not in ("there", "no-wheel")
         or release is None
     ):
         return ()
-    if installed.want.specifier and (
-        "<" in installed.want.specifier
-        or "~=" in installed.want.specifier
-        or ".*" in installed.want.specifier
+    if installed.requirement.specifier and (
+        "<" in installed.requirement.specifier
+        or "~=" in installed.requirement.specifier
+        or ".*" in installed.requirement.specifier
     ):
         return ()
     today = (
@@ -94,7 +94,7 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
     )
     reason = f"pip takes the newest release that has a wheel.{today} {release.version} today, for CUDA {release.cuda}."
     extras = f"[{','.join(sorted(tensorflow.extras))}]" if tensorflow.extras else ""
-    return [_make_finding(context, reason, "", f"'{installed.want.name}{extras}=={release.version}'")]
+    return [_make_finding(context, reason, "", f"'{installed.requirement.name}{extras}=={release.version}'")]
 
 
 def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = "") -> Finding:
@@ -103,7 +103,7 @@ def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = 
         Severity.WARNING,
         reason,
         title=title,
-        evidence=[context.cite_tensorflow],
+        evidence=[context.tensorflow_evidence],
         remedies=[Remedy(f"Write it as {pinned}." if pinned else "Name the version."), context.build()],
     )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.dockerfile.checks.base import DockerfileRule
-from tfdoctor.dockerfile.read.libraries import SITE
+from tfdoctor.dockerfile.read.libraries import SITE_FOLDER
 from tfdoctor.findings import Cause, Remedy, Severity
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
         for library in context.libraries
         if library.found and library.offer is not None
     ]
-    from_wheels = [soname for soname, offer in offers if offer.path.startswith(SITE)]
+    from_wheels = [soname for soname, offer in offers if offer.path.startswith(SITE_FOLDER)]
     if (
         from_wheels
         and not has_extra
@@ -98,7 +98,7 @@ def _has_search_path(context: CheckContext) -> bool:
     """Return whether the loader knows the wheels' folders, as far as the Dockerfile shows."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
-    return in_path or bool(context.subject.loader)
+    return in_path or bool(context.subject.loader_lines)
 
 
 def _make_finding(
@@ -109,7 +109,7 @@ def _make_finding(
         severity,
         reason,
         title=title,
-        evidence=[context.cite_tensorflow],
+        evidence=[context.tensorflow_evidence],
         remedies=[Remedy(remedy), context.build()],
     )
 

@@ -13,7 +13,7 @@ from tfdoctor.dockerfile.read.models import SourceLine
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat
 
-__all__ = ["BaseReference", "base_of", "explain_deleted_tag", "is_known_tag"]
+__all__ = ["BaseReference", "describe_base", "explain_deleted_tag", "is_known_tag"]
 
 Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
 _CUDA_TAG = re.compile(
@@ -62,11 +62,11 @@ class BaseReference:
     why_unknown: str = ""
 
     @property
-    def seen(self) -> SourceLine:
+    def source_line(self) -> SourceLine:
         return SourceLine(f"FROM {self.reference}", self.line)
 
 
-def base_of(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
+def describe_base(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
     """Return what is known about an image; `reference` is None if the name is unknown. Never raise."""
     if reference is None:
         return BaseReference(
@@ -117,7 +117,7 @@ def _recognize_base(
     if short == "debian":
         release = tag.partition("-")[0].split(".")[0]
         return plain(
-            python=compat.pythons.default_of("debian", release),
+            python=compat.pythons.get_default("debian", release),
             managed=compat.pythons.is_managed("debian", release),
         )
     if short == "alpine":

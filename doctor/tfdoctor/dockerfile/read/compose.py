@@ -17,7 +17,14 @@ if TYPE_CHECKING:
 
     from yaml.nodes import Node
 
-__all__ = ["Start", "StartFileError", "devcontainer", "is_compose", "is_devcontainer", "services"]
+__all__ = [
+    "ContainerStart",
+    "StartFileError",
+    "is_compose",
+    "is_devcontainer",
+    "parse_devcontainer",
+    "parse_services",
+]
 
 _COMPOSE = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml")
 _DEVCONTAINER = re.compile(r"\.?devcontainer\.json")
@@ -38,7 +45,7 @@ class StartFileError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Start:
+class ContainerStart:
     """How a container is started."""
 
     name: str
@@ -57,7 +64,7 @@ class Start:
     gpu: bool | None = None
     """Whether the container gets a GPU; None if another file decides."""
     environment: Mapping[str, str] = field(default_factory=dict)
-    instead: str = ""
+    gpu_setting: str = ""
     """The setting that gives the container a GPU."""
 
 
@@ -79,7 +86,7 @@ def is_devcontainer(name: str, text: str) -> bool:
 # ---------------------------------------------------------------- compose
 
 
-def services(text: str, file: str) -> list[Start]:
+def parse_services(text: str, file: str) -> list[ContainerStart]:
     """Return the services of a compose file, in order. Raise StartFileError."""
     import yaml
 
@@ -163,7 +170,7 @@ def _parse_environment(node: Node | None) -> dict[str, str]:
     return {name: value for name, _, value in pairs}
 
 
-def _parse_service(name: str, node: Node, file: str) -> Start:
+def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
     """Return the container of a service."""
     build = _get_node(node, "build")
     context = _parse_text(build) or _parse_text(_get_node(build, "context")) or "."
@@ -171,7 +178,7 @@ def _parse_service(name: str, node: Node, file: str) -> Start:
     inline = _parse_text(_get_node(build, "dockerfile_inline"))
     if build is not None and inline is None:
         dockerfile = f"{context.rstrip('/')}/{_parse_text(_get_node(build, 'dockerfile')) or 'Dockerfile'}"
-    return Start(
+    return ContainerStart(
         name=name,
         file=file,
         line=node.start_mark.line + 1,
@@ -183,7 +190,7 @@ def _parse_service(name: str, node: Node, file: str) -> Start:
         arguments=_parse_environment(_get_node(build, "args")),
         gpu=_has_gpu(node),
         environment=_parse_environment(_get_node(node, "environment")),
-        instead="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
+        gpu_setting="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
 
 
@@ -212,7 +219,7 @@ def _has_gpu(node: Node) -> bool | None:
 # ---------------------------------------------------------------- dev containers
 
 
-def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
+def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str], str]:
     """Return how a dev container is started, or its compose files and the name of its service.
 
     Raise StartFileError.
@@ -247,7 +254,7 @@ def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
     )
     has_gpu = bool(requirements.get("gpu")) or any(_GPU_OPTION.match(item) for item in joined)
     environment = document.get("containerEnv") if isinstance(document.get("containerEnv"), dict) else {}
-    return Start(
+    return ContainerStart(
         name="",
         file=file,
         line=1,
@@ -258,7 +265,7 @@ def devcontainer(text: str, file: str) -> Start | tuple[list[str], str]:
         arguments={str(name): str(value) for name, value in _list_text_items(arguments)},
         gpu=has_gpu,
         environment={str(name): str(value) for name, value in _list_text_items(environment)},
-        instead='"runArgs": ["--gpus", "all"]',
+        gpu_setting='"runArgs": ["--gpus", "all"]',
     )
 
 

@@ -13,8 +13,14 @@ from typing import TYPE_CHECKING
 
 from packaging.markers import InvalidMarker, Marker, UndefinedComparison, UndefinedEnvironmentName
 
-from tfdoctor.dockerfile.read.bases import BaseReference, base_of
-from tfdoctor.dockerfile.read.installs import apt_call, conda_call, parse_wanted, pip_call, requirement_lines
+from tfdoctor.dockerfile.read.bases import BaseReference, describe_base
+from tfdoctor.dockerfile.read.installs import (
+    parse_apt_call,
+    parse_conda_call,
+    parse_pip_call,
+    parse_requirement,
+    requirement_lines,
+)
 from tfdoctor.dockerfile.read.models import Copy, Setting, ShellCommand, SourceLine
 from tfdoctor.dockerfile.read.pythons import PythonTracker
 
@@ -28,7 +34,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[str], "str | None"]
 
-__all__ = ["Call", "InstalledDistribution", "Subject", "subject_of"]
+__all__ = ["ImageModel", "InstalledDistribution", "PipInstall", "read_image"]
 
 MAX_CALLS = 100
 """pip commands that are kept for the check of conflicts."""
@@ -70,34 +76,34 @@ _HARMLESS_CUDA = re.compile(r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-k
 class InstalledDistribution:
     """A distribution that a pip command installs."""
 
-    want: WantedDistribution
+    requirement: WantedDistribution
     python: str | None
     """The Python that it is installed for; None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class PipInstall:
     """One `pip install`. pip checks only the requirements of one command against each other."""
 
     python: str | None
-    wants: tuple[WantedDistribution, ...]
+    requirements: tuple[WantedDistribution, ...]
     limits: tuple[WantedDistribution, ...]
     """Constraints from its constraint files."""
-    whole: bool
+    is_complete: bool
     """Whether all of its requirements are known and come from pip's usual index."""
 
 
 @dataclass(slots=True)
-class Subject:
+class ImageModel:
     """The known facts about the image."""
 
     base: BaseReference
     packages: dict[str, InstalledDistribution] = field(default_factory=dict)
     """By normalised name; a later requirement replaces an earlier one."""
-    both: list[InstalledDistribution] = field(default_factory=list)
+    tensorflows: list[InstalledDistribution] = field(default_factory=list)
     """Every TensorFlow that is installed and not uninstalled later, in order."""
     constraints: dict[str, list[WantedDistribution]] = field(default_factory=dict)
-    others: int = 0
+    other_count: int = 0
     """Number of projects installed by path or URL, whose requirements are unknown."""
     apt: dict[str, tuple[str | None, int]] = field(default_factory=dict)
     """Package to (version, line); the version is None if none is given."""
@@ -108,7 +114,7 @@ class Subject:
     """What could not be determined, although the result may depend on it."""
     cuda_elsewhere: list[SourceLine] = field(default_factory=list)
     """Signs of a CUDA from a source that is not read: a runfile, a copy, a downloaded package."""
-    loader: list[SourceLine] = field(default_factory=list)
+    loader_lines: list[SourceLine] = field(default_factory=list)
     """Lines that add folders for the loader: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
     stub_links: list[SourceLine] = field(default_factory=list)
     """Commands that link, copy or move CUDA's stub of libcuda.so."""
@@ -116,13 +122,13 @@ class Subject:
     """`apt-get update`, and whether NVIDIA's list was removed or its key replaced before."""
     no_deps: bool = False
     """Whether a pip command has `--no-deps`."""
-    calls: list[Call] = field(default_factory=list)
-    refused: list[SourceLine] = field(default_factory=list)
+    calls: list[PipInstall] = field(default_factory=list)
+    refused_lines: list[SourceLine] = field(default_factory=list)
     """Installs into a Python that the system manages; pip refuses them (PEP 668)."""
 
     def list_limits(self, name: str) -> tuple[str, ...]:
         """Return every limit on a package, from its own requirement and from constraints."""
-        specifiers = [self.packages[name].want.specifier] if name in self.packages else []
+        specifiers = [self.packages[name].requirement.specifier] if name in self.packages else []
         return tuple(
             text
             for text in (
@@ -133,19 +139,19 @@ class Subject:
         )
 
 
-def subject_of(file: Dockerfile, compat: Compat, read: Reader) -> Subject:
+def read_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
     """Return the image of the last stage.
 
     `read` returns the text of a path in the build context, or None if it cannot be read.
     """
     chain = file.chain
     first_stage = chain[0]
-    subject = Subject(base_of(first_stage.base, first_stage.written, first_stage.line, compat))
+    subject = ImageModel(describe_base(first_stage.base, first_stage.written_base, first_stage.line, compat))
     reader = _ImageReader(file, subject, read, PythonTracker(subject.base, compat))
     for stage in chain:
         for step in stage.steps:
             reader.take(step, stage)
-    if file.cut:
+    if file.is_cut:
         subject.unseen.append(SourceLine("the file is very long: its end was not read", first_stage.line))
     return subject
 
@@ -153,7 +159,7 @@ def subject_of(file: Dockerfile, compat: Compat, read: Reader) -> Subject:
 class _ImageReader:
     """Reads the steps of the stages, in order, into a subject."""
 
-    def __init__(self, file: Dockerfile, subject: Subject, read: Reader, pythons: PythonTracker) -> None:
+    def __init__(self, file: Dockerfile, subject: ImageModel, read: Reader, pythons: PythonTracker) -> None:
         self.file = file
         self.subject = subject
         self.read = read
@@ -168,7 +174,7 @@ class _ImageReader:
     def take(self, step: Step, stage: BuildStage) -> None:
         if isinstance(step, Setting):
             self.subject.environment[step.name] = step
-            self.pythons.setting(step)
+            self.pythons.apply_setting(step)
         elif isinstance(step, Copy):
             self._read_copy(step, stage)
         else:
@@ -213,12 +219,12 @@ class _ImageReader:
     def _has_cuda(self, source: BuildStage) -> bool:
         """Return whether a stage has a CUDA that is not from pip: from its image, apt, conda or a command."""
         return bool(_CUDA_WORD.search(self._list_ancestors(source)[-1].base or "")) or any(
-            pip_call(command) is None and _CUDA_WORD.search(command.text)
+            parse_pip_call(command) is None and _CUDA_WORD.search(command.text)
             for command in self._list_commands(source)
         )
 
     def _has_conda_cuda(self, source: BuildStage) -> bool:
-        calls = (conda_call(command) for command in self._list_commands(source))
+        calls = (parse_conda_call(command) for command in self._list_commands(source))
         return any(_CUDA_WORD.search(name) for call in calls if call is not None for name, _ in call.packages)
 
     def _list_commands(self, source: BuildStage) -> Iterator[Command]:
@@ -230,18 +236,18 @@ class _ImageReader:
         stages = self._list_ancestors(source)
         first = stages[-1]
         pythons, copies = self.pythons, self.copies
-        base_image = base_of(first.base, first.written, first.line, pythons.compat)
+        base_image = describe_base(first.base, first.written_base, first.line, pythons.compat)
         self.pythons, self.copies = PythonTracker(base_image, pythons.compat), []
         for stage in reversed(stages):
             for step in stage.steps:
-                if isinstance(step, ShellCommand) and (call := pip_call(step.command)) is not None:
+                if isinstance(step, ShellCommand) and (call := parse_pip_call(step.command)) is not None:
                     self._read_pip(call, step)
                 elif isinstance(step, ShellCommand):
-                    self.pythons.command(step.command)
+                    self.pythons.apply_command(step.command)
                 elif isinstance(step, Copy) and step.origin is None:
                     self.copies.append(step)
                 elif isinstance(step, Setting):
-                    self.pythons.setting(step)
+                    self.pythons.apply_setting(step)
         self.pythons, self.copies = pythons, copies
 
     def _find_file(self, path: str, folder: str | None) -> tuple[str, str] | None:
@@ -268,26 +274,26 @@ class _ImageReader:
         command = step.command
         text = command.text
         subject = self.subject
-        if (pip := pip_call(command)) is not None:
+        if (pip := parse_pip_call(command)) is not None:
             self._read_pip(pip, step)
             return
-        if (apt := apt_call(command)) is not None:
+        if (apt := parse_apt_call(command)) is not None:
             if apt.action == "update":
                 subject.apt_updates.append((SourceLine(text[:200], apt.line), self.list_gone))
             for name, version in apt.packages if apt.action in ("install", "satisfy", "reinstall") else ():
                 subject.apt[name] = (version, apt.line)
-            if apt.unknown and _CUDA_WORD.search(text):
+            if apt.has_unknown and _CUDA_WORD.search(text):
                 subject.cuda_elsewhere.append(SourceLine(text[:200], apt.line))
-            self.pythons.apt(apt)
+            self.pythons.apply_apt(apt)
             return
-        if (conda := conda_call(command)) is not None:
+        if (conda := parse_conda_call(command)) is not None:
             for name, version in conda.packages:
                 subject.conda[name] = (version, conda.line)
             for name in conda.files:
                 subject.unseen.append(SourceLine(f"{name}: files of conda are not read", conda.line))
-            self.pythons.conda(conda)
+            self.pythons.apply_conda(conda)
             return
-        self.pythons.command(command)
+        self.pythons.apply_command(command)
         self._add_other(
             command.name, text, command.line, " ".join(redirect.target for redirect in command.redirects)
         )
@@ -300,7 +306,7 @@ class _ImageReader:
         if "3bf863cc" in text or "cuda-keyring" in text:
             self.list_gone = True
         if "ld.so.conf" in text or "ld.so.conf" in targets or "LD_LIBRARY_PATH" in text:
-            subject.loader.append(SourceLine(text[:200], line))
+            subject.loader_lines.append(SourceLine(text[:200], line))
         if "stubs/libcuda.so" in text and name in ("ln", "cp", "mv"):
             subject.stub_links.append(SourceLine(text[:200], line))
         elif name in ("sh", "bash", "dpkg", "gdebi", "tar", "cp", "unzip", "ln", "mv") or name.endswith(
@@ -322,13 +328,15 @@ class _ImageReader:
         if call.action == "uninstall":
             for requirement in call.packages:
                 subject.packages.pop(requirement.name, None)
-                subject.both = [other for other in subject.both if other.want.name != requirement.name]
+                subject.tensorflows = [
+                    other for other in subject.tensorflows if other.requirement.name != requirement.name
+                ]
             return
         if self.pythons.refuses(call, step.command) and call.action == "install":
-            subject.refused.append(SourceLine(step.command.text[:200], call.line))
+            subject.refused_lines.append(SourceLine(step.command.text[:200], call.line))
         self.wants, self.limits = [], []
-        unknown_before = subject.others, len(subject.unseen)
-        subject.others += call.others
+        unknown_before = subject.other_count, len(subject.unseen)
+        subject.other_count += call.other_count
         subject.no_deps = subject.no_deps or not call.dependencies
         for requirement in call.packages:
             self._add_requirement(requirement, python)
@@ -341,16 +349,16 @@ class _ImageReader:
             has_usual_index = (
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
-            is_all_read = unknown_before == (subject.others, len(subject.unseen))
+            is_all_read = unknown_before == (subject.other_count, len(subject.unseen))
             whole = (
                 has_usual_index
                 and is_all_read
                 and all(
-                    requirement.known and not requirement.cut and "@" not in requirement.text
+                    requirement.known and not requirement.lost_limit and "@" not in requirement.text
                     for requirement in self.wants
                 )
             )
-            subject.calls.append(Call(python, tuple(self.wants), tuple(self.limits), whole))
+            subject.calls.append(PipInstall(python, tuple(self.wants), tuple(self.limits), whole))
 
     def _read_requirements(
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
@@ -379,14 +387,17 @@ class _ImageReader:
             elif line.startswith("-r") and not line.startswith("--"):
                 inner = posixpath.join(posixpath.dirname(path), line[2:].strip())
                 self._read_requirements(inner, step, python, depth=depth + 1, constraint=constraint)
-            elif not line.startswith("-") and (requirement := parse_wanted(line, number, name)) is not None:
+            elif (
+                not line.startswith("-")
+                and (requirement := parse_requirement(line, number, name)) is not None
+            ):
                 if constraint:
                     self.limits.append(requirement)
                     self.subject.constraints.setdefault(requirement.name, []).append(requirement)
                 else:
                     self._add_requirement(requirement, python)
             elif not constraint:
-                self.subject.others += 1
+                self.subject.other_count += 1
 
     def _add_requirement(self, requirement: WantedDistribution, python: str | None) -> None:
         """Add a requirement, unless its marker excludes it."""
@@ -399,13 +410,15 @@ class _ImageReader:
             previous is not None
             and not requirement.specifier
             and requirement.known
-            and not requirement.extras - previous.want.extras
+            and not requirement.extras - previous.requirement.extras
         ):
             return  # already installed, so pip changes nothing
         self.subject.packages[requirement.name] = installed
         if _is_tensorflow(requirement.name):
-            self.subject.both = [other for other in self.subject.both if other.want.name != requirement.name]
-            self.subject.both.append(installed)
+            self.subject.tensorflows = [
+                other for other in self.subject.tensorflows if other.requirement.name != requirement.name
+            ]
+            self.subject.tensorflows.append(installed)
 
 
 def _is_tensorflow(name: str) -> bool:

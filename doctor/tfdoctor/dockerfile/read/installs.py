@@ -21,14 +21,14 @@ __all__ = [
     "CondaCall",
     "PipCall",
     "WantedDistribution",
-    "apt_call",
-    "conda_call",
-    "parse_wanted",
-    "pip_call",
+    "parse_apt_call",
+    "parse_conda_call",
+    "parse_pip_call",
+    "parse_requirement",
     "requirement_lines",
 ]
 
-MAX_WORDS = 5000
+MAX_PIP_ARGUMENTS = 5000
 """Arguments of one pip command that are read."""
 _PIP = re.compile(r"pip-?(\d(?:\.\d{1,2})?)?")
 _PYTHON = re.compile(r"(?:python|pypy)(\d(?:\.\d{1,2})?)?")
@@ -111,12 +111,12 @@ class WantedDistribution:
     """The file that it is in; empty for the Dockerfile."""
     known: bool = True
     """False if a part of it, such as the version, is unknown."""
-    cut: str = ""
+    lost_limit: str = ""
     """The part that the shell takes for a redirection: `>=2.4`."""
     marker: str = ""
 
     @property
-    def seen(self) -> SourceLine:
+    def source_line(self) -> SourceLine:
         return SourceLine(self.text, self.line, self.source)
 
 
@@ -134,7 +134,7 @@ class PipCall:
     """Requirements files."""
     constraints: tuple[str, ...]
     """Constraints files."""
-    others: int
+    other_count: int
     """Number of projects given by path or URL."""
     dependencies: bool
     """False with `--no-deps`."""
@@ -159,12 +159,12 @@ class AptCall:
     action: str
     packages: tuple[tuple[str, str | None], ...]
     """(name, version); the version is None if none is given."""
-    unknown: bool
+    has_unknown: bool
     """Whether the value of an argument is unknown."""
     line: int
 
 
-def parse_wanted(
+def parse_requirement(
     text: str, line: int, source: str = "", *, known: bool = True, cut: str = ""
 ) -> WantedDistribution | None:
     """Parse a requirement as pip does, or a wheel's file name; return None if it is neither."""
@@ -191,7 +191,7 @@ def parse_wanted(
     return WantedDistribution(name, extras, specifier, text, line, source, known, cut, marker)
 
 
-def pip_call(command: Command) -> PipCall | None:
+def parse_pip_call(command: Command) -> PipCall | None:
     """Parse a pip or uv command; return None for every other command."""
     arguments = list(command.words)
     if not arguments:
@@ -262,7 +262,7 @@ def _parse_pip(
         if redirect.glued
     }
     skip = False
-    for index, argument in enumerate(rest[:MAX_WORDS]):
+    for index, argument in enumerate(rest[:MAX_PIP_ARGUMENTS]):
         if skip:
             skip = False
             continue
@@ -289,13 +289,13 @@ def _parse_pip(
         elif text.startswith("-"):
             skip = text in _OPTIONS_WITH_VALUE
         elif (cut := cuts.get(offset + index + 1, "")) and (
-            requirement := parse_wanted(text, argument.line, cut=cut)
+            requirement := parse_requirement(text, argument.line, cut=cut)
         ) is not None:
             packages.append(requirement)
         elif action == "sync":
             files.append(text)
         elif (
-            requirement := parse_wanted(text, argument.line, known=argument.known)
+            requirement := parse_requirement(text, argument.line, known=argument.known)
         ) is not None and not text.startswith((".", "/")):
             packages.append(requirement)
         else:
@@ -313,7 +313,7 @@ def _parse_pip(
     )
 
 
-def conda_call(command: Command) -> CondaCall | None:
+def parse_conda_call(command: Command) -> CondaCall | None:
     """Parse a command that installs packages with conda; return None for every other command."""
     if command.name not in ("conda", "mamba", "micromamba") or len(command.words) < 2:
         return None
@@ -343,7 +343,7 @@ def conda_call(command: Command) -> CondaCall | None:
     return CondaCall(tuple(packages), environment, tuple(files), command.line)
 
 
-def apt_call(command: Command) -> AptCall | None:
+def parse_apt_call(command: Command) -> AptCall | None:
     """Parse an apt-get command; return None for every other command."""
     if command.name not in ("apt-get", "apt", "aptitude"):
         return None

@@ -19,12 +19,12 @@ if TYPE_CHECKING:
 
     from tfdoctor.compat import Compat, Release
     from tfdoctor.dockerfile.read.bases import BaseReference
-    from tfdoctor.dockerfile.read.image_model import Subject
+    from tfdoctor.dockerfile.read.image_model import ImageModel
     from tfdoctor.dockerfile.read.tensorflow import TensorFlow
 
-__all__ = ["SITE", "Library", "libraries_of", "wheels_of"]
+__all__ = ["SITE_FOLDER", "Library", "list_libraries", "list_nvidia_wheels"]
 
-SITE = "site-packages"
+SITE_FOLDER = "site-packages"
 """The folder that pip installs into; its parent is unknown."""
 _SYSTEM_FOLDER = "/usr/lib/x86_64-linux-gnu"
 
@@ -42,7 +42,7 @@ class LibraryOffer:
     """A library in the image, of any version."""
 
     path: str
-    by: SourceLine
+    source_line: SourceLine
     """The line that installs it."""
     version: str | None = None
     """The full version, if more than its major number is known, else None."""
@@ -63,10 +63,10 @@ class Library:
     """The library in the image, or one of another version. None if there is none, or it is not known where."""
 
 
-def wheels_of(subject: Subject) -> dict[str, str]:
+def list_nvidia_wheels(subject: ImageModel) -> dict[str, str]:
     """Return NVIDIA's installed wheels: name to pinned version, which is empty if it is not pinned."""
     return {
-        name: _parse_pin(installed.want.specifier)
+        name: _parse_pin(installed.requirement.specifier)
         for name, installed in subject.packages.items()
         if _NVIDIA_WHEEL.fullmatch(name)
     }
@@ -78,7 +78,7 @@ def _parse_pin(specifier: str) -> str:
     return match[1] if match is not None else ""
 
 
-def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tuple[Library, ...]:
+def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) -> tuple[Library, ...]:
     """Return each library that the release opens; none if the release is unknown or has no GPU code."""
     release = tensorflow.release
     if tensorflow.state != "there" or release is None or not release.gpu:
@@ -104,7 +104,7 @@ def libraries_of(subject: Subject, tensorflow: TensorFlow, compat: Compat) -> tu
             and subject.base.gpu is not False
         )
     )
-    if base.kind == "official" and not subject.both:
+    if base.kind == "official" and not subject.tensorflows:
         unknown = True  # the check official-image-broken reports it
     if any("nvidia" in line.text or "requirements" in line.text for line in subject.unseen):
         unknown = True
@@ -123,7 +123,13 @@ def _finds_own_libraries(base: BaseReference, compat: Compat) -> bool:
 
 
 def _find_library(
-    soname: str, subject: Subject, tensorflow: TensorFlow, release: Release, compat: Compat, *, unknown: bool
+    soname: str,
+    subject: ImageModel,
+    tensorflow: TensorFlow,
+    release: Release,
+    compat: Compat,
+    *,
+    unknown: bool,
 ) -> Library:
     """Return a soname as found, missing, or unknown (`unknown` instead of missing)."""
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
@@ -138,7 +144,7 @@ def _find_library(
     return Library(soname, None if unknown else False, others[0] if others else None)
 
 
-def _list_offers(soname: str, subject: Subject, compat: Compat) -> Iterator[LibraryOffer]:
+def _list_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[LibraryOffer]:
     """Yield every library of this name in the image, of any version."""
     parts = split_soname(soname)
     if parts is None:
@@ -157,22 +163,22 @@ def _list_offers(soname: str, subject: Subject, compat: Compat) -> Iterator[Libr
 
 
 def _list_toolkits(
-    soname: str, stem: str, subject: Subject, compat: Compat
+    soname: str, stem: str, subject: ImageModel, compat: Compat
 ) -> Iterator[tuple[str, str, SourceLine]]:
     """Yield (folder, CUDA version, source line) of everything that installs this library.
 
     The folder is empty for the toolkit's usual one.
     """
-    for project in wheels_of(subject):
+    for project in list_nvidia_wheels(subject):
         match = _NVIDIA_WHEEL.fullmatch(project)
         wheel = compat.wheel_for(soname, int(match[2])) if match is not None else None
         if match is not None and wheel is not None and wheel.project == project:
             # The name has only the major version; CUDA 11's wheels have the sonames of 11.7 and newer.
             cuda = compat.cuda_of_wheels.get(int(match[2]), f"{match[2]}.0")
-            yield f"{SITE}/{wheel.folder}", cuda, subject.packages[project].want.seen
+            yield f"{SITE_FOLDER}/{wheel.folder}", cuda, subject.packages[project].requirement.source_line
     base = subject.base
     if base.cuda is not None and (base.flavour in ("runtime", "devel") or stem == "cudart"):
-        yield "", base.cuda, base.seen
+        yield "", base.cuda, base.source_line
     for name, (_, line) in subject.apt.items():
         match = _VERSIONED_PACKAGE.fullmatch(name)
         if match is None:
@@ -186,13 +192,15 @@ def _list_toolkits(
             yield "", cuda, SourceLine(name, line)
 
 
-def _list_cudnn_offers(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
+def _list_cudnn_offers(subject: ImageModel, newest: str) -> Iterator[LibraryOffer]:
     """Yield every cuDNN in the image."""
-    for project, version in wheels_of(subject).items():
+    for project, version in list_nvidia_wheels(subject).items():
         if project.startswith("nvidia-cudnn-"):
             name = f"libcudnn.so.{versions.major(version or newest)}"
             yield LibraryOffer(
-                f"{SITE}/nvidia/cudnn/lib/{name}", subject.packages[project].want.seen, version or None
+                f"{SITE_FOLDER}/nvidia/cudnn/lib/{name}",
+                subject.packages[project].requirement.source_line,
+                version or None,
             )
     for name, (pin, line) in subject.apt.items():
         match = _CUDNN_PACKAGE.fullmatch(name)
@@ -208,7 +216,7 @@ def _list_cudnn_offers(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
     if base.cudnn is not None and re.match(r"\d", base.cudnn):
         version_text = base.cudnn if "." in base.cudnn else None
         yield LibraryOffer(
-            f"{_SYSTEM_FOLDER}/libcudnn.so.{versions.major(base.cudnn)}", base.seen, version_text
+            f"{_SYSTEM_FOLDER}/libcudnn.so.{versions.major(base.cudnn)}", base.source_line, version_text
         )
     elif (
         base.kind == "cuda"
@@ -217,4 +225,4 @@ def _list_cudnn_offers(subject: Subject, newest: str) -> Iterator[LibraryOffer]:
         and versions.is_at_least(base.cuda, "12.4")
     ):
         # A tag with `cudnn` and no number has cuDNN 9.
-        yield LibraryOffer(f"{_SYSTEM_FOLDER}/libcudnn.so.9", base.seen)
+        yield LibraryOffer(f"{_SYSTEM_FOLDER}/libcudnn.so.9", base.source_line)

@@ -76,7 +76,7 @@ class BuildStage:
     """The base image; None if it is another stage, or unknown."""
     parent: int | None
     """The index of the stage that this one builds on; None if it builds on an image."""
-    written: str
+    written_base: str
     """The image as FROM names it, variables not expanded."""
     line: int
     platform: str | None
@@ -88,7 +88,7 @@ class Dockerfile:
     """A parsed Dockerfile."""
 
     stages: tuple[BuildStage, ...]
-    cut: bool = False
+    is_cut: bool = False
     """Whether the file is too long and its end was not read."""
 
     @property

@@ -82,7 +82,7 @@ class PythonTracker:
             return None
         return self.names.get(match[1])
 
-    def setting(self, setting: Setting) -> None:
+    def apply_setting(self, setting: Setting) -> None:
         """Apply an ENV instruction: PATH, VIRTUAL_ENV or PIP_BREAK_SYSTEM_PACKAGES."""
         if setting.name == "PATH":
             folders = re.split(r"[:\s]", (setting.value or setting.text)[:4096])
@@ -110,7 +110,7 @@ class PythonTracker:
         for name in ("python", "python3", "pip", "pip3"):
             self.names[name] = version
 
-    def apt(self, call: AptCall) -> None:
+    def apply_apt(self, call: AptCall) -> None:
         """Apply `apt-get install`: python-pip has a `pip` of Python 2.7, python-is-python3 a `python`."""
         for name, _ in call.packages:
             if name == "python-pip":
@@ -118,14 +118,14 @@ class PythonTracker:
             elif name in ("python-is-python3",):
                 self.names["python"] = self.names.get("python3")
 
-    def conda(self, call: CondaCall) -> None:
+    def apply_conda(self, call: CondaCall) -> None:
         """Apply `conda create python=3.8`, as if the new environment was the one in use; that is not known."""
         for name, version in call.packages:
             if name == "python":
                 match = re.fullmatch(r"[=~]{0,2}(\d\.\d{1,2})(?:\.\S*)?", version)
                 self._set_all(match[1] if match is not None else None)
 
-    def command(self, command: Command) -> None:
+    def apply_command(self, command: Command) -> None:
         """Apply a command that makes links, alternatives or virtual environments, or runs get-pip."""
         name, arguments = command.name, [argument.text for argument in command.words]
         if "EXTERNALLY-MANAGED" in command.text or "break-system-packages" in command.text:

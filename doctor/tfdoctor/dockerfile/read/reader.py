@@ -15,8 +15,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from tfdoctor.dockerfile.read.models import BuildStage, Copy, Dockerfile, Setting, ShellCommand
-from tfdoctor.dockerfile.read.shell import commands, expand
-from tfdoctor.dockerfile.read.syntax import instructions
+from tfdoctor.dockerfile.read.shell import expand, parse_commands
+from tfdoctor.dockerfile.read.syntax import parse_instructions
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -88,14 +88,14 @@ def read_dockerfile(text: str) -> Dockerfile:
     global_arguments: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
     stages: list[_StageBuilder] = []
     steps, cut = 0, False
-    for number, instruction in enumerate(instructions(text)):
+    for number, instruction in enumerate(parse_instructions(text)):
         if number >= MAX_INSTRUCTIONS or steps >= MAX_STEPS:
             cut = True
             break
-        if instruction.word == "FROM":
+        if instruction.name == "FROM":
             stages.append(_start_stage(instruction, global_arguments, stages))
         elif not stages:
-            if instruction.word == "ARG":
+            if instruction.name == "ARG":
                 _read_arguments(instruction.body.text, global_arguments, {}, global_arguments)
         else:
             previous_count = len(stages[-1].steps)
@@ -149,18 +149,18 @@ def _read_instruction(
     instruction: Instruction, stage: _StageBuilder, global_arguments: dict[str, str | None]
 ) -> None:
     """Add an instruction of a stage to it."""
-    if instruction.word == "ARG":
+    if instruction.name == "ARG":
         _read_arguments(instruction.body.text, stage.arguments, stage.variables, global_arguments)
-    elif instruction.word == "ENV":
+    elif instruction.name == "ENV":
         _read_environment(instruction, stage)
-    elif instruction.word == "WORKDIR":
+    elif instruction.name == "WORKDIR":
         expanded = expand(instruction.body.text.strip().strip("\"'"), stage.variables)
         stage.folder = _resolve_path(stage.folder, expanded.text) if expanded.known else None
-    elif instruction.word in ("COPY", "ADD"):
+    elif instruction.name in ("COPY", "ADD"):
         stage.steps += _read_copies(instruction, stage)
-    elif instruction.word == "SHELL":
+    elif instruction.name == "SHELL":
         stage.posix = bool(re.search(r'"(?:\S*/)?(?:ba|da|z|a)?sh"', instruction.body.text))
-    elif instruction.word == "RUN" and stage.posix:
+    elif instruction.name == "RUN" and stage.posix:
         _read_run(instruction, stage)
 
 
@@ -287,7 +287,7 @@ def _read_run(instruction: Instruction, stage: _StageBuilder) -> None:
     ):
         scripts = [(body.text, body, 0) for body in instruction.heredocs if not _is_foreign(body.text)]
     for script, source, start in scripts:
-        parsed = commands(
+        parsed = parse_commands(
             script,
             functools.partial(_line_of, source, start),
             variables,

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping
 
-__all__ = ["Command", "Expanded", "Redirect", "Word", "commands", "expand"]
+__all__ = ["Command", "Expanded", "Redirect", "Word", "expand", "parse_commands"]
 
-LONGEST_VALUE = 4096
+MAX_VALUE_CHARS = 4096
 """Characters of an expanded value; a longer one counts as unknown."""
 MAX_SHELL_DEPTH = 3
 """Levels of `sh -c` within `sh -c` that are read."""
@@ -112,7 +112,7 @@ def expand(
     position = size = 0
     while position < len(text):
         dollar = text.find("$", position)
-        if dollar < 0 or size > LONGEST_VALUE:
+        if dollar < 0 or size > MAX_VALUE_CHARS:
             parts.append(text[position:])
             break
         parts.append(text[position:dollar])
@@ -123,8 +123,8 @@ def expand(
             parts.append(value)
             size += len(value)
     result = "".join(parts)
-    if len(result) > LONGEST_VALUE and size:
-        return Expanded(result[:LONGEST_VALUE], False)
+    if len(result) > MAX_VALUE_CHARS and size:
+        return Expanded(result[:MAX_VALUE_CHARS], False)
     return Expanded(result, is_known)
 
 
@@ -150,7 +150,7 @@ def _find_closing(text: str, start: int, opening: str, closing: str) -> int:
     """Return the index of the closing bracket, or -1 if there is none within the limit."""
     depth = 1
     # No real expression is longer than this; the limit keeps hostile text linear.
-    for index in range(start, min(len(text), start + LONGEST_VALUE)):
+    for index in range(start, min(len(text), start + MAX_VALUE_CHARS)):
         if text[index] == opening:
             depth += 1
         elif text[index] == closing:
@@ -223,7 +223,7 @@ class _CommandBuilder:
     piped: bool = False
 
 
-def commands(
+def parse_commands(
     text: str,
     line_at: Callable[[int], int],
     variables: dict[str, str | None],
@@ -288,7 +288,7 @@ def _unwrap_command(
         return
     name = words[0].text.rpartition("/")[2]
     if name in _SHELLS and depth < MAX_SHELL_DEPTH and (script := _find_script(words)) is not None:
-        yield from commands(script.text, lambda _: script.line, variables, depth=depth + 1)
+        yield from parse_commands(script.text, lambda _: script.line, variables, depth=depth + 1)
         return
     redirects = tuple(
         Redirect(redirect.operator, redirect.target, max(redirect.after - shift, 0), redirect.glued)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["MAX_DOCKERFILE_CHARS", "Instruction", "JoinedText", "instructions"]
+__all__ = ["MAX_DOCKERFILE_CHARS", "Instruction", "JoinedText", "parse_instructions"]
 
 MAX_DOCKERFILE_CHARS = 1024 * 1024
 """Characters of a Dockerfile that are read."""
@@ -66,7 +66,7 @@ class JoinedText:
 class Instruction:
     """An instruction of a Dockerfile."""
 
-    word: str
+    name: str
     """The name in capitals: `RUN`."""
     body: JoinedText
     """The text after the name; continued lines are joined, comments left out."""
@@ -74,7 +74,7 @@ class Instruction:
     heredocs: tuple[JoinedText, ...] = ()
 
 
-def instructions(text: str) -> Iterator[Instruction]:
+def parse_instructions(text: str) -> Iterator[Instruction]:
     """Yield every instruction in order. Never raise; other lines are skipped."""
     lines = (
         text[:MAX_DOCKERFILE_CHARS]

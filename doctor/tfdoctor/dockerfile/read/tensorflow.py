@@ -11,7 +11,7 @@ from tfdoctor import versions
 
 if TYPE_CHECKING:
     from tfdoctor.compat import Compat, Release
-    from tfdoctor.dockerfile.read.image_model import InstalledDistribution, Subject
+    from tfdoctor.dockerfile.read.image_model import ImageModel, InstalledDistribution
 
 __all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
 
@@ -41,14 +41,14 @@ class TensorFlow:
 
     @property
     def extras(self) -> frozenset[str]:
-        return self.installed.want.extras if self.installed is not None else frozenset()
+        return self.installed.requirement.extras if self.installed is not None else frozenset()
 
     @property
     def version(self) -> str:
         """The version; empty if unknown."""
         if self.release is not None:
             return self.release.version
-        text = self.installed.want.specifier.removeprefix("==") if self.installed is not None else ""
+        text = self.installed.requirement.specifier.removeprefix("==") if self.installed is not None else ""
         return text if versions.is_version(text) else ""
 
     @property
@@ -57,10 +57,10 @@ class TensorFlow:
         return f"TensorFlow {self.release.version}" if self.release is not None else self.text
 
 
-def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
+def tensorflow_of(subject: ImageModel, compat: Compat) -> TensorFlow:
     """Return the TensorFlow that is installed last, or the base image's own."""
-    if subject.both:
-        return tensorflow_from(subject.both[-1], subject, compat)
+    if subject.tensorflows:
+        return tensorflow_from(subject.tensorflows[-1], subject, compat)
     base = subject.base
     if base.kind in ("official", "ngc"):
         release = compat.release(base.tensorflow) if base.tensorflow else None
@@ -74,16 +74,16 @@ def tensorflow_of(subject: Subject, compat: Compat) -> TensorFlow:
     return TensorFlow("none", "tensorflow", None, base.python, None, False, "", base.line)
 
 
-def tensorflow_from(installed: InstalledDistribution, subject: Subject, compat: Compat) -> TensorFlow:
+def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compat: Compat) -> TensorFlow:
     """Return the TensorFlow that a requirement installs."""
-    requirement = installed.want
+    requirement = installed.requirement
     specifier = ",".join(
         (
             requirement.specifier,
             *(text for text in subject.list_limits(requirement.name) if text != requirement.specifier),
         )
     )
-    specifier = specifier.strip(",") if not requirement.cut else ""
+    specifier = specifier.strip(",") if not requirement.lost_limit else ""
     pinned = requirement.known and _is_exact(specifier)
 
     def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
@@ -95,7 +95,7 @@ def tensorflow_from(installed: InstalledDistribution, subject: Subject, compat: 
             installed.python,
             installed,
             pinned,
-            requirement.text + requirement.cut,
+            requirement.text + requirement.lost_limit,
             requirement.line,
             requirement.source,
         )

@@ -30,14 +30,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from tfdoctor.environment.folder import (
-    OWN,
+    STATE_FOLDER,
     fsync,
+    get_unfinished_path,
     give_to_owner_of_folder,
     is_folder,
     lock,
     remove,
     sync,
-    unwritten,
     write,
 )
 from tfdoctor.environment.history import snapshot
@@ -47,19 +47,19 @@ from tfdoctor.environment.history.record import (
     UNDO,
     History,
     HistoryEntry,
-    changes_of,
     check_conflicts,
-    conflicts,
-    is_now,
+    compute_changes,
+    find_conflicts,
+    has_state,
     join_paths,
-    numbers,
+    list_step_numbers,
     read_history,
     read_undo,
     with_step,
     write_history,
     write_undo,
 )
-from tfdoctor.environment.history.restore import Bytes, Restorer
+from tfdoctor.environment.history.restore import KeptContents, Restorer
 from tfdoctor.environment.history.snapshot import (
     FILES,
     MANIFEST,
@@ -70,7 +70,7 @@ from tfdoctor.environment.history.snapshot import (
     Scope,
     check_path,
     is_derived,
-    look,
+    lstat_below,
     make_damage_error,
 )
 from tfdoctor.text import clean_line
@@ -87,18 +87,18 @@ __all__ = [
     "PathChange",
     "PathState",
     "Step",
-    "Undone",
+    "UndoResult",
     "has_pending",
 ]
 
-LOCK, GONE, STAGE, DONE = "lock", "steps.gone", "stage", "done"
+LOCK, DELETED_STEPS, STAGE, DONE = "lock", "steps.gone", "stage", "done"
 _RESUME_HINT = (
     "Everything that is needed is kept: the next `tfdoctor fix` or `tfdoctor fix --undo` finishes it first."
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Undone:
+class UndoResult:
     """The result of an undo.
 
     `restored` is the number of restored paths. `kept` are the paths with somebody else's changes, and those whose old
@@ -117,7 +117,7 @@ class Journal:
     def __init__(self, prefix: str) -> None:
         """Use `Journal.open` instead."""
         self._prefix = prefix
-        self._folder = f"{prefix}/{OWN}"
+        self._folder = f"{prefix}/{STATE_FOLDER}"
         self._steps = f"{self._folder}/{STEPS}"
         self._lock = -1
         self._history = History()
@@ -149,9 +149,13 @@ class Journal:
 
         Raise JournalError.
         """
-        folder = f"{os.path.realpath(prefix)}/{OWN}"
+        folder = f"{os.path.realpath(prefix)}/{STATE_FOLDER}"
         with _errors(f"{prefix}: the journal of changes cannot be read"):
-            if not is_folder(folder) or read_undo(folder) is not None or os.path.lexists(f"{folder}/{GONE}"):
+            if (
+                not is_folder(folder)
+                or read_undo(folder) is not None
+                or os.path.lexists(f"{folder}/{DELETED_STEPS}")
+            ):
                 return ()
             history = read_history(folder)
             _check_complete(folder, history)
@@ -192,7 +196,9 @@ class Journal:
         """
         self._check_idle()
         scope = Scope(("",)) if paths is None else self._make_scope(paths)
-        number = max((*numbers(self._folder), *(entry.number for entry in self.entries)), default=0) + 1
+        number = (
+            max((*list_step_numbers(self._folder), *(entry.number for entry in self.entries)), default=0) + 1
+        )
         folder = f"{self._steps}/{number}"
         entry = HistoryEntry(
             number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds")
@@ -202,7 +208,7 @@ class Journal:
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self._steps, 0o700)
                 os.mkdir(folder, 0o700)
-                snapshot.take(self._prefix, folder, title, scope)
+                snapshot.take_snapshot(self._prefix, folder, title, scope)
                 for folder_above in (self._steps, self._folder, self._prefix):
                     fsync(folder_above)
         except BaseException:
@@ -258,7 +264,7 @@ class Journal:
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
         """Compare with the snapshot and write the history with this step. The step counts from then on."""
         _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
-        changes = changes_of(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
+        changes = compute_changes(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
         self._give_to_owner(scope, rows)
         entry = replace(entry, changes=len(changes))
         history = with_step(self._history, entry, changes, rows)
@@ -300,7 +306,7 @@ class Journal:
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
             return
         write(f"{folder}/{DONE}", b"", private=True)
-        needed = {change.kept.place for change in self._history.changes.values() if change.kept is not None}
+        needed = {change.kept.path for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
         for shelf in os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []:
             shelf_folder = f"{self._steps}/{files}/{shelf}"
@@ -337,15 +343,15 @@ class Journal:
             for path, entry in rows.items()
             if path.endswith(".pyc") and path not in paths
         }
-        contents = Bytes(self._steps)
+        contents = KeptContents(self._steps)
         restorer = Restorer(
             self._prefix, self._stage, contents, changes, valid_pyc=compiled, exact=scope.whole
         )
         restorer.apply()
         self._delete_step(number)
         # A folder that was created for a named path stays if somebody else uses it by now.
-        lost_paths = [path for path in restorer.left if scope.whole or path in rows]
-        return title, sum(not is_derived(path) for path in paths - set(restorer.left)), lost_paths
+        lost_paths = [path for path in restorer.unrestored if scope.whole or path in rows]
+        return title, sum(not is_derived(path) for path in paths - set(restorer.unrestored)), lost_paths
 
     def _delete_step(self, number: int) -> None:
         """Delete a step that is not done. The manifest goes first: a step without one counts as never begun."""
@@ -357,7 +363,7 @@ class Journal:
 
     # -------- undo
 
-    def undo(self, force: bool = False) -> Undone:
+    def undo(self, force: bool = False) -> UndoResult:
         """Undo all steps.
 
         Raise JournalError, with nothing changed, if somebody else changed paths or if contents that are needed are
@@ -366,10 +372,12 @@ class Journal:
         self._check_idle()
         history = self._history
         if not history.entries:
-            return Undone((), 0, ())
+            return UndoResult((), 0, ())
         try:
             with _errors(f"{self._prefix}: nothing was taken back"):
-                foreign_paths, lost_paths, skipped = conflicts(self._prefix, history, Bytes(self._steps))
+                foreign_paths, lost_paths, skipped = find_conflicts(
+                    self._prefix, history, KeptContents(self._steps)
+                )
                 if not force:
                     check_conflicts(foreign_paths, lost_paths)
                 restorer = self._make_restorer(skipped)
@@ -383,9 +391,9 @@ class Journal:
         with _errors(f"{self._prefix}: undoing the changes was interrupted", hint=_RESUME_HINT):
             restorer.apply()
             self._delete_history()
-        kept_paths = {*foreign_paths, *lost_paths, *restorer.left}
+        kept_paths = {*foreign_paths, *lost_paths, *restorer.unrestored}
         changed = {path for path in history.changes if not is_derived(path)}
-        return Undone(history.entries[::-1], len(changed - kept_paths), tuple(sorted(kept_paths)))
+        return UndoResult(history.entries[::-1], len(changed - kept_paths), tuple(sorted(kept_paths)))
 
     @property
     def _stage(self) -> str:
@@ -395,31 +403,34 @@ class Journal:
         """Return a restorer of all paths except those to leave."""
         history = self._history
         changes = [change for path, change in history.changes.items() if path not in skipped]
-        contents = Bytes(self._steps)
+        contents = KeptContents(self._steps)
         return Restorer(self._prefix, self._stage, contents, changes, valid_pyc=history.compiled)
 
     def _delete_history(self) -> None:
         """Mark the undo as done with one rename, then delete the history."""
         with contextlib.suppress(FileNotFoundError):
-            os.rename(self._steps, f"{self._folder}/{GONE}")
+            os.rename(self._steps, f"{self._folder}/{DELETED_STEPS}")
         fsync(self._folder)
         self._history = History()
-        for name in (HISTORY, UNDO, GONE):
+        for name in (HISTORY, UNDO, DELETED_STEPS):
             remove(f"{self._folder}/{name}")
 
     # -------- recovery
 
     def _recover(self) -> None:
         """Finish what a killed process began, and read the history."""
-        if os.path.lexists(f"{self._folder}/{GONE}"):
+        if os.path.lexists(f"{self._folder}/{DELETED_STEPS}"):
             self._delete_history()
         self._history = read_history(self._folder)
         undo_paths = read_undo(self._folder)
-        for path in (self._stage, *(unwritten(f"{self._folder}/{name}") for name in (HISTORY, UNDO))):
+        for path in (
+            self._stage,
+            *(get_unfinished_path(f"{self._folder}/{name}") for name in (HISTORY, UNDO)),
+        ):
             remove(path)
         messages = [] if undo_paths is None else [self._finish_undo(undo_paths)]
         _check_complete(self._folder, self._history)
-        for number in reversed(numbers(self._folder)):
+        for number in reversed(list_step_numbers(self._folder)):
             if number in self._history:
                 with contextlib.suppress(OSError):
                     self._delete_unneeded(number)
@@ -440,7 +451,7 @@ class Journal:
         restorer = self._make_restorer(skipped)
         restorer.apply()
         self._delete_history()
-        skipped |= {*restorer.left, *(change.path for change in changes if change.foreign)}
+        skipped |= {*restorer.unrestored, *(change.path for change in changes if change.foreign)}
         count = sum(change.path not in skipped for change in changes)
         sentence = f"Undoing the changes had been interrupted and was finished ({_format_count(count)})."
         return sentence + (
@@ -449,14 +460,14 @@ class Journal:
 
     def _may_be_half_undone(self, change: PathChange) -> bool:
         """Return whether an interrupted undo may have left the path in its present state."""
-        info = look(self._prefix, change.path)
+        info = lstat_below(self._prefix, change.path)
         if info is None:
             return True
         states = (change.before, change.after)
         if stat.S_ISDIR(info.st_mode):
             return any(state is not None and state.type == "dir" for state in states)
         hashes: dict[str, str] = {}
-        return any(is_now(self._prefix, change.path, state, hashes) for state in states)
+        return any(has_state(self._prefix, change.path, state, hashes) for state in states)
 
     # -------- the lock
 
@@ -489,7 +500,9 @@ class Journal:
             with contextlib.suppress(OSError):
                 with contextlib.suppress(FileNotFoundError):
                     os.rmdir(self._steps)  # fails if a step is left
-                if not any(os.path.lexists(f"{self._folder}/{name}") for name in (HISTORY, UNDO, GONE)):
+                if not any(
+                    os.path.lexists(f"{self._folder}/{name}") for name in (HISTORY, UNDO, DELETED_STEPS)
+                ):
                     os.unlink(f"{self._folder}/{LOCK}")
                     os.rmdir(self._folder)
         finally:
@@ -535,16 +548,16 @@ def has_pending(prefix: Path) -> bool:
 
     Write nothing.
     """
-    folder = f"{os.path.realpath(prefix)}/{OWN}"
+    folder = f"{os.path.realpath(prefix)}/{STATE_FOLDER}"
     with _errors(f"{prefix}: the journal of changes cannot be read"):
         if not is_folder(folder):
             return False
-        if os.path.lexists(f"{folder}/{GONE}"):
+        if os.path.lexists(f"{folder}/{DELETED_STEPS}"):
             return False
         if os.path.lexists(f"{folder}/{UNDO}"):
             return True
         history = read_history(folder)
-        return any(number not in history for number in numbers(folder))
+        return any(number not in history for number in list_step_numbers(folder))
 
 
 # ---------------------------------------------------------------- messages
@@ -592,7 +605,7 @@ def _errors(problem: str, *, hint: str = "") -> Iterator[None]:
 
 def _check_complete(folder: str, history: History) -> None:
     """Raise JournalError if the history lacks a finished step: what that step kept is needed for an undo."""
-    for number in numbers(folder):
+    for number in list_step_numbers(folder):
         step = f"{folder}/{STEPS}/{number}"
         is_done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")
         if is_done and number not in history:

@@ -14,19 +14,19 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.environment.folder import is_folder
 from tfdoctor.environment.history import snapshot
-from tfdoctor.environment.history.restore import Bytes, paths_in_way
+from tfdoctor.environment.history.restore import KeptContents, list_blocking_paths
 from tfdoctor.environment.history.snapshot import (
     JournalError,
     PathChange,
     PathState,
-    alike,
+    are_equal,
     check_kept,
     check_path,
     check_state,
     is_derived,
-    look,
+    lstat_below,
     make_damage_error,
-    older,
+    make_format_error,
     read_json,
     write_json,
 )
@@ -72,20 +72,20 @@ class History:
 # ---------------------------------------------------------------- merging a step
 
 
-def changes_of(
+def compute_changes(
     top: str, steps: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]
 ) -> list[PathChange]:
     """Return the changes of a step, with the hashes of both states. Raise OSError.
 
     `rows` is the snapshot before the step, `found` a scan after it.
     """
-    contents, changed = Bytes(steps), snapshot.differences(top, rows, found)
+    contents, changed = KeptContents(steps), snapshot.differences(top, rows, found)
     paths_to_hash = {}  # of files kept by hard link, unless somebody wrote into them
     for change in changed:
         before, kept_file = change.before, change.kept
         if before is not None and kept_file is not None and before.sha256 is None:
             paths_to_hash[change.path] = (
-                contents.place(kept_file) if contents.are_whole(before, kept_file) else ""
+                contents.get_path(kept_file) if contents.are_intact(before, kept_file) else ""
             )
     current_files = [
         f"{top}/{change.path}" for change in changed if change.after and change.after.type == "file"
@@ -109,7 +109,7 @@ def _is_unchanged(change: PathChange) -> bool:
     """Return whether both states of a path are the same."""
     before = change.before
     is_known = before is None or before.type != "file" or before.sha256 is not None
-    return is_known and alike(before, change.after, times=True)
+    return is_known and are_equal(before, change.after, times=True)
 
 
 def _began_with(before: PathState | None, state: PathState | None) -> bool:
@@ -119,8 +119,8 @@ def _began_with(before: PathState | None, state: PathState | None) -> bool:
     """
     if before is not None and state is not None and before.type == "file" and before.sha256 is None:
         before = before._replace(sha256=state.sha256)
-        return alike(before, state, times=True)
-    return alike(before, state)
+        return are_equal(before, state, times=True)
+    return are_equal(before, state)
 
 
 def with_step(
@@ -169,7 +169,7 @@ def _find_source(compiled: str) -> str:
 # ---------------------------------------------------------------- conflicts with an undo
 
 
-def conflicts(top: str, history: History, kept: Bytes) -> tuple[list[str], list[str], set[str]]:
+def find_conflicts(top: str, history: History, kept: KeptContents) -> tuple[list[str], list[str], set[str]]:
     """Return the paths changed by somebody else, those whose contents are lost, and those not to undo.
 
     The third is a set of paths from the first two. A path that somebody changed between two steps is in the first list
@@ -182,13 +182,13 @@ def conflicts(top: str, history: History, kept: Bytes) -> tuple[list[str], list[
         before, after = change.before, change.after
         if is_derived(path):
             continue
-        ours = any(is_now(top, path, state, hashes, real) for state in (after, before))
+        ours = any(has_state(top, path, state, hashes, real) for state in (after, before))
         # An undo replaces the folder by something else, so it must not contain anybody's files.
         gives_way = before is not None and before.type != "dir" and after is not None and after.type == "dir"
-        if not ours or (gives_way and paths_in_way(top, path, history.changes)):
+        if not ours or (gives_way and list_blocking_paths(top, path, history.changes)):
             foreign_paths.append(path)
             skipped.add(path)
-        elif before is not None and before.type == "file" and not kept.are_whole(before, change.kept):
+        elif before is not None and before.type == "file" and not kept.are_intact(before, change.kept):
             lost_paths.append(path)
             skipped.add(path)
         elif change.foreign:
@@ -200,7 +200,7 @@ def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
     """Return the files whose size alone does not show whether somebody changed them."""
     paths = set()
     for path, change in history.changes.items():
-        info = None if is_derived(path) else look(top, path, real)
+        info = None if is_derived(path) else lstat_below(top, path, real)
         if info is not None and stat.S_ISREG(info.st_mode):
             sizes = {state.size for state in (change.before, change.after) if state is not None}
             if info.st_size in sizes:
@@ -208,16 +208,16 @@ def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
     return paths
 
 
-def is_now(
+def has_state(
     top: str, path: str, state: PathState | None, hashes: dict[str, str], real: set[str] | None = None
 ) -> bool:
     """Return whether a path is now in this state: type, size, mode and hash.
 
     A file state without a hash never matches. `hashes` caches the hashes of files between calls.
     """
-    current = snapshot.see(top, path, real)
+    current = snapshot.read_state(top, path, real)
     if current is None:
-        return state is None and look(top, path, real) is None
+        return state is None and lstat_below(top, path, real) is None
     if state is None or current.type != state.type:
         return False
     if current.type == "file":
@@ -227,7 +227,7 @@ def is_now(
         if absolute not in hashes:
             hashes[absolute] = snapshot.digest(absolute)
         current = current._replace(sha256=hashes[absolute])
-    return alike(current, state)
+    return are_equal(current, state)
 
 
 def check_conflicts(foreign: list[str], lost: list[str]) -> None:
@@ -257,7 +257,7 @@ def join_paths(paths: Iterable[str]) -> str:
 # ---------------------------------------------------------------- files
 
 
-def numbers(own: str) -> list[int]:
+def list_step_numbers(own: str) -> list[int]:
     """Return the numbers of the steps that have a folder, in ascending order. Raise JournalError, OSError."""
     steps = f"{own}/{STEPS}"
     if not is_folder(steps):
@@ -302,9 +302,9 @@ def read_history(own: str) -> History:
     try:
         value = read_json(history_path, {"entries", "changes", "compiled"})
     except FileNotFoundError:
-        for number in numbers(own):
-            if look(own, f"{STEPS}/{number}/record.json") is not None:
-                raise older(own) from None
+        for number in list_step_numbers(own):
+            if lstat_below(own, f"{STEPS}/{number}/record.json") is not None:
+                raise make_format_error(own) from None
         return History()
     try:
         entries = tuple(_read_entry(item) for item in value["entries"])

@@ -16,7 +16,14 @@ import stat
 from itertools import chain
 from typing import TYPE_CHECKING
 
-from tfdoctor.environment.folder import fsync, give_to_owner_of_folder, is_folder, remove, sync, unwritten
+from tfdoctor.environment.folder import (
+    fsync,
+    get_unfinished_path,
+    give_to_owner_of_folder,
+    is_folder,
+    remove,
+    sync,
+)
 from tfdoctor.environment.history.snapshot import (
     SET_ID,
     KeptFile,
@@ -26,7 +33,7 @@ from tfdoctor.environment.history.snapshot import (
     copy,
     digest,
     is_derived,
-    look,
+    lstat_below,
     make_hard_link,
     scan,
 )
@@ -35,7 +42,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Iterable, Mapping
 
 
-class Bytes:
+class KeptContents:
     """The kept contents of files, which may have been tampered with."""
 
     def __init__(self, steps: str) -> None:
@@ -43,22 +50,22 @@ class Bytes:
         self._steps = steps
         self._real: set[str] = set()
 
-    def place(self, kept: KeptFile) -> str:
+    def get_path(self, kept: KeptFile) -> str:
         """Return the path of the file that holds the contents."""
-        return f"{self._steps}/{kept.place}"
+        return f"{self._steps}/{kept.path}"
 
     def info(self, kept: KeptFile) -> os.stat_result | None:
         """Return lstat of that file; None if it does not exist or is not a regular file."""
-        info = look(self._steps, kept.place, self._real)
+        info = lstat_below(self._steps, kept.path, self._real)
         return info if info is not None and stat.S_ISREG(info.st_mode) else None
 
-    def are_whole(self, before: PathState, kept: KeptFile | None) -> bool:
+    def are_intact(self, before: PathState, kept: KeptFile | None) -> bool:
         """Return whether the contents are still those of `before`: nobody wrote through the hard link."""
         info = self.info(kept) if kept is not None else None
         if kept is None or info is None or info.st_size != before.size:
             return False
         return info.st_mtime_ns == before.mtime_ns or (
-            before.sha256 is not None and digest(self.place(kept)) == before.sha256
+            before.sha256 is not None and digest(self.get_path(kept)) == before.sha256
         )
 
 
@@ -74,7 +81,7 @@ class Restorer:
         self,
         top: str,
         stage: str,
-        kept: Bytes,
+        kept: KeptContents,
         changes: Iterable[PathChange],
         *,
         valid_pyc: Mapping[str, tuple[int, int]] | None = None,
@@ -99,7 +106,7 @@ class Restorer:
         self._folders: set[str] = set()
         """Changed paths that were folders at the start."""
         self._modes: dict[str, int] = {}
-        self.left: list[str] = []
+        self.unrestored: list[str] = []
 
     # -------- staging: a full disk is noticed before anything changes
 
@@ -116,12 +123,12 @@ class Restorer:
     def _stage_file(self, change: PathChange) -> str | None:
         """Return the path of the prepared file; None if the contents are lost."""
         before, kept_file = change.before, change.kept
-        if before is None or kept_file is None or not self._bytes.are_whole(before, kept_file):
+        if before is None or kept_file is None or not self._bytes.are_intact(before, kept_file):
             return None
         staged_path = f"{self._stage_folder}/{len(self._staged)}"
         remove(staged_path)
-        if not make_hard_link(self._bytes.place(kept_file), staged_path):
-            copy(self._bytes.place(kept_file), staged_path)
+        if not make_hard_link(self._bytes.get_path(kept_file), staged_path):
+            copy(self._bytes.get_path(kept_file), staged_path)
             fsync(staged_path)
         self._staged[change.path] = staged_path
         return staged_path
@@ -146,7 +153,11 @@ class Restorer:
             if change.before is not None and change.before.type == "dir":
                 self._make_folder(change.path, change.before.mode)
         for change in self._changes:
-            if change.before is not None and change.before.type != "dir" and change.path not in self.left:
+            if (
+                change.before is not None
+                and change.before.type != "dir"
+                and change.path not in self.unrestored
+            ):
                 self._restore_path(change, change.before)
         for path in sorted(self._modes, reverse=True):
             info = self._lstat(path)
@@ -164,7 +175,7 @@ class Restorer:
         return f"{self._top}/{path}" if path else self._top
 
     def _lstat(self, path: str) -> os.stat_result | None:
-        return look(self._top, path, self._real)
+        return lstat_below(self._top, path, self._real)
 
     def _has_parent_folder(self, path: str) -> bool:
         """Return whether the parent folder of a path exists and is reached without links."""
@@ -180,8 +191,8 @@ class Restorer:
 
     def _record_left(self, path: str) -> None:
         """Record that a path could not be restored."""
-        if not is_derived(path) and path not in self.left:
-            self.left.append(path)
+        if not is_derived(path) and path not in self.unrestored:
+            self.unrestored.append(path)
 
     def _chmod(self, path: str, mode: int) -> None:
         os.chmod(self._resolve(path), mode)
@@ -296,7 +307,7 @@ class Restorer:
             return
         kept_file = change.kept
         staged = self._staged.get(path)
-        if kept_file is None or (staged is None and not self._bytes.are_whole(before, kept_file)):
+        if kept_file is None or (staged is None and not self._bytes.are_intact(before, kept_file)):
             if is_derived(path):
                 self._remove(path)
             self._record_left(path)
@@ -326,7 +337,7 @@ class Restorer:
             if error.errno != errno.EXDEV:
                 raise
             # A folder of the environment is on another file system, so a second copy is made beside the file.
-            copied = unwritten(self._resolve(path))
+            copied = get_unfinished_path(self._resolve(path))
             remove(copied)
             shutil.copy2(staged, copied, follow_symlinks=False)
             os.replace(copied, self._resolve(path))
@@ -334,6 +345,6 @@ class Restorer:
         self._mark_touched(path)
 
 
-def paths_in_way(top: str, folder: str, known: Collection[str]) -> list[str]:
+def list_blocking_paths(top: str, folder: str, known: Collection[str]) -> list[str]:
     """Return the paths in a folder that are not in `known`, without compiled files."""
     return [path for path in scan(top, Scope((folder,))) if path not in known and not is_derived(path)]

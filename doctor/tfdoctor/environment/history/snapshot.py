@@ -29,7 +29,7 @@ import stat
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
-from tfdoctor.environment.folder import OWN, copy_attributes, sync, write
+from tfdoctor.environment.folder import STATE_FOLDER, copy_attributes, sync, write
 from tfdoctor.errors import Error
 
 if TYPE_CHECKING:
@@ -38,17 +38,21 @@ if TYPE_CHECKING:
 FORMAT = 2
 """The version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
 FILES, MANIFEST = "files", "manifest.json"
-IN_PLACE = frozenset({"bin", "etc", "conda-meta", "Scripts"})
+REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
 """Folders of an environment whose files are rewritten in place (a script's first line, conda's history)."""
 SITE = frozenset({"site-packages", "dist-packages"})
-SMALL, SMALL_IN_SITE, SMALL_IF_NAMED = 1 << 20, 64 << 10, 16 << 20
-"""Largest sizes of copied files, in bytes: in `IN_PLACE`; directly in site-packages; if the step names its paths."""
-NO_LINK = frozenset({errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP})
-MAX_JSON = 512 << 20
+MAX_COPY_BYTES, MAX_SITE_COPY_BYTES, MAX_NAMED_COPY_BYTES = 1 << 20, 64 << 10, 16 << 20
+"""Largest sizes of copied files, in bytes: in `REWRITTEN_FOLDERS`; directly in site-packages; if the step names its paths."""
+LINK_ERRNOS = frozenset(
+    {errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP}
+)
+MAX_JSON_BYTES = 512 << 20
 SET_ID = stat.S_ISUID | stat.S_ISGID
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
-_UNDO_NEEDS_FOLDER = f"Without its {OWN} folder the environment works as it is, but cannot be taken back."
+_UNDO_NEEDS_FOLDER = (
+    f"Without its {STATE_FOLDER} folder the environment works as it is, but cannot be taken back."
+)
 
 
 class JournalError(Error):
@@ -80,7 +84,7 @@ class KeptFile(NamedTuple):
     number: int
 
     @property
-    def place(self) -> str:
+    def path(self) -> str:
         """The path relative to the folder of all steps."""
         return f"{self.step}/{FILES}/{self.number // 1000}/{self.number}"
 
@@ -147,10 +151,10 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
         info = os.fstat(handle)
-        if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_JSON:
+        if not stat.S_ISREG(info.st_mode) or info.st_size > MAX_JSON_BYTES:
             raise make_damage_error(path, "not a file, or far too large")
         try:
-            value = json.loads(stream.read(MAX_JSON + 1))
+            value = json.loads(stream.read(MAX_JSON_BYTES + 1))
         except (ValueError, RecursionError) as error:
             raise make_damage_error(path, "not JSON") from error
     version = value.get("schema_version") if isinstance(value, dict) else None
@@ -158,29 +162,29 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
         message = f"{path}: written by a newer tfdoctor"
         raise JournalError(message, hint="Upgrade tfdoctor: `pip install --upgrade tfdoctor`.")
     if version == 1:
-        raise older(path)
+        raise make_format_error(path)
     if version != FORMAT or set(value) != {"schema_version", *keys}:
         raise make_damage_error(path, "not what tfdoctor writes")
     return dict(value)
 
 
-def make_damage_error(path: str, why: str) -> JournalError:
+def make_damage_error(path: str, reason: str) -> JournalError:
     """Return the error for a damaged journal."""
     return JournalError(
-        f"{path}: the journal is damaged: {why}", hint=f"Nothing was changed. {_UNDO_NEEDS_FOLDER}"
+        f"{path}: the journal is damaged: {reason}", hint=f"Nothing was changed. {_UNDO_NEEDS_FOLDER}"
     )
 
 
-def older(path: str) -> JournalError:
+def make_format_error(path: str) -> JournalError:
     """Return the error for a journal of format 1, which describes steps in another way."""
     message = (
         f"{path}: an earlier tfdoctor fixed this environment, and its journal (format 1) is no longer read"
     )
-    undo = f"Take its changes back with that version (`tfdoctor fix --undo`), or remove {OWN}."
+    undo = f"Take its changes back with that version (`tfdoctor fix --undo`), or remove {STATE_FOLDER}."
     return JournalError(message, hint=f"Nothing was changed. {undo} {_UNDO_NEEDS_FOLDER}")
 
 
-def look(top: str, path: str, real: set[str] | None = None) -> os.stat_result | None:
+def lstat_below(top: str, path: str, real: set[str] | None = None) -> os.stat_result | None:
     """Return lstat of a path below `top`; None if it does not exist or if a link leads to it.
 
     `real` caches the folders that are not links, for callers that ask about thousands of paths.
@@ -250,9 +254,9 @@ def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
     return None
 
 
-def see(top: str, path: str, real: set[str] | None = None) -> PathState | None:
+def read_state(top: str, path: str, real: set[str] | None = None) -> PathState | None:
     """Return the state of one path, as `scan` would return it."""
-    info = look(top, path, real)
+    info = lstat_below(top, path, real)
     if info is None:
         return None
     try:
@@ -266,7 +270,7 @@ def scan(top: str, scope: Scope) -> dict[str, PathState]:
     states: dict[str, PathState] = {}
     pending: list[str] = []
     for path in (*scope.folders, *scope.roots):
-        state = see(top, path) if path else None
+        state = read_state(top, path) if path else None
         if state is not None:
             states[path] = state
         if path in scope.roots and (not path or (state is not None and state.type == "dir")):
@@ -280,7 +284,7 @@ def scan(top: str, scope: Scope) -> dict[str, PathState]:
         with iterator as entries:
             for entry in entries:
                 path = f"{folder}/{entry.name}" if folder else entry.name
-                if path == OWN:
+                if path == STATE_FOLDER:
                     continue
                 try:
                     state = _make_state(entry.stat(follow_symlinks=False), entry.path)
@@ -302,15 +306,15 @@ def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
     if state.mode & SET_ID:
         return False  # a copy would lose the bits, or give too many permissions
     if not scope.whole:
-        return state.size <= SMALL_IF_NAMED
-    if state.size > SMALL:
+        return state.size <= MAX_NAMED_COPY_BYTES
+    if state.size > MAX_COPY_BYTES:
         return False
     folder, _, name = path.rpartition("/")
     return (
-        path.split("/", 1)[0] in IN_PLACE
+        path.split("/", 1)[0] in REWRITTEN_FOLDERS
         or path == "pyvenv.cfg"
         or name.endswith(".pth")
-        or (state.size <= SMALL_IN_SITE and folder.rpartition("/")[2] in SITE)
+        or (state.size <= MAX_SITE_COPY_BYTES and folder.rpartition("/")[2] in SITE)
     )
 
 
@@ -346,13 +350,13 @@ def make_hard_link(source: str, target: str) -> bool:
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError as error:
-        if error.errno not in NO_LINK:
+        if error.errno not in LINK_ERRNOS:
             raise
         return False
     return True
 
 
-def take(top: str, folder: str, title: str, scope: Scope) -> None:
+def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
     """Take the snapshot of a scope into the new, empty folder of a step, and sync it.
 
     `folder` has the form `…/steps/N`. Raise OSError.
@@ -371,7 +375,7 @@ def take(top: str, folder: str, title: str, scope: Scope) -> None:
             shelves.append(f"{folder}/{FILES}/{count // 1000}")
             os.mkdir(shelves[-1], 0o700)
         kept_file = KeptFile(int(step), count)
-        source, target = f"{top}/{path}", f"{steps}/{kept_file.place}"
+        source, target = f"{top}/{path}", f"{steps}/{kept_file.path}"
         with contextlib.suppress(FileNotFoundError):  # deleted during the scan
             if _needs_copy(path, state, scope) or not make_hard_link(source, target):
                 if state.inode in copied_by_inode and make_hard_link(copied_by_inode[state.inode][1], target):
@@ -420,7 +424,7 @@ def check_path(path: object, *, root: bool = False) -> str:
     if not isinstance(path, str) or "\0" in path:
         raise ValueError("not a path")
     parts = path.split("/")
-    if parts[0] == OWN or any(part in {"", ".", ".."} for part in parts):
+    if parts[0] == STATE_FOLDER or any(part in {"", ".", ".."} for part in parts):
         raise ValueError("a path that leads elsewhere")
     return path
 
@@ -508,7 +512,7 @@ def _is_same_state(before: PathState, current: PathState, sha256: str | None) ->
     return before.inode == current.inode if before.sha256 is None else before.sha256 == sha256
 
 
-def alike(one: PathState | None, other: PathState | None, *, times: bool = False) -> bool:
+def are_equal(one: PathState | None, other: PathState | None, *, times: bool = False) -> bool:
     """Return whether two states are the same; the mtimes of files count only with `times`."""
     if one is None or other is None:
         return one is other

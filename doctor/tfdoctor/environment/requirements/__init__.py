@@ -3,19 +3,19 @@
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_packages, parse_requirements
 from tfdoctor.environment.requirements.models import Condition
 from tfdoctor.environment.requirements.requirement_set import (
+    PythonRequirements,
     RequirementSet,
-    WantedForPython,
     drop_cuda_lines,
-    read_wish,
+    read_requirement_files,
 )
 
 __all__ = [
     "MAX_LINES",
     "Condition",
+    "PythonRequirements",
     "RequirementSet",
-    "WantedForPython",
     "drop_cuda_lines",
     "parse_packages",
     "parse_requirements",
-    "read_wish",
+    "read_requirement_files",
 ]

@@ -14,7 +14,7 @@ from packaging.specifiers import InvalidSpecifier, SpecifierSet
 from packaging.utils import canonicalize_name
 
 from tfdoctor.compat import Compat
-from tfdoctor.environment.requirements.files import take_rows
+from tfdoctor.environment.requirements.files import add_lines
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_line
 from tfdoctor.environment.requirements.models import Condition, RequirementFile
 from tfdoctor.errors import UsageError
@@ -67,7 +67,7 @@ def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> R
             conda_only.append(name)
         else:
             unknown.append(name)
-    take_rows(pip_lines, path, part, text_of)
+    add_lines(pip_lines, path, part, text_of)
     if cuda:
         part.notes.append(
             f"{display_path}: {', '.join(cuda)} left out: CUDA and cuDNN come with the plan, as NVIDIA wheels."

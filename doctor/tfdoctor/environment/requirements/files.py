@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Iterable
     from pathlib import Path
 
-__all__ = ["read_requirements", "take_rows"]
+__all__ = ["add_lines", "read_requirements"]
 
 _FILE_OPTION = re.compile(r"(?:(-r|-c)\s*|(--requirements?|--constraints?)(?:\s+|=))(\S.*)")
 _IGNORED_OPTIONS = frozenset({"--require-hashes"})
@@ -29,14 +29,19 @@ def read_requirements(path: Path, text_of: Callable[[Path], str]) -> Requirement
     return part
 
 
-def take_rows(
-    rows: Iterable[tuple[str, str]], beside: Path, part: RequirementFile, text_of: Callable[[Path], str]
+def add_lines(
+    rows: Iterable[tuple[str, str]],
+    including_file: Path,
+    part: RequirementFile,
+    text_of: Callable[[Path], str],
 ) -> None:
-    """Add the requirements `(where, line)` of a file in another format, `beside`, to `part`.
+    """Add the requirements `(where, line)` of a file in another format, `including_file`, to `part`.
 
     Raise UsageError.
     """
-    _add_lines(rows, beside, part, text_of, {(_resolve_path(beside), False)}, limit=False, quote=True)
+    _add_lines(
+        rows, including_file, part, text_of, {(_resolve_path(including_file), False)}, limit=False, quote=True
+    )
 
 
 def _resolve_path(path: Path) -> str:
@@ -86,7 +91,7 @@ def _add_lines(
         elif line not in _IGNORED_OPTIONS:
             item = parse_line(line, where, quote=quote)
             if item is not None:
-                (part.limits if limit else part.items).append(item)
+                (part.constraints if limit else part.items).append(item)
 
 
 def _include(

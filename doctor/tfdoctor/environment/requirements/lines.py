@@ -44,7 +44,7 @@ class Item:
     """A requirement and its location."""
 
     requirement: Requirement
-    where: str
+    location: str
     """`"requirements.txt, line 3"`."""
     hashes: tuple[str, ...] = ()
     """SHA-256 digests, hexadecimal."""

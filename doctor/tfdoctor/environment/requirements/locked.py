@@ -13,8 +13,8 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.environment.requirements.lines import parse_line
-from tfdoctor.environment.requirements.models import Condition, RequirementFile, holds
-from tfdoctor.environment.requirements.project import poetry_specifier, tables
+from tfdoctor.environment.requirements.models import Condition, RequirementFile, is_marker_true
+from tfdoctor.environment.requirements.project import load_toml, poetry_specifier
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -54,7 +54,7 @@ class Node:
     markers: tuple[Marker, ...]
     """The package is needed if any of these holds, or if there is none."""
     edges: tuple[Edge, ...]
-    of_extras: Mapping[str, tuple[Edge, ...]]
+    extra_edges: Mapping[str, tuple[Edge, ...]]
     local: bool = False
     """Whether it is the project itself, or another one on this machine."""
 
@@ -63,7 +63,7 @@ class Node:
 class Graph:
     """The packages of a lock and their dependencies."""
 
-    shown: str
+    display_path: str
     nodes: tuple[Node, ...]
     roots: tuple[Edge, ...] | None
     """The dependencies of the project.
@@ -90,7 +90,7 @@ class Graph:
             if node.local:
                 continue
             requirement = f"{node.name} @ {node.address}" if node.address else f"{node.name}=={node.version}"
-            item = parse_line(requirement, f"{self.shown}, {node.name}")
+            item = parse_line(requirement, f"{self.display_path}, {node.name}")
             if item is not None:
                 yield replace(item, hashes=node.hashes)
 
@@ -107,14 +107,14 @@ class Graph:
         pending = list(self.roots or ())
         while pending:
             edge = pending.pop()
-            if not holds(edge.marker, marker_environment):
+            if not is_marker_true(edge.marker, marker_environment):
                 continue
             for node in self._find_nodes(edge, marker_environment):
                 reachable[id(node)] = node
                 for extra in ("", *edge.extras):
                     if (id(node), extra) not in visited:
                         visited.add((id(node), extra))
-                        pending += node.of_extras.get(extra, ()) if extra else node.edges
+                        pending += node.extra_edges.get(extra, ()) if extra else node.edges
         return sorted(reachable.values(), key=lambda node: node.name)
 
     def _list_included(self, marker_environment: Mapping[str, str]) -> list[Node]:
@@ -128,7 +128,7 @@ class Graph:
                     # An extra in the lock is there because some package requires it.
                     extras = _EXTRA.findall(str(edge.marker)) if edge.marker is not None else []
                     is_needed = any(
-                        holds(edge.marker, {**marker_environment, "extra": extra_name})
+                        is_marker_true(edge.marker, {**marker_environment, "extra": extra_name})
                         for extra_name in ["", *extras]
                     )
                     needed[edge.name] = needed.get(edge.name, False) or is_needed
@@ -144,7 +144,7 @@ class Graph:
 
 def _is_needed(node: Node, marker_environment: Mapping[str, str]) -> bool:
     """Return whether one of a package's markers holds, or it has none."""
-    return not node.markers or any(holds(marker, marker_environment) for marker in node.markers)
+    return not node.markers or any(is_marker_true(marker, marker_environment) for marker in node.markers)
 
 
 # ---------------------------------------------------------------- common parts
@@ -220,13 +220,13 @@ def _parse_python_conditions(text: Any, where: str, *, poetry: bool) -> list[Con
 # ---------------------------------------------------------------- uv
 
 
-def read_uv(text: str, shown: str) -> RequirementFile:
+def read_uv(text: str, display_path: str) -> RequirementFile:
     """Read uv.lock. Raise UsageError."""
-    document = tables(text, shown)
+    document = load_toml(text, display_path)
     nodes: list[Node] = []
     roots: list[Edge] = []
-    for package in _list_packages(document, shown):
-        where = f"{shown}, {clean_line(package['name'], limit=80)}"
+    for package in _list_packages(document, display_path):
+        where = f"{display_path}, {clean_line(package['name'], limit=80)}"
         source = _as_mapping(package.get("source"))
         is_local = any(key in source for key in ("virtual", "editable", "directory", "path"))
         edges = tuple(_list_uv_edges(package.get("dependencies"), where))
@@ -242,23 +242,23 @@ def read_uv(text: str, shown: str) -> RequirementFile:
         nodes.append(
             Node(
                 name=canonicalize_name(package["name"]),
-                version="" if is_local else _parse_version(package, shown),
+                version="" if is_local else _parse_version(package, display_path),
                 address=_format_uv_address(source),
                 hashes=_list_hashes(files) if not is_local and "git" not in source else (),
                 markers=tuple(entry for entry in marks if entry is not None),
                 edges=edges,
-                of_extras=extras,
+                extra_edges=extras,
                 local=is_local,
             )
         )
         if any(source.get(key) == "." for key in ("virtual", "editable", "directory")):
             roots += edges
-    notes = [f"{shown}: as it is pinned there, without its groups for development and its extras."]
+    notes = [f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     local_nodes = [node for node in nodes if node.local]
     chosen_roots = tuple(roots) if local_nodes and roots else None
-    part = RequirementFile(notes=notes, graphs=[Graph(shown, tuple(nodes), chosen_roots)])
+    part = RequirementFile(notes=notes, graphs=[Graph(display_path, tuple(nodes), chosen_roots)])
     part.pythons += _parse_python_conditions(
-        document.get("requires-python"), f"{shown}, requires-python", poetry=False
+        document.get("requires-python"), f"{display_path}, requires-python", poetry=False
     )
     return part
 
@@ -287,16 +287,16 @@ def _format_uv_address(source: Mapping[str, Any]) -> str | None:
 # ---------------------------------------------------------------- poetry
 
 
-def read_poetry(text: str, shown: str) -> RequirementFile:
+def read_poetry(text: str, display_path: str) -> RequirementFile:
     """Read poetry.lock of any version. Raise UsageError."""
-    document = tables(text, shown)
+    document = load_toml(text, display_path)
     metadata = _as_mapping(document.get("metadata"))
     part = RequirementFile(
-        notes=[f"{shown}: as it is pinned there, without its groups for development and its extras."]
+        notes=[f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     )
     nodes = []
-    for package in _list_packages(document, shown):
-        where = f"{shown}, {clean_line(package['name'], limit=80)}"
+    for package in _list_packages(document, display_path):
+        where = f"{display_path}, {clean_line(package['name'], limit=80)}"
         groups = package.get("groups")
         if package.get("optional") is True or package.get("category", "main") != "main":
             continue
@@ -316,18 +316,18 @@ def read_poetry(text: str, shown: str) -> RequirementFile:
         nodes.append(
             Node(
                 name=canonicalize_name(package["name"]),
-                version=_parse_version(package, shown),
+                version=_parse_version(package, display_path),
                 address=_format_poetry_address(source),
                 hashes=_list_hashes(files) if source.get("type") != "git" else (),
                 markers=(marker,) if marker is not None else (),
                 edges=tuple(_list_poetry_edges(package.get("dependencies"), where)),
-                of_extras={},
+                extra_edges={},
                 local=is_local,
             )
         )
-    part.graphs.append(Graph(shown, tuple(nodes), None))
+    part.graphs.append(Graph(display_path, tuple(nodes), None))
     part.pythons += _parse_python_conditions(
-        metadata.get("python-versions"), f"{shown}, python-versions", poetry=True
+        metadata.get("python-versions"), f"{display_path}, python-versions", poetry=True
     )
     return part
 

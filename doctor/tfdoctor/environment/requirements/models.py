@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tfdoctor.environment.requirements.lines import Item
     from tfdoctor.environment.requirements.locked import Graph
 
-__all__ = ["MAX_FILES", "Condition", "RequirementFile", "holds"]
+__all__ = ["MAX_FILES", "Condition", "RequirementFile", "is_marker_true"]
 
 MAX_FILES = 50
 
@@ -26,7 +26,7 @@ class Condition:
     """A condition on a version, and its location in a file."""
 
     specifier: SpecifierSet
-    where: str
+    marker_environment: str
 
 
 @dataclass(slots=True)
@@ -34,7 +34,7 @@ class RequirementFile:
     """The content of one file."""
 
     items: list[Item] = field(default_factory=list)
-    limits: list[Item] = field(default_factory=list)
+    constraints: list[Item] = field(default_factory=list)
     """Constraints, which install nothing by themselves."""
     pythons: list[Condition] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -43,7 +43,7 @@ class RequirementFile:
     """Locks of projects: which of their packages are needed depends on the Python."""
 
 
-def holds(marker: Marker | None, where: Mapping[str, str]) -> bool:
+def is_marker_true(marker: Marker | None, where: Mapping[str, str]) -> bool:
     """Return whether a marker is true; it counts as true if it cannot be evaluated."""
     if marker is None:
         return True

@@ -16,44 +16,46 @@ from tfdoctor.text import clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["poetry_specifier", "read_project", "tables"]
+__all__ = ["load_toml", "poetry_specifier", "read_project"]
 
 _VERSION = r"v?[0-9]+(?:\.[0-9]+){0,6}(?:[-_.]?(?:a|b|c|rc|alpha|beta|dev|post|pre)[-_.]?[0-9]*)?"
 _CARET = re.compile(rf"(\^|~)\s*({_VERSION})")
 _BARE = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
 
 
-def tables(text: str, shown: str) -> dict[str, Any]:
+def load_toml(text: str, display_path: str) -> dict[str, Any]:
     """Return the content of a TOML file. Raise UsageError."""
     try:
         return toml.loads(text)
     except toml.TomlError as error:
-        msg = f"-r: {shown} is not TOML: {clean_line(str(error))}."
+        msg = f"-r: {display_path} is not TOML: {clean_line(str(error))}."
         raise UsageError(msg) from error
 
 
-def read_project(text: str, shown: str) -> RequirementFile:
+def read_project(text: str, display_path: str) -> RequirementFile:
     """Return the dependencies of a project. Raise UsageError."""
-    document = tables(text, shown)
+    document = load_toml(text, display_path)
     project, poetry = (
         _as_table(document.get("project")),
         _as_table(_as_table(document.get("tool")).get("poetry")),
     )
     part = RequirementFile()
     if isinstance(project.get("requires-python"), str):
-        part.pythons.append(_parse_python_condition(project["requires-python"], f"{shown}, requires-python"))
+        part.pythons.append(
+            _parse_python_condition(project["requires-python"], f"{display_path}, requires-python")
+        )
     dependencies = project.get("dependencies")
     if isinstance(dependencies, list):
-        _add_requirements(dependencies, f"{shown}, [project] dependencies", part)
-        _note_optional(_as_table(project.get("optional-dependencies")), shown, part)
+        _add_requirements(dependencies, f"{display_path}, [project] dependencies", part)
+        _note_optional(_as_table(project.get("optional-dependencies")), display_path, part)
     elif isinstance(poetry.get("dependencies"), dict):
-        _add_poetry_dependencies(poetry["dependencies"], f"{shown}, [tool.poetry.dependencies]", part)
-        _note_optional(_as_table(poetry.get("extras")), shown, part)
+        _add_poetry_dependencies(poetry["dependencies"], f"{display_path}, [tool.poetry.dependencies]", part)
+        _note_optional(_as_table(poetry.get("extras")), display_path, part)
     elif "dependencies" in (project.get("dynamic") or ()):
-        msg = f"-r: {shown} leaves its dependencies to its build program (dynamic)."
+        msg = f"-r: {display_path} leaves its dependencies to its build program (dynamic)."
         raise UsageError(msg, hint="Name the file that they stand in: -r requirements.txt")
     else:
-        msg = f"-r: {shown} has neither [project] dependencies nor [tool.poetry.dependencies]."
+        msg = f"-r: {display_path} has neither [project] dependencies nor [tool.poetry.dependencies]."
         raise UsageError(msg, hint="Name a file that lists packages.")
     return part
 

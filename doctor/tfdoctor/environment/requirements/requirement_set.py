@@ -14,7 +14,7 @@ from packaging.utils import canonicalize_name
 
 from tfdoctor import versions
 from tfdoctor.environment.requirements.lines import Item, is_tensorflow
-from tfdoctor.environment.requirements.models import Condition, RequirementFile, holds
+from tfdoctor.environment.requirements.models import Condition, RequirementFile, is_marker_true
 from tfdoctor.errors import UsageError
 from tfdoctor.text import clean_line
 
@@ -23,7 +23,13 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 
-__all__ = ["RequirementSet", "WantedForPython", "drop_cuda_lines", "environment", "read_wish"]
+__all__ = [
+    "PythonRequirements",
+    "RequirementSet",
+    "drop_cuda_lines",
+    "make_marker_environment",
+    "read_requirement_files",
+]
 
 _TENSORFLOW_ALIASES = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
@@ -33,7 +39,7 @@ _NVIDIA_NAME = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
-class WantedForPython:
+class PythonRequirements:
     """The requirements for one Python."""
 
     lines: tuple[str, ...] = ()
@@ -55,16 +61,16 @@ class RequirementSet:
         return tuple(condition for part in self.parts for condition in part.pythons)
 
     @property
-    def names_tensorflow(self) -> bool:
+    def has_tensorflow(self) -> bool:
         """Whether a file requires TensorFlow, even if only for some Pythons."""
         items = [item for part in self.parts for item in part.items]
         locked_names = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
         return any(is_tensorflow(name) for name in [*(item.name for item in items), *locked_names])
 
     @property
-    def varies(self) -> bool:
+    def depends_on_python(self) -> bool:
         """Whether another Python may mean another TensorFlow."""
-        lines = [item for part in self.parts for item in (*part.items, *part.limits)]
+        lines = [item for part in self.parts for item in (*part.items, *part.constraints)]
         marked = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in lines)
         return marked or any(part.graphs for part in self.parts)
 
@@ -80,13 +86,13 @@ class RequirementSet:
             for version in patches
         )
 
-    def on(self, python: str) -> WantedForPython:
+    def for_python(self, python: str) -> PythonRequirements:
         """Return the requirements for a Python version, such as `"3.11"`. Raise UsageError."""
         lines: list[str] = []
         limits: list[str] = []
         tensorflow: list[Condition] = []
         notes: list[str] = []
-        marker_environment = environment(python)
+        marker_environment = make_marker_environment(python)
         for part in self.parts:
             items = [
                 *part.items,
@@ -94,7 +100,7 @@ class RequirementSet:
             ]
             for item, is_limit in (
                 *((requirement, False) for requirement in items),
-                *((requirement, True) for requirement in part.limits),
+                *((requirement, True) for requirement in part.constraints),
             ):
                 if is_tensorflow(item.name):
                     condition = _get_tensorflow_condition(item, marker_environment, notes)
@@ -104,7 +110,7 @@ class RequirementSet:
                 else:
                     lines.append(item.line)
             notes += part.notes
-        return WantedForPython(
+        return PythonRequirements(
             tuple(dict.fromkeys(lines)),
             tuple(dict.fromkeys(limits)),
             tuple(tensorflow),
@@ -119,20 +125,20 @@ def _get_tensorflow_condition(
 
     Raise UsageError.
     """
-    if not holds(item.requirement.marker, marker_environment):
+    if not is_marker_true(item.requirement.marker, marker_environment):
         return None
     if item.requirement.url is not None:
-        msg = f"{item.where}: a TensorFlow from its own address is not locked."
+        msg = f"{item.location}: a TensorFlow from its own address is not locked."
         raise UsageError(msg, hint="Name its version: tensorflow==2.15.*")
     if item.name != "tensorflow" and item.name not in _TENSORFLOW_ALIASES:
-        msg = f"{item.where}: {item.name} is not one of the TensorFlow packages that are locked for Linux."
+        msg = f"{item.location}: {item.name} is not one of the TensorFlow packages that are locked for Linux."
         raise UsageError(msg, hint="Remove the line, and choose TensorFlow itself with --tf.")
     if item.name in _TENSORFLOW_ALIASES:
-        notes.append(f"{item.where}: {_TENSORFLOW_ALIASES[item.name]}")
-    return Condition(item.requirement.specifier, item.where)
+        notes.append(f"{item.location}: {_TENSORFLOW_ALIASES[item.name]}")
+    return Condition(item.requirement.specifier, item.location)
 
 
-def environment(python: str) -> dict[str, str]:
+def make_marker_environment(python: str) -> dict[str, str]:
     """Return the values for markers: CPython on Linux, x86-64.
 
     `python` is a version, `"3.11"` or `"3.11.7"`.
@@ -186,7 +192,7 @@ def _strip_cuda_suffix(name: str) -> str:
 # ---------------------------------------------------------------- files
 
 
-def read_wish(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
+def read_requirement_files(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
     """Return the requirements of files. `text_of` returns the text of one. Both raise UsageError."""
     return RequirementSet(tuple(_read_file(path, text_of) for path in files))
 

@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 __all__ = ["DaskEngine"]
 
-CONNECTING = 20.0
+CONNECT_TIMEOUT_S = 20.0
 """Seconds that the scheduler has to answer."""
 GRACE_S = 15.0
 """Seconds that sending a task and its answer may take."""
-LOOK = 1.0
+POLL_S = 1.0
 """Seconds between two checks which workers still exist."""
-SENDING = 60.0
+SEND_TIMEOUT_S = 60.0
 
 
 class DaskEngine:
@@ -49,7 +49,7 @@ class DaskEngine:
         cloudpickle.register_pickle_by_value(remote)  # the workers do not have tfdoctor
         restrict_unpickling()
         try:
-            self._client: Any = distributed.Client(address, timeout=CONNECTING, set_as_default=False)
+            self._client: Any = distributed.Client(address, timeout=CONNECT_TIMEOUT_S, set_as_default=False)
         except (OSError, ValueError, TypeError) as error:
             msg = f"no Dask scheduler answers at {clean_line(address, limit=200)}: {clean_line(str(error), limit=200)}."
             raise Error(msg, hint="tcp://HOST:8786 is the usual form.") from None
@@ -119,7 +119,9 @@ class _Running:
         """Send the file to every worker once and return its reference. Raise Error if that fails."""
         try:
             content = self._job.zipapp.read_bytes()
-            return self._client.scatter(content, workers=workers, broadcast=True, hash=False, timeout=SENDING)
+            return self._client.scatter(
+                content, workers=workers, broadcast=True, hash=False, timeout=SEND_TIMEOUT_S
+            )
         except (OSError, TimeoutError, ValueError) as error:
             msg = f"Dask could not send the file to its workers: {clean_line(str(error), limit=200)}."
             raise Error(msg) from error
@@ -132,13 +134,13 @@ class _Running:
                 yield NodeAnswer(host, "lost", why="Dask no longer has a worker there")
             while any(self._waiting.values()):
                 try:
-                    host, future = self._ended.get(timeout=LOOK)
+                    host, future = self._ended.get(timeout=POLL_S)
                     answer = self._read_result(host, future)
                     if answer is not None:
                         yield answer
                 except queue.Empty:
                     pass
-                if time.monotonic() - checked >= LOOK:
+                if time.monotonic() - checked >= POLL_S:
                     yield from self._list_missing()
                     checked = time.monotonic()
         finally:

@@ -10,7 +10,14 @@ from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError, install_hint
-from tfdoctor.fleet.nodes.manifests import ASKS, LABEL, daemon_set, file_maps, make_collect_script, node_job
+from tfdoctor.fleet.nodes.manifests import (
+    LABEL,
+    REQUESTS_NOTE,
+    make_collect_script,
+    make_daemon_set,
+    make_file_maps,
+    make_node_job,
+)
 from tfdoctor.fleet.nodes.models import NodeAnswer
 from tfdoctor.text import clean_line
 
@@ -25,10 +32,10 @@ NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
 IMAGE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
 GRACE_S = 60.0
 """Seconds beyond the deadline that placing a pod, pulling its image and reading its log may take."""
-LOOK = 1.0
+POLL_S = 1.0
 REQUEST_TIMEOUT_S = 20.0
 """Seconds that one API request may take."""
-NEVER = (
+FATAL_WAIT_REASONS = (
     "ErrImagePull",
     "ImagePullBackOff",
     "InvalidImageName",
@@ -59,9 +66,9 @@ def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
     import yaml
 
     run = f"tfdoctor-{uuid4().hex[:8]}"
-    maps = file_maps(run, job.zipapp.read_bytes())
-    parts = [*maps, daemon_set(run, image, job, gpus=gpus, parts=len(maps))]
-    lines = [ASKS.format(gpus=gpus), "", *make_collect_script(run, namespace)]
+    maps = make_file_maps(run, job.zipapp.read_bytes())
+    parts = [*maps, make_daemon_set(run, image, job, gpus=gpus, parts=len(maps))]
+    lines = [REQUESTS_NOTE.format(gpus=gpus), "", *make_collect_script(run, namespace)]
     head = "".join(f"# {line}".rstrip() + "\n" for line in lines)
     return head + yaml.safe_dump_all(parts, sort_keys=False, width=10_000)
 
@@ -101,7 +108,7 @@ class KubernetesEngine:
     @property
     def asks(self) -> str:
         """Resources that every pod requests, as a sentence."""
-        return ASKS.format(gpus=self._gpus)
+        return REQUESTS_NOTE.format(gpus=self._gpus)
 
     def hosts(self) -> Sequence[str]:
         """Return the nodes that accept pods. Raise Error if they cannot be listed."""
@@ -128,14 +135,14 @@ class KubernetesEngine:
 
     def _create_jobs(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
         """Create the Jobs and return the node of each Job's number. Raise Error if that fails."""
-        maps = file_maps(run, job.zipapp.read_bytes())
+        maps = make_file_maps(run, job.zipapp.read_bytes())
         try:
             for config_map in maps:
                 self._core.create_namespaced_config_map(
                     self._namespace, config_map, _request_timeout=REQUEST_TIMEOUT_S
                 )
             for number, host in enumerate(hosts):
-                body = node_job(run, number, host, self._image, job, gpus=self._gpus, parts=len(maps))
+                body = make_node_job(run, number, host, self._image, job, gpus=self._gpus, parts=len(maps))
                 self._batch.create_namespaced_job(self._namespace, body, _request_timeout=REQUEST_TIMEOUT_S)
         except self._failures as error:
             action = f"the jobs cannot be made in {self._namespace}"
@@ -172,7 +179,7 @@ class KubernetesEngine:
                     reason = _get_wait_reason(last_pods.get(number)) or f"no answer within {job.deadline:g} s"
                     yield NodeAnswer(host, "timeout", why=reason)
             if waiting:
-                time.sleep(LOOK)
+                time.sleep(POLL_S)
 
     def _list_pods(self, run: str) -> dict[str, Any] | None:
         """Return the pod of each Job's number; None if the API did not answer this time."""
@@ -195,7 +202,7 @@ class KubernetesEngine:
             )
         if phase == "Pending":
             reason = _get_wait_reason(pod)
-            return NodeAnswer(host, "failed", why=reason) if reason.startswith(NEVER) else None
+            return NodeAnswer(host, "failed", why=reason) if reason.startswith(FATAL_WAIT_REASONS) else None
         if phase not in ("Succeeded", "Failed"):
             return None
         end_message, seconds = _get_end(pod)

@@ -14,25 +14,25 @@ if TYPE_CHECKING:
 
     from tfdoctor.fleet.nodes.models import Job
 
-__all__ = ["ASKS", "LABEL", "daemon_set", "file_maps", "node_job"]
+__all__ = ["LABEL", "REQUESTS_NOTE", "make_daemon_set", "make_file_maps", "make_node_job"]
 
-ASKS = (
+REQUESTS_NOTE = (
     "Each pod asks for {gpus} of nvidia.com/gpu, a tenth of a processor and 256 MiB of memory; for no path of its "
     "host, no capability, no token and no root."
 )
 """Description of the requested resources, which is shown before anything is created."""
 LABEL = "tfdoctor.dev/run"
-PART = 900_000
+PART_BYTES = 900_000
 """Bytes of the file in one ConfigMap, which can hold 1 MiB at most."""
 GPU = "nvidia.com/gpu"
-NOBODY = 65534
+NOBODY_UID = 65534
 JOB_TTL_S = 600
 """Seconds that Kubernetes keeps a Job that has ended, in case we are not there to remove it."""
 
 
-def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
+def make_file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
     """Return the file as ConfigMaps, as many as are needed."""
-    parts = [content[start : start + PART] for start in range(0, len(content), PART)]
+    parts = [content[start : start + PART_BYTES] for start in range(0, len(content), PART_BYTES)]
     return [
         {
             "apiVersion": "v1",
@@ -45,7 +45,7 @@ def file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
     ]
 
 
-def node_job(
+def make_node_job(
     run: str, number: int, node: str, image: str, job: Job, *, gpus: int, parts: int
 ) -> dict[str, Any]:
     """Return a Job that runs once on the given node."""
@@ -67,7 +67,7 @@ def node_job(
     }
 
 
-def daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
+def make_daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
     """Return a DaemonSet, which runs a pod on every node until it is deleted."""
     pod = _make_pod(run, image, job, gpus=gpus, parts=parts, stays=True)
     # A pod is ready once it has answered: `kubectl rollout status` waits for that, and then the logs are complete.
@@ -96,8 +96,8 @@ def _make_pod(
         "tolerations": [{"key": GPU, "operator": "Exists", "effect": "NoSchedule"}],
         "securityContext": {
             "runAsNonRoot": True,
-            "runAsUser": NOBODY,
-            "runAsGroup": NOBODY,
+            "runAsUser": NOBODY_UID,
+            "runAsGroup": NOBODY_UID,
             "seccompProfile": {"type": "RuntimeDefault"},
         },
         "containers": [

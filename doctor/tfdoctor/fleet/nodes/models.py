@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Ended", "Engine", "Job", "NodeAnswer", "read_answer"]
 
-LONGEST_LINE = 4096
+MAX_LINE_BYTES = 4096
 """Most bytes of the JSON line that precedes a worker's output."""
 Ended = Literal["answered", "failed", "lost", "timeout", "flooded"]
 """How the run ended on one node.
@@ -59,7 +59,7 @@ def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
     if not isinstance(data, bytes):
         return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
     line, _, output = data.partition(b"\n")
-    if len(output) > largest or len(line) > LONGEST_LINE:
+    if len(output) > largest or len(line) > MAX_LINE_BYTES:
         return NodeAnswer(host, "flooded", why=f"more than {largest >> 20} MiB")
     try:
         head = json.loads(line)

@@ -19,15 +19,15 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Generator, Iterator, Sequence
     from pathlib import Path
 
-    from tfdoctor.system.children import Ran
+    from tfdoctor.system.children import ChildResult
 
-__all__ = ["ask_each", "script"]
+__all__ = ["ask_each", "make_script"]
 
 GRACE_S = 15.0
 """Seconds beyond the deadline that connecting to a node and disconnecting may take."""
-LEFT_BEHIND = 125
+NO_SPACE = 125
 """Exit status if the node could not store the file."""
-OF_ENGINE = ("srun: ", "slurmstepd")
+ENGINE_PREFIXES = ("srun: ", "slurmstepd")
 """Beginnings of lines that only report the end of the task, after its own messages."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
 
@@ -36,7 +36,7 @@ class _FloodError(Exception):
     """Error for more output than is accepted."""
 
 
-def script(job: Job) -> str:
+def make_script(job: Job) -> str:
     """Return the script for a node's `sh`, which reads the file from standard input, runs it, and cleans up.
 
     We keep standard input open. If it ends before the node has answered, tfdoctor is gone, and the script ends what
@@ -71,7 +71,7 @@ def ask_each(
     hosts: Sequence[str],
     job: Job,
     command: Callable[[str], Sequence[str]],
-    lost: Callable[[Ran], bool],
+    lost: Callable[[ChildResult], bool],
     *,
     parallel: int,
     after: Callable[[], None] = lambda: None,
@@ -109,7 +109,7 @@ def ask_each(
 
 
 def _ask_host(
-    children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[Ran], bool]
+    children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[ChildResult], bool]
 ) -> NodeAnswer:
     """Run the program for one host and return the host's answer."""
     started, taken = time.monotonic(), 0
@@ -123,7 +123,7 @@ def _ask_host(
     try:
         with _open_pipe(job.zipapp) as stdin:
             ran = children.run(
-                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), heard=heard, given=stdin
+                argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), on_output=heard, stdin=stdin
             )
     except _FloodError:
         reason = f"it wrote more than {job.largest >> 20} MiB"
@@ -158,14 +158,14 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
         writer.close()
 
 
-def _make_answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -> NodeAnswer:
+def _make_answer(host: str, job: Job, ran: ChildResult, *, lost: bool, seconds: float) -> NodeAnswer:
     """Return a host's answer from the program's exit status and output."""
     if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
         return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     lines = [
         clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]
     ]
-    own_lines = [line for line in lines if line and (lost or not line.startswith(OF_ENGINE))]
+    own_lines = [line for line in lines if line and (lost or not line.startswith(ENGINE_PREFIXES))]
     last = next(reversed(own_lines or [line for line in lines if line]), "")
     if lost:
         return NodeAnswer(host, "lost", why=last or "it was not reached", seconds=seconds)
@@ -174,7 +174,7 @@ def _make_answer(host: str, job: Job, ran: Ran, *, lost: bool, seconds: float) -
     reason = f"exit status {ran.returncode}"
     if ran.returncode == NOT_FOUND:
         reason = f"there is no {job.python}"
-    elif ran.returncode == LEFT_BEHIND:
+    elif ran.returncode == NO_SPACE:
         reason = "the node has no room for the file"
     return NodeAnswer(
         host, "failed", why=clean_line(f"{reason}: {last}" if last else reason, limit=300), seconds=seconds

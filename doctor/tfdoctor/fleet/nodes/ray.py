@@ -26,8 +26,8 @@ __all__ = ["RayEngine"]
 
 GRACE_S = 30.0
 """Seconds beyond the deadline that starting a worker process on the node may take."""
-CONNECTING = 10.0
-LOOK = 1.0
+CONNECT_TIMEOUT_S = 10.0
+POLL_S = 1.0
 """Seconds between two checks which nodes are still alive."""
 
 
@@ -115,7 +115,7 @@ class RayEngine:
         """Yield each node's answer as its task ends, and those of lost and late nodes."""
         deadline = time.monotonic() + job.deadline + GRACE_S
         while waiting:
-            done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=LOOK)
+            done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=POLL_S)
             for reference in done:
                 yield self._read_result(waiting.pop(reference), reference, job.largest)
             if done:
@@ -155,7 +155,7 @@ def _check_listening(address: str) -> None:
     if not (host and port.isdecimal() and len(port) < 6):
         return
     try:
-        socket.create_connection((host.strip("[]"), int(port)), CONNECTING).close()
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
     except (OSError, OverflowError, UnicodeError) as error:
         reason = clean_line(str(error), limit=200)
         msg = f"no Ray cluster answers at {clean_line(address, limit=200)}: {reason}."

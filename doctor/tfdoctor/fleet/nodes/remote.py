@@ -19,9 +19,9 @@ from typing import Any
 
 __all__ = ["run_here", "run_on_dask"]
 
-GUARD = 'exec 3<&0; { read -r x <&3 || { kill -9 "-$1"; rm -rf "$2"; }; } >/dev/null 2>&1 &'
+GUARD_SCRIPT = 'exec 3<&0; { read -r x <&3 || { kill -9 "-$1"; rm -rf "$2"; }; } >/dev/null 2>&1 &'
 """Shell script that outlives the worker: if the worker is killed, it ends the command and removes the folder."""
-LOOK = 0.5
+POLL_S = 0.5
 """Seconds between two checks whether the answer is still needed."""
 
 
@@ -135,7 +135,7 @@ def _collect_output(stream: Any, collected: bytearray) -> None:
 def _watch(child: Any, deadline: float, cancelled: Any, is_late: Any, finished: Any) -> None:
     """Kill the command at its deadline, or if the task is cancelled."""
     end = time.monotonic() + deadline
-    while not finished.wait(min(LOOK, max(0.0, end - time.monotonic()))):
+    while not finished.wait(min(POLL_S, max(0.0, end - time.monotonic()))):
         if time.monotonic() >= end:
             is_late.set()
         elif cancelled is None or not cancelled():
@@ -151,7 +151,7 @@ def _start_guard(group: int, folder: str) -> Any:
     """
     try:
         shell = subprocess.Popen(
-            ["/bin/sh", "-c", GUARD, "sh", str(group), folder],
+            ["/bin/sh", "-c", GUARD_SCRIPT, "sh", str(group), folder],
             bufsize=0,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,

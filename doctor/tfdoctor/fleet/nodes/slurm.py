@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from tfdoctor.errors import Error, UsageError
 from tfdoctor.fleet.nodes.models import NodeAnswer
-from tfdoctor.fleet.nodes.process_pool import ask_each, script
+from tfdoctor.fleet.nodes.process_pool import ask_each, make_script
 from tfdoctor.system.children import Children
 from tfdoctor.text import clean_line
 
@@ -20,26 +20,28 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.fleet.nodes.models import Job
-    from tfdoctor.system.children import Ran
+    from tfdoctor.system.children import ChildResult
 
 __all__ = ["ALLOCATION", "SlurmEngine"]
 
 ALLOCATION = "job"
 """Value instead of a partition's name that selects the nodes of the current allocation."""
 PARALLEL = 64
-ANSWERING = 30.0
+COMMAND_TIMEOUT_S = 30.0
 """Seconds that Slurm's own commands may take."""
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
-GONE = re.compile(
+LOST_MESSAGE = re.compile(
     rb"Unable to create step|Unable to allocate|nodes? .{0,80}(?:not responding|DOWN|unavailable)|Node failure|"
     rb"Requested nodes are busy|NODE_FAIL|nodes required for job are DOWN",
     re.IGNORECASE,
 )
 """Messages of srun if it cannot run a task on the node."""
 BUSY = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
-DOWN = frozenset(("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down"))
+DOWN_STATES = frozenset(
+    ("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down")
+)
 """States of nodes that get no tasks."""
-MARKS = "*~#!%$@^-+"
+STATE_SUFFIXES = "*~#!%$@^-+"
 """Characters that `sinfo` appends to a state."""
 
 
@@ -93,7 +95,7 @@ class SlurmEngine:
             arguments += [f"--partition={self._partition}", f"--immediate={max(5, round(job.deadline / 2))}"]
             arguments.append(f"--time={-(-round(job.deadline) // 60) + 1}")
         arguments += self._options
-        command = ["/bin/sh", "-c", script(job)]
+        command = ["/bin/sh", "-c", make_script(job)]
         down = self._find_down()
         for host in hosts:
             if host in down:
@@ -123,9 +125,9 @@ class SlurmEngine:
         for line in output.splitlines():
             name, _, description = line.partition("|")
             state, _, reason = description.partition("|")
-            base_state = state.rstrip(MARKS)
+            base_state = state.rstrip(STATE_SUFFIXES)
             is_silent = base_state == "unknown" or state.endswith("*")
-            if base_state in DOWN or (silent and is_silent):
+            if base_state in DOWN_STATES or (silent and is_silent):
                 description = f"{clean_line(base_state, limit=40)}{', not responding' if is_silent else ''}"
                 has_reason = reason not in ("", "none", "None", "Not responding")
                 states[name] = (
@@ -176,7 +178,9 @@ class SlurmEngine:
 def _run_slurm(argv: Sequence[str]) -> str:
     """Return the output of a Slurm command. Raise Error if it fails."""
     try:
-        result = Children().run(argv, timeout=ANSWERING, env=dict(os.environ))  # works after Ctrl-C, too
+        result = Children().run(
+            argv, timeout=COMMAND_TIMEOUT_S, env=dict(os.environ)
+        )  # works after Ctrl-C, too
     except (OSError, ValueError) as error:
         msg = f"{argv[0]} could not be started: {error}."
         raise Error(msg) from error
@@ -188,6 +192,6 @@ def _run_slurm(argv: Sequence[str]) -> str:
     return result.stdout.decode("utf-8", "replace")
 
 
-def _is_lost(ran: Ran) -> bool:
+def _is_lost(ran: ChildResult) -> bool:
     """Return whether the node was not reached or went down. If it goes down during a task, srun ends with 0."""
-    return not ran.stdout.strip() and GONE.search(ran.stderr[-20_000:]) is not None
+    return not ran.stdout.strip() and LOST_MESSAGE.search(ran.stderr[-20_000:]) is not None

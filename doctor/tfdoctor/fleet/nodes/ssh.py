@@ -8,16 +8,16 @@ import shutil
 from typing import TYPE_CHECKING
 
 from tfdoctor.errors import Error, UsageError
-from tfdoctor.fleet.nodes.process_pool import ask_each, script
+from tfdoctor.fleet.nodes.process_pool import ask_each, make_script
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
 
     from tfdoctor.fleet.nodes.models import Job, NodeAnswer
-    from tfdoctor.system.children import Ran
+    from tfdoctor.system.children import ChildResult
 
-__all__ = ["SshEngine", "command_of", "host_names"]
+__all__ = ["SshEngine", "make_command", "parse_host_names"]
 
 PARALLEL = 32
 NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
@@ -25,7 +25,7 @@ NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.
 NOT_REACHED = 255
 
 
-def host_names(text: str) -> tuple[str, ...]:
+def parse_host_names(text: str) -> tuple[str, ...]:
     """Return host names separated by commas, spaces or line ends, sorted and unique. `#` begins a comment.
 
     Raise UsageError if a name is invalid.
@@ -58,19 +58,19 @@ class SshEngine:
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         arguments = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10", *self._options, "--"]
-        command = command_of(job)
+        command = make_command(job)
         return ask_each(
             hosts, job, lambda host: [*arguments, host, command], _is_lost, parallel=self._parallel
         )
 
 
-def command_of(job: Job) -> str:
+def make_command(job: Job) -> str:
     """Return the command for the user's login shell on the node.
 
     That shell may not be a POSIX shell (csh, fish), so the script is one quoted argument of `sh -c`.
     """
-    return f"exec sh -c {shlex.quote(script(job))}"
+    return f"exec sh -c {shlex.quote(make_script(job))}"
 
 
-def _is_lost(ran: Ran) -> bool:
+def _is_lost(ran: ChildResult) -> bool:
     return ran.returncode == NOT_REACHED

@@ -28,9 +28,9 @@ JOURNAL = "fleet.jsonl"
 PEERS = "peers"
 """Subfolder with the results about the hosts' peers, in the same format."""
 ENDED = ("answered", "failed", "lost", "timeout", "flooded")
-LONGEST_LINE = 4096
+MAX_LINE_BYTES = 4096
 MAX_ENDINGS = 1_000_000
-LONGEST_NAME = 200
+MAX_NAME_CHARS = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +92,7 @@ class Store:
         """Store the answer of one node. Raise Error if it cannot be written."""
         try:
             if answer.ended == "answered":
-                place_file(self.folder / file_of(answer.host), answer.output, force=True)
+                place_file(self.folder / make_file_name(answer.host), answer.output, force=True)
             line = {
                 "host": answer.host,
                 "ended": answer.ended,
@@ -112,7 +112,7 @@ class Store:
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
                 for _ in range(MAX_ENDINGS):
-                    line = journal.readline(LONGEST_LINE)
+                    line = journal.readline(MAX_LINE_BYTES)
                     if not line:
                         break
                     ending = _parse_ending(line)
@@ -141,16 +141,16 @@ class Store:
             if not name.endswith(".json"):
                 self.aside += 1
                 continue
-            host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=LONGEST_NAME)
+            host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=MAX_NAME_CHARS)
             content, reason = _read_content(self.folder / name, largest)
             yield StoredNode(host, content, endings.pop(host, None), reason)
         for ending in endings.values():
             yield StoredNode(ending.host, None, ending)
 
 
-def file_of(host: str) -> str:
+def make_file_name(host: str) -> str:
     """Return the file name for a host, quoted so that it cannot leave the folder."""
-    return f"{quote(host[:LONGEST_NAME], safe='')}.json"
+    return f"{quote(host[:MAX_NAME_CHARS], safe='')}.json"
 
 
 def _read_content(path: Path, largest: int) -> tuple[bytes | None, str]:
@@ -173,7 +173,7 @@ def _parse_ending(line: bytes) -> Ending | None:
         return None
     reason = data.get("why")
     return Ending(
-        clean_line(data["host"], limit=LONGEST_NAME),
+        clean_line(data["host"], limit=MAX_NAME_CHARS),
         data["ended"],
         clean_line(reason, limit=300) if isinstance(reason, str) else "",
         *(_as_number(data.get(key)) for key in ("seconds", "asked", "came")),

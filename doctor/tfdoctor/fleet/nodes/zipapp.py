@@ -21,18 +21,18 @@ from tfdoctor.errors import Error
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["zipapp"]
+__all__ = ["build_zipapp"]
 
 LIBRARIES = ("packaging", "defusedxml", "yaml")
 """Libraries outside the standard library that `check` and `cluster` load, all pure Python."""
 NOT_NEEDED = ("render/html/assets", "simulate/standin", "lint", "bench", "placement")
 """Folders of tfdoctor that neither command loads."""
 DATA = ("compat",)
-OF_LOGS = "source_lines.json"
+LOG_DATA = "source_lines.json"
 """Data that only `diagnose` needs, a seventh of the total size."""
-FIRST_DAY = (1980, 1, 1, 0, 0, 0)
+ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
 """Date of every part, so that the same parts give the same bytes."""
-START = '''\
+MAIN_SOURCE = '''\
 """Unpacks tfdoctor into a private folder, runs it, and takes the folder away again."""
 
 import os
@@ -92,20 +92,20 @@ sys.exit(main())
 """Content of `__main__.py`. Older Pythons, which it refuses, must be able to parse it as well."""
 
 
-def zipapp() -> bytes:
+def build_zipapp() -> bytes:
     """Return the content of the file. Raise Error if a library is not available as Python source."""
     parts = dict(_list_tfdoctor_files())
     for name in DATA:
         files = _list_files(data_dir(name), f"tfdoctor/_data/{name}")
-        parts.update((path, content) for path, content in files if not path.endswith(OF_LOGS))
+        parts.update((path, content) for path, content in files if not path.endswith(LOG_DATA))
     for name in LIBRARIES:
         parts.update(_list_library_sources(name, name))
     # Python 3.10 has no tomllib, and tomli is equivalent.
     parts.update(_list_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
-        for name, content in [("__main__.py", START.encode("ascii")), *sorted(parts.items())]:
-            part = zipfile.ZipInfo(name, FIRST_DAY)
+        for name, content in [("__main__.py", MAIN_SOURCE.encode("ascii")), *sorted(parts.items())]:
+            part = zipfile.ZipInfo(name, ARCHIVE_DATE)
             part.compress_type = zipfile.ZIP_DEFLATED
             part.external_attr = 0o600 << 16
             archive.writestr(part, content)

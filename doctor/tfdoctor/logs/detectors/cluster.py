@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.log_context import Case, Decision
+from tfdoctor.logs.log_context import Decision, LogContext
 from tfdoctor.text import clean_line, join_words
 
 if TYPE_CHECKING:
@@ -13,15 +13,21 @@ if TYPE_CHECKING:
 
     from tfdoctor.logs.events import Event
 
-__all__ = ["cluster"]
+__all__ = ["detect_cluster"]
 
-OURS = ("server-started", "cluster-target", "cluster-waiting", "cluster-lost", "parameter-server")
+SERVER_SIGNATURES = (
+    "server-started",
+    "cluster-target",
+    "cluster-waiting",
+    "cluster-lost",
+    "parameter-server",
+)
 """Signatures that only servers of TensorFlow log: other programs use gRPC, too."""
-OTHERS = ("framework-pytorch", "framework-jax")
+OTHER_GRPC_USERS = ("framework-pytorch", "framework-jax")
 """Other frameworks that use gRPC."""
 
 
-def cluster(case: Case) -> Decision | None:
+def detect_cluster(case: LogContext) -> Decision | None:
     """Return why a task cannot reach its cluster; None if nothing shows that it cannot."""
     return (
         _detect_bad_specification(case)
@@ -31,14 +37,14 @@ def cluster(case: Case) -> Decision | None:
     )
 
 
-def _detect_bad_specification(case: Case) -> Decision | None:
+def _detect_bad_specification(case: LogContext) -> Decision | None:
     """Return the cause if the cluster, its addresses or this task are wrong."""
     log = case.log
     event = log.first("cluster-address")
     if event is not None:
         return Decision(
             Cause.CLUSTER_FAILURE,
-            case.says("cluster-address"),
+            case.list_evidence("cluster-address"),
             note=f'An address is "{clean_line(event.get("address"), limit=100)}". Write HOST:PORT.',
             title="An address of the cluster is not HOST:PORT",
         )
@@ -46,38 +52,40 @@ def _detect_bad_specification(case: Case) -> Decision | None:
         message = clean_line(log.list_events("cluster-refused")[0].get("what"), limit=160)
         return Decision(
             Cause.CLUSTER_FAILURE,
-            case.says("cluster-refused"),
+            case.list_evidence("cluster-refused"),
             note=f"TensorFlow says: {message}.",
             title="TensorFlow refuses this cluster, or this task of it",
         )
     if log.has("cluster-bind"):
         return Decision(
             Cause.CLUSTER_FAILURE,
-            case.says("cluster-bind"),
+            case.list_evidence("cluster-bind"),
             note="The same task may run already: two processes with the same index, or one that was left over.",
             title="This task cannot listen at its port",
         )
     return None
 
 
-def _detect_lost(case: Case) -> Decision | None:
+def _detect_lost(case: LogContext) -> Decision | None:
     """Return the cause if a task ended or no longer answers."""
     if not case.log.has("cluster-lost"):
         return None
     lost = _list_tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
     return Decision(
         Cause.CLUSTER_FAILURE,
-        case.says("cluster-lost"),
+        case.list_evidence("cluster-lost"),
         note=f"{_name_tasks(lost)} The reason is in the log of that task.",
         title="A task of the cluster ended, or no longer answers",
     )
 
 
-def _detect_unreachable(case: Case) -> Decision | None:
+def _detect_unreachable(case: LogContext) -> Decision | None:
     """Return the cause if a task cannot connect to another one."""
     log = case.log
-    events = case.says("cluster-connect", "cluster-reset")
-    if not events or (not log.has(*OURS) and (log.has(*OTHERS) or not log.has("cluster-connect"))):
+    events = case.list_evidence("cluster-connect", "cluster-reset")
+    if not events or (
+        not log.has(*SERVER_SIGNATURES) and (log.has(*OTHER_GRPC_USERS) or not log.has("cluster-connect"))
+    ):
         return None
     if _has_session_after(case, events[-1]):
         return None
@@ -92,7 +100,7 @@ def _detect_unreachable(case: Case) -> Decision | None:
     )
     return Decision(
         Cause.CLUSTER_FAILURE,
-        (*events, *case.says("cluster-target"))[:4],
+        (*events, *case.list_evidence("cluster-target"))[:4],
         note=(
             f"{_name_tasks(tasks)}{target} It is not started yet, has ended, has another address, or a "
             "firewall is between."
@@ -101,7 +109,7 @@ def _detect_unreachable(case: Case) -> Decision | None:
     )
 
 
-def _detect_waiting(case: Case) -> Decision | None:
+def _detect_waiting(case: LogContext) -> Decision | None:
     """Return the cause if a task waits for another one."""
     log = case.log
     waiting, tasks_left = log.last("cluster-waiting"), log.last("cluster-tasks-left")
@@ -121,13 +129,13 @@ def _detect_waiting(case: Case) -> Decision | None:
     )
 
 
-def _has_session_after(case: Case, event: Event) -> bool:
+def _has_session_after(case: LogContext, event: Event) -> bool:
     """Return whether a session began after this event."""
     started = case.log.last("cluster-session")
     return started is not None and started.order > event.order
 
 
-def _list_following(case: Case, name: str) -> list[Event]:
+def _list_following(case: LogContext, name: str) -> list[Event]:
     """Return the events that name tasks on the three lines below those of a signature."""
     lines = {event.line for event in case.log.list_events(name)}
     return [

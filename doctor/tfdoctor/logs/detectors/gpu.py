@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import versions
 from tfdoctor.findings import Cause
-from tfdoctor.logs.detectors.machine import FORKED
+from tfdoctor.logs.detectors.machine import FORK_NOTE
 from tfdoctor.logs.libraries import (
+    choose_library_cause,
     describe_present,
+    find_search_path,
     is_cudnn,
     is_cupti,
-    is_only_path,
-    libraries_cause,
-    partly_there,
-    search_path,
-    stem_of,
+    is_only_on_path,
+    is_partly_installed,
+    strip_library_name,
 )
-from tfdoctor.logs.log_context import LIBRARY_CAUSES, Case, Decision
-from tfdoctor.logs.version_inference import card_memory
+from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
+from tfdoctor.logs.version_inference import find_gpu_memory
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -38,25 +38,29 @@ BUSY_SHARE = 0.35
 # ---------------------------------------------------------------- libraries
 
 
-def lazy_libraries(case: Case) -> Decision | None:
+def detect_lazy_libraries(case: LogContext) -> Decision | None:
     """Return the cause if a library that is opened at first use fails; the program ends there."""
     lazy = [library for library in case.missing if library.event.id == "lazy-library-failed"]
     if case.log.has("library-version"):
-        return Decision(Cause.LIBS_WRONG_VERSION, case.says("library-version"))
+        return Decision(Cause.LIBS_WRONG_VERSION, case.list_evidence("library-version"))
     symbol = case.log.first("undefined-symbol")
     if symbol is not None and is_cudnn(symbol.get("soname")):
-        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("undefined-symbol"))
+        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.list_evidence("undefined-symbol"))
     if symbol is not None:
-        return Decision(Cause.LIBS_WRONG_VERSION, case.says("undefined-symbol"))
+        return Decision(Cause.LIBS_WRONG_VERSION, case.list_evidence("undefined-symbol"))
     if case.log.has("cudnn-not-linked"):
-        return Decision(Cause.CUDNN_MISSING, case.says("cudnn-not-linked"), (Cause.LIBS_NOT_ON_PATH,))
+        return Decision(
+            Cause.CUDNN_MISSING, case.list_evidence("cudnn-not-linked"), (Cause.LIBS_NOT_ON_PATH,)
+        )
     if case.log.has("cudnn-not-loaded"):
-        return Decision(Cause.CUDNN_MISSING, case.says("cudnn-not-loaded"), LIBRARY_CAUSES)
+        return Decision(Cause.CUDNN_MISSING, case.list_evidence("cudnn-not-loaded"), LIBRARY_CAUSES)
     if not lazy:
         return None
     events = tuple(library.event for library in lazy[:2])
-    inner = [library for library in lazy if library.transitive or stem_of(library.soname) == "zlibwapi"]
-    if any(stem_of(library.soname) == "cuda" for library in inner):
+    inner = [
+        library for library in lazy if library.transitive or strip_library_name(library.soname) == "zlibwapi"
+    ]
+    if any(strip_library_name(library.soname) == "cuda" for library in inner):
         return Decision(Cause.WSL_LIBCUDA, events, (Cause.LIBS_TRANSITIVE,))
     if inner:
         return Decision(Cause.LIBS_TRANSITIVE, events)
@@ -64,7 +68,7 @@ def lazy_libraries(case: Case) -> Decision | None:
     return Decision(cause, events, (Cause.LIBS_NOT_ON_PATH,))
 
 
-def libraries(case: Case) -> Decision | None:
+def detect_libraries(case: LogContext) -> Decision | None:
     """Return the cause if libraries are missing that registration needs and the log names."""
     toolkit = case.toolkit
     if not toolkit:
@@ -73,22 +77,26 @@ def libraries(case: Case) -> Decision | None:
     refused = _explain_unusable(toolkit)
     if refused is not None:
         return Decision(refused, events)
-    cause = libraries_cause(toolkit, case.log, case.compat)
+    cause = choose_library_cause(toolkit, case.log, case.compat)
     maybe = tuple(c for c in LIBRARY_CAUSES if c is not cause)
-    path = search_path(toolkit)
+    path = find_search_path(toolkit)
     note = describe_present(toolkit, case.log, case.compat)
     title = ""
-    if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and partly_there(toolkit, case.log):
+    if (
+        cause is Cause.LIBS_WRONG_VERSION
+        and case.other_cuda is None
+        and is_partly_installed(toolkit, case.log)
+    ):
         title = "Some of the libraries that this TensorFlow opens are installed, others are not"
         note = f"{note} Usually a different version is installed, or only some of its packages."
-    elif cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and is_only_path(toolkit, case.log):
+    elif cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None and is_only_on_path(toolkit, case.log):
         title = "LD_LIBRARY_PATH names a CUDA, but what this TensorFlow opens is not found there"
         note = f"{note} Usually a different version is installed, or none.".strip()
     if cause is Cause.LIBS_WRONG_VERSION and path:
         note = f"{note} LD_LIBRARY_PATH was {path}.".strip().replace("`", "'")
     elif (
         len(toolkit) == 1
-        and stem_of(toolkit[0].soname) == "cudart"
+        and strip_library_name(toolkit[0].soname) == "cudart"
         and not case.log.has("registration-skipped")
     ):
         maybe = (*maybe, Cause.NO_DRIVER)
@@ -110,39 +118,39 @@ def _explain_unusable(missing: Sequence[UnopenedLibrary]) -> Cause | None:
     return None
 
 
-def detect_unlisted(case: Case) -> Decision | None:
+def detect_unlisted(case: LogContext) -> Decision | None:
     """Return the cause if libraries are missing that the log does not name."""
     return _detect_skipped(
         case, "registration-skipped", "cuda-runtime-not-loaded", "cuda-not-found", "cudart-stub-note"
     )
 
 
-def detect_unlisted_surely(case: Case) -> Decision | None:
+def detect_skipped_registration(case: LogContext) -> Decision | None:
     """Return the same only if the log says that registration was skipped.
 
-    It is asked before `memory`, because memory used by other processes does not matter then.
+    It is asked before `detect_memory`, because memory used by other processes does not matter then.
     """
     return _detect_skipped(case, "registration-skipped", "cuda-runtime-not-loaded")
 
 
-def _detect_skipped(case: Case, *ids: str) -> Decision | None:
+def _detect_skipped(case: LogContext, *ids: str) -> Decision | None:
     """Return the cause if one of these signatures shows a skipped registration."""
     event = case.log.last(*ids)
-    if event is not None and event.id != "registration-skipped" and case.ready >= 0:
+    if event is not None and event.id != "registration-skipped" and case.ready_order >= 0:
         return None
-    if event is None or (case.created is not None and case.created.order > event.order):
+    if event is None or (case.registration is not None and case.registration.order > event.order):
         return None
-    if case.created is not None and event.id != "registration-skipped":
+    if case.registration is not None and event.id != "registration-skipped":
         return None
     if case.hidden is not None:
-        return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.says(*ids)), (Cause.LIBS_UNLISTED,))
+        return Decision(Cause.HIDDEN_BY_ENV, (case.hidden, *case.list_evidence(*ids)), (Cause.LIBS_UNLISTED,))
     maybe: tuple[Cause, ...] = LIBRARY_CAUSES
     if not case.log.has("registration-skipped", "cuda-runtime-not-loaded", "numa"):
         maybe = (*maybe, Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
-    return Decision(Cause.LIBS_UNLISTED, case.says(*ids), maybe)
+    return Decision(Cause.LIBS_UNLISTED, case.list_evidence(*ids), maybe)
 
 
-def cupti(case: Case) -> Decision | None:
+def detect_cupti(case: LogContext) -> Decision | None:
     """Return the cause if the profiler cannot use CUPTI."""
     missing = [library for library in case.missing if is_cupti(library.soname)]
     if not missing and not case.log.has("cupti-failed"):
@@ -150,28 +158,30 @@ def cupti(case: Case) -> Decision | None:
     if case.log.has("cupti-not-permitted") and not missing:
         return Decision(
             Cause.CUPTI_MISSING,
-            case.says("cupti-not-permitted"),
+            case.list_evidence("cupti-not-permitted"),
             note="CUPTI was found. The driver lets only root read these counters, where nobody allows it to others.",
             title="The profiler may not read the GPU's counters; nothing else needs them",
         )
-    events = (*(library.event for library in missing[:2]), *case.says("cupti-failed"))
+    events = (*(library.event for library in missing[:2]), *case.list_evidence("cupti-failed"))
     return Decision(Cause.CUPTI_MISSING, events)
 
 
 # ---------------------------------------------------------------- GPU code
 
 
-def detect_ignored(case: Case) -> Decision | None:
+def detect_ignored(case: LogContext) -> Decision | None:
     """Return the cause if every GPU was ignored, or XLA (1.13 to 2.0) fails on the ignored one."""
-    if case.created is None and case.log.has("xla-breaks") and case.log.has("device-ignored-xla"):
-        return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored-xla", "device-ignored", "xla-breaks"))
-    if case.created is not None or case.others_left:
+    if case.registration is None and case.log.has("xla-breaks") and case.log.has("device-ignored-xla"):
+        return Decision(
+            Cause.GPU_TOO_OLD, case.list_evidence("device-ignored-xla", "device-ignored", "xla-breaks")
+        )
+    if case.registration is not None or case.has_remaining_gpus:
         return None
     event = case.log.last("amd-ignored")
     if event is not None:
-        return Decision(_choose_amd_cause(event), case.says("amd-ignored"))
+        return Decision(_choose_amd_cause(event), case.list_evidence("amd-ignored"))
     if case.log.has("device-ignored"):
-        return Decision(Cause.GPU_TOO_OLD, case.says("device-ignored"))
+        return Decision(Cause.GPU_TOO_OLD, case.list_evidence("device-ignored"))
     return None
 
 
@@ -187,27 +197,29 @@ def _choose_amd_cause(event: Event) -> Cause:
     return Cause.GPU_TOO_OLD if supported and actual < min(supported) else Cause.GPU_TOO_NEW
 
 
-def detect_no_code(case: Case) -> Decision | None:
+def detect_no_code(case: LogContext) -> Decision | None:
     """Return the cause if a GPU is registered, or about to be, that TensorFlow has no code for."""
     log = case.log
     if log.has("arch-mismatch"):
-        return Decision(Cause.GPU_TOO_OLD, case.says("arch-mismatch", "device-created"))
+        return Decision(Cause.GPU_TOO_OLD, case.list_evidence("arch-mismatch", "device-created"))
     ptxas = log.first("ptxas-too-old")
     if ptxas is not None and not _is_at_least(ptxas.get("arch"), "5.0"):
-        return Decision(Cause.GPU_TOO_OLD, case.says("ptxas-too-old"))
+        return Decision(Cause.GPU_TOO_OLD, case.list_evidence("ptxas-too-old"))
     if ptxas is not None:
-        return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image", "ptxas-too-old"))
+        return Decision(
+            Cause.GPU_TOO_NEW, case.list_evidence("jit-from-ptx", "no-kernel-image", "ptxas-too-old")
+        )
     if log.has("target-too-new"):
-        return Decision(Cause.GPU_TOO_NEW, case.says("target-too-new"))
+        return Decision(Cause.GPU_TOO_NEW, case.list_evidence("target-too-new"))
     capability = case.capability()
-    newer = _is_newer_than_cuda(case, capability) and memory(case) is None and not log.has("gpu-fault")
+    newer = _is_newer_than_cuda(case, capability) and detect_memory(case) is None and not log.has("gpu-fault")
     event = log.first("no-kernel-image")
     older = _is_before_all_code(case, capability)
     if log.has("jit-from-ptx") and (newer or event is not None) and not older:
-        return Decision(Cause.GPU_TOO_NEW, case.says("jit-from-ptx", "no-kernel-image"))
+        return Decision(Cause.GPU_TOO_NEW, case.list_evidence("jit-from-ptx", "no-kernel-image"))
     if event is not None and event.get("what").startswith("hip"):
         cause = Cause.GPU_TOO_OLD if _has_only_old_gfx(case) else Cause.GPU_TOO_NEW
-        return Decision(cause, case.says("no-kernel-image", "gfx-name"))
+        return Decision(cause, case.list_evidence("no-kernel-image", "gfx-name"))
     if event is not None and "INVALID_HANDLE" in event.get("what"):
         # the kernel was not loaded: observed on GPUs newer than the build
         event = event if capability is None or _is_at_least(capability, "10.0") else None
@@ -220,7 +232,7 @@ def detect_no_code(case: Case) -> Decision | None:
         )
         too_new = too_new and not older
         cause = Cause.GPU_TOO_NEW if too_new else Cause.GPU_TOO_OLD
-        evidence = case.says("no-kernel-image", "device-created", "device-properties")
+        evidence = case.list_evidence("no-kernel-image", "device-created", "device-properties")
         if capability is None and not too_new:  # a build for few GPUs lacks code for older and newer ones
             title = "This TensorFlow has no code that the card can run"
             note = (
@@ -228,8 +240,8 @@ def detect_no_code(case: Case) -> Decision | None:
             )
             return Decision(cause, evidence, (Cause.GPU_TOO_NEW,), note, title)
         return Decision(cause, evidence)
-    if newer and case.created is not None:
-        evidence = case.says("device-created", "cublas-init", "cudnn-init")
+    if newer and case.registration is not None:
+        evidence = case.list_evidence("device-created", "cublas-init", "cudnn-init")
         return Decision(
             Cause.GPU_TOO_NEW,
             evidence,
@@ -238,15 +250,15 @@ def detect_no_code(case: Case) -> Decision | None:
     return None
 
 
-def detect_compilation(case: Case) -> Decision | None:
+def detect_compilation(case: LogContext) -> Decision | None:
     """Return the cause if PTX is compiled for the GPU first: that is slow, but fails nothing."""
     if not case.log.has("jit-from-ptx"):
         return None
     older = _is_before_all_code(case, case.capability())  # TensorFlow logs that for any GPU without a cubin
-    return Decision(Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW, case.says("jit-from-ptx"))
+    return Decision(Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW, case.list_evidence("jit-from-ptx"))
 
 
-def _is_before_all_code(case: Case, capability: str | None) -> bool:
+def _is_before_all_code(case: LogContext, capability: str | None) -> bool:
     """Return whether the GPU is older than all code of this release. PTX can only be compiled for newer GPUs."""
     release = case.origin.release
     code = [*release.cubin, *release.ptx] if release is not None else []
@@ -255,7 +267,7 @@ def _is_before_all_code(case: Case, capability: str | None) -> bool:
     )
 
 
-def _has_only_old_gfx(case: Case) -> bool:
+def _has_only_old_gfx(case: LogContext) -> bool:
     """Return whether rocminfo names only GPUs older than gfx900: ROCm ended support for these first."""
     names = [event.get("gfx").removeprefix("gfx") for event in case.log.list_events("gfx-name")]
     return bool(names) and all(len(name) == 3 and name < "900" for name in names)
@@ -266,7 +278,7 @@ def _is_at_least(capability: str, floor: str) -> bool:
     return versions.parse_capability(capability) >= versions.parse_capability(floor)
 
 
-def _is_newer_than_cuda(case: Case, capability: str | None) -> bool:
+def _is_newer_than_cuda(case: LogContext, capability: str | None) -> bool:
     """Return whether the GPU is of a generation that the release's CUDA does not support."""
     if capability is None or case.origin.cuda is None:
         return False
@@ -281,38 +293,38 @@ def _is_newer_than_cuda(case: Case, capability: str | None) -> bool:
 # ---------------------------------------------------------------- a registered GPU that fails
 
 
-def _is_busy(case: Case) -> bool:
+def _is_busy(case: LogContext) -> bool:
     """Return whether a device has so little memory that another process must use the rest."""
     amounts = [device.memory_mib for device in case.devices if device.memory_mib is not None]
     if not amounts or any(_TEGRA.search(device.name) for device in case.devices):
         return False
-    least, total = min(amounts), card_memory(case.log)
+    least, total = min(amounts), find_gpu_memory(case.log)
     if total is not None and total < 2300:
         return least < total * BUSY_SHARE
     return least < BUSY_MIB
 
 
-def memory(case: Case) -> Decision | None:
+def detect_memory(case: LogContext) -> Decision | None:
     """Return the cause if memory of the GPU ran out."""
     log = case.log
     context = log.first("context-failed")
     if context is not None and "MEMORY" in context.get("code").upper():
-        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
+        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.list_evidence("context-failed"), (Cause.OOM,))
     if context is not None and "out of memory" in context.get("code"):
-        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.says("context-failed"), (Cause.OOM,))
+        return Decision(Cause.GPU_BUSY_OTHER_PROCESS, case.list_evidence("context-failed"), (Cause.OOM,))
     failed = list_failed_allocations(case)
     if failed and _is_busy(case):
-        events = (*case.says("device-created"), *failed[:3])
+        events = (*case.list_evidence("device-created"), *failed[:3])
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM,))
     if _is_busy(case) and log.has("cublas-init", "cudnn-init"):
-        events = case.says("device-created", "cublas-init", "cudnn-init")
+        events = case.list_evidence("device-created", "cublas-init", "cudnn-init")
         return Decision(Cause.GPU_BUSY_OTHER_PROCESS, events, (Cause.OOM, Cause.CUBLAS_INIT_FAILED))
     if failed:
         return Decision(Cause.OOM, tuple(failed[:4]), (Cause.GPU_BUSY_OTHER_PROCESS,))
     return None
 
 
-def list_failed_allocations(case: Case) -> list[Event]:
+def list_failed_allocations(case: LogContext) -> list[Event]:
     """Return the failed allocations, without those that the caller reports as harmless."""
     harmless = {event.record for event in case.log.list_events("oom-not-a-failure")}
     return [
@@ -320,7 +332,7 @@ def list_failed_allocations(case: Case) -> list[Event]:
     ]
 
 
-def cudnn(case: Case) -> Decision | None:
+def detect_cudnn(case: LogContext) -> Decision | None:
     """Return the cause if cuDNN does not start, or fails later."""
     log = case.log
     if log.has("cudnn-version"):
@@ -335,7 +347,7 @@ def cudnn(case: Case) -> Decision | None:
         note = ""
         if mismatch is not None:
             note = f"cuDNN {mismatch.get('loaded')} was loaded; TensorFlow was built with {mismatch.get('built')}."
-        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.says("cudnn-version"), note=note)
+        return Decision(Cause.CUDNN_VERSION_MISMATCH, case.list_evidence("cudnn-version"), note=note)
     expected = {event.record for event in log.list_events("cudnn-not-asked")}
     if all(event.record in expected for event in log.list_events("cudnn-init")):
         return None
@@ -343,21 +355,21 @@ def cudnn(case: Case) -> Decision | None:
     if event is not None and _is_oldest_branch(case, event.get("driver")):
         return Decision(
             Cause.DRIVER_TOO_OLD,
-            case.says("driver-possibly-insufficient", "cudnn-init"),
+            case.list_evidence("driver-possibly-insufficient", "cudnn-init"),
             (Cause.CUDNN_INIT_FAILED,),
         )
     if all(_OPERATION_FAILED.search(event.text) for event in log.list_events("cudnn-init")):
         title = "cuDNN started, and failed at work"
         note = "The log does not say why: usually memory, a driver or cuDNN that does not serve this card."
-        return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,), note, title)
-    return Decision(Cause.CUDNN_INIT_FAILED, case.says("cudnn-init"), (Cause.OOM,))
+        return Decision(Cause.CUDNN_INIT_FAILED, case.list_evidence("cudnn-init"), (Cause.OOM,), note, title)
+    return Decision(Cause.CUDNN_INIT_FAILED, case.list_evidence("cudnn-init"), (Cause.OOM,))
 
 
 _OPERATION_FAILED = re.compile(r"CUDNN_STATUS_(?:EXECUTION_FAILED|MAPPING_ERROR)")
 """Status codes of cuDNN for a failed operation, after its handle was created."""
 
 
-def _is_oldest_branch(case: Case, driver: str) -> bool:
+def _is_oldest_branch(case: LogContext, driver: str) -> bool:
     """Return whether a driver is of the oldest branch that this CUDA supports, or older.
 
     Later releases of cuDNN need a newer one.
@@ -370,56 +382,57 @@ def _is_oldest_branch(case: Case, driver: str) -> bool:
     return minimum is not None and versions.major(driver) <= versions.major(minimum)
 
 
-def cublas(case: Case) -> Decision | None:
+def detect_cublas(case: LogContext) -> Decision | None:
     """Return the cause if cuBLAS does not start."""
     if not case.log.has("cublas-init"):
         return None
     maybe = (Cause.OOM, Cause.GPU_BUSY_OTHER_PROCESS)
-    return Decision(Cause.CUBLAS_INIT_FAILED, case.says("cublas-init"), maybe)
+    return Decision(Cause.CUBLAS_INIT_FAILED, case.list_evidence("cublas-init"), maybe)
 
 
-def tools(case: Case) -> Decision | None:
+def detect_tools(case: LogContext) -> Decision | None:
     """Return the cause if libdevice or ptxas is missing, or NCCL fails."""
     log = case.log
     if log.has("libdevice", "ptxas-missing"):
-        return Decision(Cause.LIBDEVICE_OR_PTXAS_MISSING, case.says("libdevice", "ptxas-missing"))
+        return Decision(Cause.LIBDEVICE_OR_PTXAS_MISSING, case.list_evidence("libdevice", "ptxas-missing"))
     if log.has("nccl"):
-        return Decision(Cause.NCCL_FAILURE, case.says("nccl"))
+        return Decision(Cause.NCCL_FAILURE, case.list_evidence("nccl"))
     return None
 
 
 # ---------------------------------------------------------------- no GPU, without a reason
 
 
-def detect_both_packages(case: Case) -> Decision | None:
+def detect_both_packages(case: LogContext) -> Decision | None:
     """Return the cause if two TensorFlow packages overwrote each other.
 
     Only if the result is broken or has no GPU support.
     """
     log = case.log
-    if case.created is not None or not case.both_listed:
+    if case.registration is not None or not case.both_listed:
         return None
     if not (
         log.has("attribute-missing", "native-runtime-failed") or is_none_listed(case) or _is_cpu_build(case)
     ):
         return None
-    evidence = case.says("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
+    evidence = case.list_evidence("both-installed", "package-listed", "attribute-missing", "gpu-none-listed")
     return Decision(Cause.BOTH_PACKAGES, evidence, (Cause.CPU_ONLY_BUILD,))
 
 
-def placement(case: Case) -> Decision | None:
+def detect_placement(case: LogContext) -> Decision | None:
     """Return the cause if the build has no GPU support, or an operation cannot be placed."""
     log = case.log
-    if case.created is None and _is_cpu_build(case):
+    if case.registration is None and _is_cpu_build(case):
         return Decision(
-            Cause.CPU_ONLY_BUILD, case.says("not-built-with-cuda", "built-with-cuda-asked", "answer-line")
+            Cause.CPU_ONLY_BUILD,
+            case.list_evidence("not-built-with-cuda", "built-with-cuda-asked", "answer-line"),
         )
     if log.has("placement"):
-        return Decision(Cause.PLACEMENT_ERROR, case.says("placement"))
+        return Decision(Cause.PLACEMENT_ERROR, case.list_evidence("placement"))
     return None
 
 
-def _is_cpu_build(case: Case) -> bool:
+def _is_cpu_build(case: LogContext) -> bool:
     """Return whether the log shows a build without GPU support."""
     log = case.log
     if log.has("not-built-with-cuda"):
@@ -427,9 +440,9 @@ def _is_cpu_build(case: Case) -> bool:
     return case.answers("built-with-cuda-asked", "False")
 
 
-def fault(case: Case) -> Decision | None:
+def detect_fault(case: LogContext) -> Decision | None:
     """Return a decision without a cause if a kernel was aborted: program, GPU or driver can be at fault."""
-    events = case.says("gpu-fault")
+    events = case.list_evidence("gpu-fault")
     if not events:
         return None
     note = (
@@ -442,12 +455,12 @@ def fault(case: Case) -> Decision | None:
     return Decision(Cause.INCONCLUSIVE, events, (), note, title)
 
 
-def detect_fork(case: Case) -> Decision | None:
+def detect_fork(case: LogContext) -> Decision | None:
     """Return a decision without a cause if a forked process cannot use CUDA."""
-    events = case.says("forked")
+    events = case.list_evidence("forked")
     if not events:
         return None
-    note = f"{FORKED} Where the workers need no GPU, the message is harmless."
+    note = f"{FORK_NOTE} Where the workers need no GPU, the message is harmless."
     title = "A process that was forked from one that uses the GPU cannot use it"
     return Decision(Cause.INCONCLUSIVE, events, (), note, title)
 
@@ -458,49 +471,51 @@ _COMMAND = re.compile(
 """A command at a prompt that starts Python with CUDA_VISIBLE_DEVICES set."""
 
 
-def detect_nothing_registered(case: Case) -> Decision | None:
+def detect_nothing_registered(case: LogContext) -> Decision | None:
     """Return the cause if no GPU was registered and no message says why."""
     log = case.log
-    if case.created is not None:
+    if case.registration is not None:
         return None
     if log.has("xla-gpu-listed"):
-        return Decision(Cause.XLA_GPU_ONLY, case.says("xla-gpu-listed"), LIBRARY_CAUSES)
+        return Decision(Cause.XLA_GPU_ONLY, case.list_evidence("xla-gpu-listed"), LIBRARY_CAUSES)
     hidden = case.hidden
     if hidden is not None and (
-        is_none_listed(case) or (_COMMAND.search(hidden.text) and case.ready < 0 and log.has("dso-opened"))
+        is_none_listed(case)
+        or (_COMMAND.search(hidden.text) and case.ready_order < 0 and log.has("dso-opened"))
     ):
-        return Decision(Cause.HIDDEN_BY_ENV, (hidden, *case.says("gpu-none-listed")))
+        return Decision(Cause.HIDDEN_BY_ENV, (hidden, *case.list_evidence("gpu-none-listed")))
     if log.has("dso-opened", "device-found", "numa", "xla-on-cuda", "devices-visible"):
         return None
     return _explain_silence(case) if is_none_listed(case) else None
 
 
-def _explain_silence(case: Case) -> Decision:
+def _explain_silence(case: LogContext) -> Decision:
     """Return the cause if no GPU is listed and nothing is logged about a driver or a library.
 
     A build without GPU support logs nothing. With it, some releases log nothing if libcuda or NVML is
     missing; all others do.
     """
-    events = case.says("gpu-none-listed", "devices-listed-cpu")
+    events = case.list_evidence("gpu-none-listed", "devices-listed-cpu")
     if case.log.has("tensorrt-missing", "factory"):  # only a build with GPU code prints these
-        if case.surely("silent-without-libcuda"):
+        if case.has_trait("silent-without-libcuda"):
             return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU, Cause.INCONCLUSIVE))
         return Decision(Cause.INCONCLUSIVE, events, (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV))
-    if case.surely("silent-without-nvml"):
+    if case.has_trait("silent-without-nvml"):
         return Decision(Cause.INCONCLUSIVE, events, (Cause.CPU_ONLY_BUILD, Cause.NVML_MISSING))
     maybe = (Cause.NO_DEVICE, Cause.HIDDEN_BY_ENV, Cause.INCONCLUSIVE)
     return Decision(Cause.CPU_ONLY_BUILD, events, maybe)
 
 
-def is_none_listed(case: Case) -> bool:
+def is_none_listed(case: LogContext) -> bool:
     """Return whether the program listed its devices, or was asked for a GPU, and there was none."""
     return case.log.has("gpu-none-listed", "devices-listed-cpu") or case.answers("gpu-asked", "False")
 
 
-def healthy(case: Case) -> Decision | None:
+def detect_healthy(case: LogContext) -> Decision | None:
     """Return the decision that a GPU was registered or nothing prevents it; None if the log does not show that."""
-    if case.created is not None or case.ready >= 0 or case.others_left:
+    if case.registration is not None or case.ready_order >= 0 or case.has_remaining_gpus:
         return Decision(
-            Cause.HEALTHY, case.says("device-created", "gpu-listed", "gpu-listed-old", "devices-visible")[:4]
+            Cause.HEALTHY,
+            case.list_evidence("device-created", "gpu-listed", "gpu-listed-old", "devices-visible")[:4],
         )
     return None

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from tfdoctor.findings import Cause
-from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, stem_of
-from tfdoctor.logs.log_context import LIBRARY_CAUSES, Case, Decision
+from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, strip_library_name
+from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
 
 NO_DEVICE = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
 """cuInit codes: no device."""
@@ -31,7 +31,7 @@ UNKNOWN = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
 """cuInit codes: unknown error."""
 NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
 """The code in a forked process. Without a fork, the driver itself did not start."""
-FORKED = (
+FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
     "workers."
@@ -41,24 +41,26 @@ FORKED = (
 # ---------------------------------------------------------------- containers and installation
 
 
-def containers(case: Case) -> Decision | None:
+def detect_containers(case: LogContext) -> Decision | None:
     """Return the cause if a container cannot use the GPUs of its host."""
     log = case.log
     if log.has("cuda-requirement"):
         return Decision(
-            Cause.CONTAINER_CUDA_REQUIREMENT, case.says("cuda-requirement"), (Cause.DRIVER_TOO_OLD,)
+            Cause.CONTAINER_CUDA_REQUIREMENT, case.list_evidence("cuda-requirement"), (Cause.DRIVER_TOO_OLD,)
         )
     nvml_event = log.first("container-nvml")
     if nvml_event is not None:
-        return Decision(_choose_container_cause(nvml_event.get("what")), case.says("container-nvml"))
+        return Decision(_choose_container_cause(nvml_event.get("what")), case.list_evidence("container-nvml"))
     if log.has("no-runtime"):
-        return Decision(Cause.NO_NVIDIA_RUNTIME, case.says("no-runtime"))
+        return Decision(Cause.NO_NVIDIA_RUNTIME, case.list_evidence("no-runtime"))
     if log.has("container-driver-error"):
-        return Decision(Cause.CONTAINER_DRIVER_LIBS, case.says("container-driver-error"), (Cause.NO_DRIVER,))
-    if case.created is not None:
+        return Decision(
+            Cause.CONTAINER_DRIVER_LIBS, case.list_evidence("container-driver-error"), (Cause.NO_DRIVER,)
+        )
+    if case.registration is not None:
         return None
     if log.has("ngc-no-driver"):
-        return Decision(Cause.CONTAINER_NO_GPU, case.says("ngc-no-driver"))
+        return Decision(Cause.CONTAINER_NO_GPU, case.list_evidence("ngc-no-driver"))
     return None
 
 
@@ -74,10 +76,10 @@ def _choose_container_cause(message: str) -> Cause:
     return Cause.DRIVER_INIT_UNKNOWN if "cuda error" in text else Cause.CONTAINER_DRIVER_LIBS
 
 
-def smi(case: Case) -> Decision | None:
+def detect_smi(case: LogContext) -> Decision | None:
     """Return the cause that nvidia-smi names, if TensorFlow logged nothing about it."""
     event = case.log.first("smi-failed")
-    if event is None or case.created is not None or case.log.has("cuinit", "dso-failed"):
+    if event is None or case.registration is not None or case.log.has("cuinit", "dso-failed"):
         return None
     message = event.get("what").lower()
     cause = Cause.NO_DRIVER
@@ -87,28 +89,28 @@ def smi(case: Case) -> Decision | None:
         cause = Cause.CONTAINER_NVML_LOST
     elif "no devices" in message:
         cause = Cause.NO_DEVICE
-    return Decision(cause, case.says("smi-failed"))
+    return Decision(cause, case.list_evidence("smi-failed"))
 
 
-def windows(case: Case) -> Decision | None:
+def detect_windows(case: LogContext) -> Decision | None:
     """Return the cause if this release does not support GPUs on native Windows."""
     if case.log.has("windows-native"):
-        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.says("windows-native"))
+        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.list_evidence("windows-native"))
     version = case.origin.version
     if (
         version is not None
         and case.compat.has(version, "windows-without-gpu")
         and case.windows
         and case.log.has("gpu-none-listed")
-        and case.created is None
+        and case.registration is None
     ):
-        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.says("gpu-none-listed", "tf-version"))
+        return Decision(Cause.WINDOWS_NATIVE_UNSUPPORTED, case.list_evidence("gpu-none-listed", "tf-version"))
     return None
 
 
-def installation(case: Case) -> Decision | None:
+def detect_installation(case: LogContext) -> Decision | None:
     """Return the cause if an import or an installation fails. It does not matter if a GPU was registered."""
-    if case.created is not None:
+    if case.registration is not None:
         return None
     for name, cause, maybe in (
         ("glibc", Cause.GLIBC_TOO_OLD, ()),
@@ -117,11 +119,11 @@ def installation(case: Case) -> Decision | None:
         ("dll-init", Cause.ILLEGAL_INSTRUCTION_AVX, (Cause.MSVC_RUNTIME_MISSING,)),
     ):
         if case.log.has(name):
-            return Decision(cause, case.says(name), maybe)
+            return Decision(cause, case.list_evidence(name), maybe)
     return _detect_missing_at_import(case) or _detect_package_conflict(case)
 
 
-def _detect_package_conflict(case: Case) -> Decision | None:
+def _detect_package_conflict(case: LogContext) -> Decision | None:
     """Return the cause if another package prevents the import."""
     if case.log.has("cuinit", "registration-skipped", "dso-failed"):
         return None
@@ -131,11 +133,11 @@ def _detect_package_conflict(case: Case) -> Decision | None:
         ("no-wheel", Cause.NO_MATCHING_WHEEL),
     ):
         if case.log.has(name):
-            return Decision(cause, case.says(name))
+            return Decision(cause, case.list_evidence(name))
     return None
 
 
-def _detect_missing_at_import(case: Case) -> Decision | None:
+def _detect_missing_at_import(case: LogContext) -> Decision | None:
     """Return the cause if a library is missing at the import of TensorFlow."""
     at_import = [
         library
@@ -146,7 +148,7 @@ def _detect_missing_at_import(case: Case) -> Decision | None:
     if at_import:
         events = tuple(library.event for library in at_import[:2])
         first = at_import[-1]
-        stem = stem_of(first.soname)
+        stem = strip_library_name(first.soname)
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
             return Decision(Cause.MSVC_RUNTIME_MISSING, events)
         if is_driver(first.soname):
@@ -163,11 +165,13 @@ def _detect_missing_at_import(case: Case) -> Decision | None:
     if msvc_events:
         return Decision(Cause.MSVC_RUNTIME_MISSING, tuple(msvc_events[:1]))
     if case.log.has("dll-module"):
-        return Decision(Cause.MSVC_RUNTIME_MISSING, case.says("dll-module"), (Cause.IMPORT_MISSING_CUDA_LIB,))
+        return Decision(
+            Cause.MSVC_RUNTIME_MISSING, case.list_evidence("dll-module"), (Cause.IMPORT_MISSING_CUDA_LIB,)
+        )
     return None
 
 
-def _is_containerized(case: Case) -> bool:
+def _is_containerized(case: LogContext) -> bool:
     return case.in_container() or "/redis/modules/" in "".join(
         event.text for event in case.log.list_events("import-so")
     )
@@ -176,33 +180,33 @@ def _is_containerized(case: Case) -> bool:
 # ---------------------------------------------------------------- driver
 
 
-def driver(case: Case) -> Decision | None:
+def detect_driver(case: LogContext) -> Decision | None:
     """Return the cause if the driver fails, from cuInit's result and the diagnostics beside it."""
     log = case.log
     event = log.last("cuinit")
     if event is None:
         return _detect_missing_driver(case) or _detect_driver_messages(case)
-    is_registered_later = case.created is not None and case.created.order > event.order
-    if is_registered_later or (case.created is not None and log.has("parameter-server")):
+    is_registered_later = case.registration is not None and case.registration.order > event.order
+    if is_registered_later or (case.registration is not None and log.has("parameter-server")):
         return None
     codes = {init.get("code").replace("CUresult(", "UNKNOWN ERROR (") for init in log.list_events("cuinit")}
-    if codes == NOT_STARTED and case.created is not None:
+    if codes == NOT_STARTED and case.registration is not None:
         return None
-    evidence = case.says(
+    evidence = case.list_evidence(
         "cuinit", "driver-mismatch", "kernel-driver-missing", "device-node-missing", "stub-version"
     )
     if case.hidden is not None:
         evidence = (*evidence, case.hidden)
     cause, maybe = _choose_cuinit_cause(case, codes)
     if codes == NOT_STARTED:
-        return Decision(cause, evidence, maybe, FORKED)
+        return Decision(cause, evidence, maybe, FORK_NOTE)
     if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN:
         note = f"The driver's library opens, and starting it fails with {' and '.join(sorted(codes))}."
         return Decision(cause, evidence, maybe, note, "The driver is installed but does not start")
     return Decision(cause, evidence, maybe)
 
 
-def _choose_cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
     """Return the cause for cuInit's codes, and the other possible ones."""
     log = case.log
     if "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" in codes or "UNKNOWN ERROR (804)" in codes:
@@ -241,29 +245,29 @@ def _choose_cuinit_cause(case: Case, codes: set[str]) -> tuple[Cause, tuple[Caus
     return Cause.DRIVER_INIT_UNKNOWN, ()
 
 
-def _choose_no_device_cause(case: Case, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
+def _choose_no_device_cause(case: LogContext, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
     """Return the cause if cuInit finds no device, and the other possible ones."""
     if no_node:
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
-    if case.log.has("scheduler-hint") or case.created is not None:
+    if case.log.has("scheduler-hint") or case.registration is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
     if not case.log.has("kernel-driver", "library-driver"):  # TensorFlow 2.12 and later log no diagnostics
         return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV, Cause.NO_DRIVER)
     return Cause.NO_DEVICE, (Cause.HIDDEN_BY_ENV,)
 
 
-def _is_smi_failure(case: Case) -> bool:
+def _is_smi_failure(case: LogContext) -> bool:
     """Return whether only nvidia-smi reports a missing kernel module, and nothing contradicts it."""
     failed = any("communicate" in event.get("what") for event in case.log.list_events("smi-failed"))
     return failed and not case.log.has("kernel-driver", "smi-table")
 
 
-def _lacks_driver_library(case: Case) -> bool:
+def _lacks_driver_library(case: LogContext) -> bool:
     return any(is_driver(library.soname) and not library.transitive for library in case.missing)
 
 
-def _detect_missing_driver(case: Case) -> Decision | None:
+def _detect_missing_driver(case: LogContext) -> Decision | None:
     """Return the cause if libcuda could not be opened; the line about cuInit is missing in the log."""
     missing = [
         library
@@ -274,7 +278,7 @@ def _detect_missing_driver(case: Case) -> Decision | None:
     is_opened = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
     if not missing or (is_opened and missing[-1].event.id == "dso-failed-old"):  # TensorFlow tries two names
         return None
-    if case.created is not None and case.created.order > missing[-1].event.order:
+    if case.registration is not None and case.registration.order > missing[-1].event.order:
         return None
     events = tuple(library.event for library in missing[:2])
     lacks_node = case.log.has("device-node-missing")
@@ -283,29 +287,29 @@ def _detect_missing_driver(case: Case) -> Decision | None:
     return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU,))
 
 
-def _detect_driver_messages(case: Case) -> Decision | None:
+def _detect_driver_messages(case: LogContext) -> Decision | None:
     """Return the cause that other messages about the driver name."""
     log = case.log
     if log.has("device-query-failed"):
-        return Decision(Cause.DRIVER_INIT_UNKNOWN, case.says("device-query-failed"))
+        return Decision(Cause.DRIVER_INIT_UNKNOWN, case.list_evidence("device-query-failed"))
     if log.has("driver-mismatch"):
-        return Decision(Cause.DRIVER_LIB_MISMATCH, case.says("driver-mismatch"))
+        return Decision(Cause.DRIVER_LIB_MISMATCH, case.list_evidence("driver-mismatch"))
     hip = log.first("hip-init")
-    if hip is not None and case.created is None:
+    if hip is not None and case.registration is None:
         no_device = "Device" in hip.get("code")
         maybe = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
         return Decision(
-            Cause.NO_DEVICE if no_device else Cause.DRIVER_INIT_UNKNOWN, case.says("hip-init"), maybe
+            Cause.NO_DEVICE if no_device else Cause.DRIVER_INIT_UNKNOWN, case.list_evidence("hip-init"), maybe
         )
     if log.has("driver-insufficient"):
-        return Decision(Cause.DRIVER_TOO_OLD, case.says("driver-insufficient"))
+        return Decision(Cause.DRIVER_TOO_OLD, case.list_evidence("driver-insufficient"))
     event = log.first("driver-code")
     if event is not None:
         message = event.get("what")
         if "initialization error" in message:
             return Decision(
                 Cause.DRIVER_INIT_UNKNOWN,
-                case.says("driver-code"),
+                case.list_evidence("driver-code"),
                 (Cause.DRIVER_TOO_OLD,),
                 "The log does not say why: usually a driver that does not serve this CUDA, or a process that was "
                 "forked from one that uses the GPU.",
@@ -319,8 +323,10 @@ def _detect_driver_messages(case: Case) -> Decision | None:
             ("UNAVAILABLE", Cause.GPU_BUSY_OTHER_PROCESS),
             ("no CUDA-capable", Cause.NO_DEVICE),
         )
-        return Decision(next(cause for text, cause in table if text in message), case.says("driver-code"))
-    if case.created is not None:
+        return Decision(
+            next(cause for text, cause in table if text in message), case.list_evidence("driver-code")
+        )
+    if case.registration is not None:
         return None
     nvml = tuple(
         library.event
@@ -328,19 +334,19 @@ def _detect_driver_messages(case: Case) -> Decision | None:
         if is_nvml(library.soname) and library.event.id == "dso-failed"
     )
     if nvml or log.has("nvml-missing"):
-        return Decision(Cause.NVML_MISSING, (*nvml[:2], *case.says("nvml-missing")))
+        return Decision(Cause.NVML_MISSING, (*nvml[:2], *case.list_evidence("nvml-missing")))
     if log.has("kernel-driver-missing"):
-        return Decision(Cause.NO_DRIVER, case.says("kernel-driver-missing"))
+        return Decision(Cause.NO_DRIVER, case.list_evidence("kernel-driver-missing"))
     if log.has("device-node-missing"):
         cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
-        return Decision(cause, case.says("device-node-missing"), (Cause.NO_DRIVER,))
+        return Decision(cause, case.list_evidence("device-node-missing"), (Cause.NO_DRIVER,))
     if log.has("libcuda-not-loaded") and not any(
         is_driver(opened.get("soname")) for opened in log.list_events("dso-opened")
     ):
         title = "The driver's kernel module is there, and its library, libcuda, was not found"
         return Decision(
             Cause.NO_DRIVER,
-            case.says("libcuda-not-loaded", "kernel-driver"),
+            case.list_evidence("libcuda-not-loaded", "kernel-driver"),
             (Cause.LIBS_NOT_ON_PATH, Cause.CONTAINER_NO_GPU),
             title=title if log.has("kernel-driver") else "",
         )

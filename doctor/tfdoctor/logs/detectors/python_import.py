@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor.findings import Cause
 from tfdoctor.logs.libraries import is_driver
-from tfdoctor.logs.log_context import Case, Decision
+from tfdoctor.logs.log_context import Decision, LogContext
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -46,14 +46,14 @@ _AFTER_IMPORT = ("cuinit", "registration-skipped", "dso-failed", "dso-failed-old
 """Messages of TensorFlow after its import."""
 
 
-def imports(case: Case) -> Decision | None:
+def detect_imports(case: LogContext) -> Decision | None:
     """Return why `import tensorflow` failed; None if it did not, or succeeded later."""
     log = case.log
     broken = log.first("python-broken")
-    if broken is not None and case.created is None and not log.has(*_AFTER_IMPORT):
+    if broken is not None and case.registration is None and not log.has(*_AFTER_IMPORT):
         cause = Cause.NOT_PERMITTED if broken.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
-        return Decision(cause, case.says("python-broken"))
-    if case.created is not None or case.ready >= 0 or log.has(*_AFTER_IMPORT):
+        return Decision(cause, case.list_evidence("python-broken"))
+    if case.registration is not None or case.ready_order >= 0 or log.has(*_AFTER_IMPORT):
         return None
     return (
         _detect_named(case)
@@ -64,7 +64,7 @@ def imports(case: Case) -> Decision | None:
     )
 
 
-def _detect_named(case: Case) -> Decision | None:
+def _detect_named(case: LogContext) -> Decision | None:
     """Return the cause if the error itself names TensorFlow or one of its files."""
     for event in case.log.list_events("module-shadowed"):
         if event.get("name") or _imports_tensorflow(_list_frames(case, event)):
@@ -78,7 +78,7 @@ def _detect_named(case: Case) -> Decision | None:
     return None
 
 
-def _detect_shadowed(case: Case) -> Decision | None:
+def _detect_shadowed(case: LogContext) -> Decision | None:
     """Return the cause if an installed module imported a file of the user with the name of another module."""
     frames: list[Event] = []
     for event in case.log.list_events("import-frame"):
@@ -100,7 +100,7 @@ def _detect_shadowed(case: Case) -> Decision | None:
     return None
 
 
-def _detect_in_tracebacks(case: Case) -> Decision | None:
+def _detect_in_tracebacks(case: LogContext) -> Decision | None:
     """Return the cause of an error that was raised while TensorFlow was being imported."""
     for event in case.log.list_events("file-damaged", "file-refused", "import-error"):
         frames = _list_frames(case, event)
@@ -129,7 +129,7 @@ def _detect_in_tracebacks(case: Case) -> Decision | None:
     return None
 
 
-def _detect_hollow_package(case: Case) -> Decision | None:
+def _detect_hollow_package(case: LogContext) -> Decision | None:
     """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
 
     Every release has most names; those that differ between TensorFlow 1 and 2 are left to `detect_other_api`.
@@ -147,65 +147,65 @@ def _detect_hollow_package(case: Case) -> Decision | None:
             _suggest_rename(_frame_path(tensorflow_frame)),
         )
     if event.get("partial"):
-        return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL)
+        return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL_NOTE)
     if _imports_tensorflow(frames) or _has_messages(case) or _is_other_api(case, event):
         return None
     maybe = (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
     subject = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
     title = "What is imported under the name tensorflow is not TensorFlow"
-    return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{subject} {HOLLOW}", title)
+    return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{subject} {HOLLOW_NOTE}", title)
 
 
-def _has_messages(case: Case) -> bool:
+def _has_messages(case: LogContext) -> bool:
     """Return whether TensorFlow wrote any message in the log, so it was imported."""
     has_benign = any(case.log.list_events(name)[0].signature.benign is not None for name in case.log.events)
     return has_benign or case.log.has("format-classic", "format-absl")
 
 
-def _is_other_api(case: Case, event: Event) -> bool:
+def _is_other_api(case: LogContext, event: Event) -> bool:
     """Return whether the name is missing because the program is written for another TensorFlow."""
-    if event.get("second") or (event.get("removed") and not case.surely("first-api")):
+    if event.get("second") or (event.get("removed") and not case.has_trait("first-api")):
         return True
-    return bool(event.get("newer")) and case.surely("first-api")
+    return bool(event.get("newer")) and case.has_trait("first-api")
 
 
-def detect_other_api(case: Case) -> Decision | None:
+def detect_other_api(case: LogContext) -> Decision | None:
     """Return a decision without a cause if the program fails because of a name of another TensorFlow."""
     event = case.log.first("tensorflow-attribute")
     if event is None or not _is_other_api(case, event):
         return None
     if event.get("newer"):
         title = "The program asks for a name that this TensorFlow does not have yet"
-        return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER, title)
+        return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER_NOTE, title)
     is_certain = event.get("second") or _has_messages(case)
     maybe = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
     title = "The program asks for a name that TensorFlow 2 does not have"
-    return Decision(Cause.INCONCLUSIVE, (event,), maybe, REMOVED, title)
+    return Decision(Cause.INCONCLUSIVE, (event,), maybe, REMOVED_NOTE, title)
 
 
-PARTIAL = (
+PARTIAL_NOTE = (
     "While `tensorflow` was being imported, something that it imports asked for this name: a file of the program's own "
     "that is called tensorflow.py, or as a module that TensorFlow imports, is usually in the way."
 )
-HOLLOW = (
+HOLLOW_NOTE = (
     "has this name, so this is not TensorFlow: usually it is a folder `tensorflow` without its "
     "__init__.py, which an interrupted "
     "installation or removal has left, else a file or folder of that name beside the program. "
     '`python3 -c "import tensorflow; print(tensorflow.__path__)"` shows where it is.'
 )
-REMOVED = (
+REMOVED_NOTE = (
     "It was removed from TensorFlow 2, or moved to tf.compat.v1 (`import tensorflow.compat.v1 as tf`): "
     "the program is "
     "written for TensorFlow 1. This has nothing to do with the GPU or the installation."
 )
-NEWER = (
+NEWER_NOTE = (
     "It was added in a later release: the program is written for that release. This has nothing to do "
     "with the GPU or the "
     "installation."
 )
 
 
-def _detect_not_installed(case: Case) -> Decision | None:
+def _detect_not_installed(case: LogContext) -> Decision | None:
     """Return the cause if TensorFlow is not installed and wrote nothing in the log."""
     log = case.log
     if log.has(
@@ -213,13 +213,13 @@ def _detect_not_installed(case: Case) -> Decision | None:
     ):
         return None
     return (
-        Decision(Cause.TENSORFLOW_MISSING, case.says("tensorflow-absent"))
+        Decision(Cause.TENSORFLOW_MISSING, case.list_evidence("tensorflow-absent"))
         if log.has("tensorflow-absent")
         else None
     )
 
 
-def _list_frames(case: Case, error: Event) -> list[Event]:
+def _list_frames(case: LogContext, error: Event) -> list[Event]:
     """Return the frames of modules being imported directly above an error, the outermost first."""
     frames: list[Event] = []
     line = error.line

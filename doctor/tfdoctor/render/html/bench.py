@@ -5,13 +5,13 @@ from __future__ import annotations
 import base64
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import describe_first_calls, duration
+from tfdoctor.bench import describe_first_calls, format_duration
 from tfdoctor.findings import Status
-from tfdoctor.render.bench import format_link, number_of, title_of
+from tfdoctor.render.bench import format_link, format_size, format_title
 from tfdoctor.render.bench_svg import bench_svg
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
 from tfdoctor.render.html.check import finding_values
-from tfdoctor.render.html.document import document, redact_values
+from tfdoctor.render.html.document import redact_values, render_page
 
 if TYPE_CHECKING:
     from tfdoctor.bench import Bench
@@ -47,11 +47,11 @@ def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
         "findings": [finding_values(item) for item in done.findings],
         "times": [
             {
-                "what": title_of(item),
-                "size": number_of(item.size),
-                "median": duration(item.seconds.median),
-                "low": duration(item.seconds.low),
-                "high": duration(item.seconds.high),
+                "what": format_title(item),
+                "size": format_size(item.size),
+                "median": format_duration(item.seconds.median),
+                "low": format_duration(item.seconds.low),
+                "high": format_duration(item.seconds.high),
                 "repeats": f"{item.repeats:,}",
                 "gflops": f"{item.gflops:,.3g}" if item.gflops else "",
             }
@@ -62,4 +62,4 @@ def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
     chart = ""
     if values["times"]:
         chart = base64.b64encode(bench_svg(done).encode("utf-8")).decode("ascii")
-    return document("bench", pictures=bool(chart), picture=chart, **redact_values(values, redactor))
+    return render_page("bench", pictures=bool(chart), picture=chart, **redact_values(values, redactor))

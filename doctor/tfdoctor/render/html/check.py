@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.facts import value_of
 from tfdoctor.findings import OutcomeKind, Severity, Status
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS, capitalize_remedy
-from tfdoctor.render.html.document import document
-from tfdoctor.render.json import plain
+from tfdoctor.render.html.document import render_page
+from tfdoctor.render.json import to_json
 from tfdoctor.report.dependency_chain import make_chain
 from tfdoctor.report.library_search import Fate, list_search_folders, list_searches
 from tfdoctor.text import clean_line
@@ -27,7 +27,7 @@ __all__ = ["finding_values", "report_html"]
 
 MAX_FACTS = 1500
 """The largest number of rows of facts, so that the page fits into an e-mail."""
-LONGEST_FACT = 500
+MAX_FACT_CHARS = 500
 """The largest length of a fact, in characters."""
 WORDS = {Status.GOOD: "fine", Status.WARNING: "warning", Status.BAD: "broken", Status.UNKNOWN: "not known"}
 """A status as a word, for readers who cannot tell the colours apart."""
@@ -56,9 +56,9 @@ def report_html(
     )
     if python is None and choice is not None:
         python_text = f"{choice.path} (no answer)"
-    fact_rows = list(_list_facts(plain(report.facts)))
+    fact_rows = list(_list_facts(to_json(report.facts)))
     main = report.main
-    return document(
+    return render_page(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
         where=python_text,
@@ -87,7 +87,8 @@ def report_html(
         unmade=[
             (
                 item.code,
-                ("crashed (a defect of tfdoctor): " if item.kind is OutcomeKind.CRASHED else "") + item.why,
+                ("crashed (a defect of tfdoctor): " if item.kind is OutcomeKind.CRASHED else "")
+                + item.reason,
             )
             for item in report.outcomes
             if item.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)
@@ -133,9 +134,9 @@ def finding_values(finding: Finding) -> dict[str, Any]:
 def _search_values(search: Search) -> dict[str, Any]:
     return {
         "soname": search.soname,
-        **_status(Status.GOOD if search.found else Status.BAD),
+        **_status(Status.GOOD if search.is_resolved else Status.BAD),
         "text": search.text,
-        "open": not search.found or any(file.fate is not Fate.OPENED for file in search.files),
+        "open": not search.is_resolved or any(file.fate is not Fate.OPENED for file in search.files),
         "files": [
             {"path": file.path, **_status(FATES[file.fate]), "fate": file.fate.value, "note": file.note}
             for file in search.files
@@ -170,4 +171,4 @@ def _list_facts(value: Any, path: str = "", source: str = "") -> Iterator[tuple[
 
 
 def _shorten(text: str) -> str:
-    return clean_line(text, limit=LONGEST_FACT)
+    return clean_line(text, limit=MAX_FACT_CHARS)

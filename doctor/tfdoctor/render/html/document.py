@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.privacy.redactor import Redactor
 
-__all__ = ["ASSETS", "document", "embed_json", "redact_values"]
+__all__ = ["ASSETS", "embed_json", "redact_values", "render_page"]
 
 ASSETS = Path(__file__).resolve().parent / "assets"
 """The templates, styles and scripts, next to this module."""
@@ -30,7 +30,7 @@ _MAX_TEXT_CHARS = 100_000
 """The largest length of a text, in characters."""
 
 
-def document(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
+def render_page(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
     """Return the page of a template (`name` is for example `"check"`) in UTF-8.
 
     data: the data for its script; pictures: whether it has images, as data: addresses; values: the template's

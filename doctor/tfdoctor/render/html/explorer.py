@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.plan.answer_table import ANY_CARD, PLACES
-from tfdoctor.plan.release_sheet import code_of, conditions
-from tfdoctor.render.html.document import document
+from tfdoctor.plan.answer_table import ANY_CARD, PLACEHOLDERS
+from tfdoctor.plan.release_sheet import describe_conditions, get_problem_code
+from tfdoctor.render.html.document import render_page
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.plan.answer_table import Verdicts
+    from tfdoctor.plan.answer_table import AnswerTable
     from tfdoctor.plan.overview import Overview
     from tfdoctor.plan.release_sheet import Sheet
 
@@ -23,16 +23,16 @@ __all__ = ["explorer_html", "pack_table"]
 
 
 def explorer_html(
-    verdicts: Verdicts, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
+    verdicts: AnswerTable, sheets: Sequence[Sheet], overview: Sequence[Overview], *, as_of: str
 ) -> bytes:
     """Return the page.
 
     sheets: of each release, newest first; overview: what readers without scripts see.
     """
-    return document("explorer", data=pack_table(verdicts, sheets), as_of=as_of, overview=overview)
+    return render_page("explorer", data=pack_table(verdicts, sheets), as_of=as_of, overview=overview)
 
 
-def pack_table(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
+def pack_table(verdicts: AnswerTable, sheets: Sequence[Sheet]) -> dict[str, Any]:
     """Return the table in the format that the page's script reads.
 
     cells[system][minor] is the index of a block. A block has one entry per Python: a row for each card, or
@@ -75,12 +75,12 @@ def pack_table(verdicts: Verdicts, sheets: Sequence[Sheet]) -> dict[str, Any]:
 
     recipes = sorted({str(item[0]) for item in verdicts.options})
     platforms = list(verdicts.drivers)
-    cells = [[block(item.word, minor) for minor in ("", *verdicts.minors)] for item in verdicts.systems]
+    cells = [[block(item.key, minor) for minor in ("", *verdicts.minors)] for item in verdicts.systems]
     releases = [_pack_release(sheet, text) for sheet in sheets]
     return {
-        "places": list(PLACES),
+        "places": list(PLACEHOLDERS),
         "systems": [
-            [item.word, item.title, platforms.index(item.platform), item.host.glibc or ""]
+            [item.key, item.title, platforms.index(item.platform), item.host.glibc or ""]
             for item in verdicts.systems
         ],
         "cards": [[capability, list(names)] for capability, names in verdicts.cards.items()],
@@ -120,7 +120,12 @@ def _pack_release(sheet: Sheet, text: Any) -> list[Any]:
         release.released or "",
         [[text(name), text(requirement)] for name, requirement in sheet.needs],
         [
-            [code_of(problem), text(problem.title), text(conditions(problem)), text(problem.remedy)]
+            [
+                get_problem_code(problem),
+                text(problem.title),
+                text(describe_conditions(problem)),
+                text(problem.remedy),
+            ]
             for problem in sheet.row.problems
         ],
     ]

@@ -11,8 +11,8 @@ from tfdoctor.causes.codes import FLEET
 from tfdoctor.findings import Severity, Status
 from tfdoctor.fleet import join_hosts
 from tfdoctor.render.finding import MARKS, SEVERITY_STATUS
-from tfdoctor.render.fleet import COLUMNS, cell, state_word
-from tfdoctor.render.html.document import document
+from tfdoctor.render.fleet import COLUMNS, format_cell, state_word
+from tfdoctor.render.html.document import render_page
 from tfdoctor.text import clean_line
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 __all__ = ["fleet_html"]
 
-MOST_GROUPS, MOST_HOSTS = 300, 3000
+MAX_GROUPS, MAX_HOSTS = 300, 3000
 """Rows of a table, so that the page stays readable."""
 STATUS = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
 
@@ -32,8 +32,8 @@ def fleet_html(answer: Fleet) -> bytes:
     worst_severity = max((item.severity for item in answer.findings), default=None)
     status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
     other_hosts = [item for item in answer.hosts if item.group != 1]
-    groups = answer.groups[:MOST_GROUPS]
-    return document(
+    groups = answer.groups[:MAX_GROUPS]
+    return render_page(
         "fleet",
         title=answer.summary,
         status=_status_values(status),
@@ -44,7 +44,7 @@ def fleet_html(answer: Fleet) -> bytes:
                 "status": _status_values(SEVERITY_STATUS[item.severity]),
                 "code": FLEET[item.name],
                 "hosts": join_hosts(item.hosts),
-                "all": list(item.hosts[:MOST_HOSTS]),
+                "all": list(item.hosts[:MAX_HOSTS]),
                 "message": item.message,
                 "fix": item.fix,
             }
@@ -60,9 +60,9 @@ def fleet_html(answer: Fleet) -> bytes:
                 "group": "" if item.group is None else str(item.group),
                 "why": item.why or item.cause or "",
             }
-            for item in other_hosts[:MOST_HOSTS]
+            for item in other_hosts[:MAX_HOSTS]
         ],
-        more_hosts=max(0, len(other_hosts) - MOST_HOSTS),
+        more_hosts=max(0, len(other_hosts) - MAX_HOSTS),
     )
 
 
@@ -80,7 +80,8 @@ def _group_values(group: Group) -> dict[str, Any]:
         "cause": group.cause if group.state != "ok" and group.cause else "",
         "cards": group.cards,
         "cells": [
-            {"sign": cell(group, head), "values": _list_differences(group, COLUMNS[head])} for head in COLUMNS
+            {"sign": format_cell(group, head), "values": _list_differences(group, COLUMNS[head])}
+            for head in COLUMNS
         ],
     }
 

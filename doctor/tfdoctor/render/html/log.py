@@ -9,9 +9,9 @@ from tfdoctor.findings import Cause, Severity, Status
 from tfdoctor.logs.excerpt import Excerpt, list_deciding_lines
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import finding_values
-from tfdoctor.render.html.document import document
+from tfdoctor.render.html.document import render_page
 from tfdoctor.render.log_markdown import redact_report
-from tfdoctor.render.log_screen import describe_log, device_text, process_row
+from tfdoctor.render.log_screen import describe_log, format_device, format_process
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__ = ["logs_html"]
 
-FOLDED = 8
+MIN_FOLDED_LINES = 8
 """The number of consecutive noise lines from which they are folded."""
 
 
@@ -34,7 +34,7 @@ def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> 
         _log_values(*_redact_both(report, excerpt, redactor), index)
         for index, (report, excerpt) in enumerate(logs)
     ]
-    return document(
+    return render_page(
         "log",
         logs=log_values,
         title=log_values[0]["title"] if len(log_values) == 1 else f"{len(log_values)} logs",
@@ -74,14 +74,14 @@ def _log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, An
         "status": {"status": status.value, "sign": MARKS[status]},
         "root": None if root is None else finding_values(root),
         "notes": [finding_values(item) for item in report.findings if item is not root],
-        "devices": [device_text(item) for item in report.devices],
-        "processes": [(sign, text) for sign, _, text in map(process_row, report.processes)],
+        "devices": [format_device(item) for item in report.devices],
+        "processes": [(sign, text) for sign, _, text in map(format_process, report.processes)],
         "more_processes": report.more_processes,
         "read": describe_log(report),
         "parts": [
             {
                 "missing": part.missing,
-                "fold": part.noise and len(part.lines) >= FOLDED,
+                "fold": part.noise and len(part.lines) >= MIN_FOLDED_LINES,
                 "lines": [(number, text, number in deciding_lines) for number, text in part.lines],
             }
             for part in excerpt.parts

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from tfdoctor.findings import Status
 from tfdoctor.render.finding import MARKS
 from tfdoctor.render.html.check import finding_values
-from tfdoctor.render.html.document import document, redact_values
+from tfdoctor.render.html.document import redact_values, render_page
 
 if TYPE_CHECKING:
     from tfdoctor.findings import Stage, Verification
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = ["verification_html"]
 
-OF_STAGE = {"passed": Status.GOOD, "failed": Status.BAD, "skipped": Status.UNKNOWN}
+STATUS_OF_STAGE = {"passed": Status.GOOD, "failed": Status.BAD, "skipped": Status.UNKNOWN}
 WORDS = {"passed": "passed", "failed": "failed here", "skipped": "not tried"}
 
 
@@ -36,9 +36,9 @@ def verification_html(done: Verification, redactor: Redactor) -> bytes:
             "shows": list(done.simulated.proves),
             "not_shown": list(done.simulated.does_not_prove),
         },
-        "typed": done.typed,
+        "typed": done.command,
     }
-    return document("verify", **redact_values(values, redactor))
+    return render_page("verify", **redact_values(values, redactor))
 
 
 def _status_values(status: Status) -> dict[str, str]:
@@ -48,7 +48,7 @@ def _status_values(status: Status) -> dict[str, str]:
 def _stage_values(stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
-        **_status_values(OF_STAGE[stage.status]),
+        **_status_values(STATUS_OF_STAGE[stage.status]),
         "word": WORDS[stage.status],
         "failed": stage.status == "failed",
         "detail": stage.detail,

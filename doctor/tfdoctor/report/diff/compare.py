@@ -38,12 +38,12 @@ class Difference:
     area: str
     name: str
     was: str
-    is_: str
+    now: str
     matters: Matters
     findings: tuple[str, ...] = ()
     """Codes of the findings that it explains."""
     lost: tuple[str, ...] = ()
-    new: tuple[str, ...] = ()
+    added: tuple[str, ...] = ()
     """For a list that both sides have: the items in `lost` were removed, those in `new` were added."""
 
 
@@ -53,15 +53,15 @@ class Comparison:
 
     differences: tuple[Difference, ...]
     """Those that explain a finding first, then by importance and area."""
-    then: str
+    recorded_summary: str
     """The summary of the recorded verdict."""
-    elsewhere: tuple[str, ...] = ()
+    other_machine_reasons: tuple[str, ...] = ()
     """Reasons to believe that the recording is of another machine; empty if it seems to be the same."""
     environment: tuple[str, str] | None = None
     """(then, now), if another Python environment was examined."""
-    fresh: tuple[str, ...] = ()
+    new_codes: tuple[str, ...] = ()
     """Codes of the findings that are new."""
-    gone: tuple[str, ...] = ()
+    resolved_codes: tuple[str, ...] = ()
     """Codes of the recorded findings that are not there any more."""
 
 
@@ -119,7 +119,7 @@ def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None
         return None
     old = was.value if was is not None else None
     entry = was or now or _NO_ENTRY
-    nothing = entry.otherwise or NOTHING.get(entry.area, "none")
+    nothing = entry.missing_value or NOTHING.get(entry.area, "none")
     if now is not None and now.unknown:
         return (old, f"not known: {now.unknown}") if old is not None else None
     new = now.value if now is not None else None
@@ -207,7 +207,7 @@ def _explains(
         in_evidence = any(item.source == entry.name for item in finding.evidence)
         return in_evidence or (caused and _explains_folders(*parts, finding))
     if entry.area == "variables":
-        return caused or any(_mentions(_join_texts(finding), word) for word in (entry.name, *entry.said))
+        return caused or any(_mentions(_join_texts(finding), word) for word in (entry.name, *entry.aliases))
     if not caused:
         return False
     text = (
@@ -215,7 +215,7 @@ def _explains(
         + "\n"
         + "\n".join(" ".join((item.full_text, *item.commands)) for item in finding.remedies)
     )
-    is_named = any(_mentions(text, word) for word in (entry.name, *entry.said))
+    is_named = any(_mentions(text, word) for word in (entry.name, *entry.aliases))
     if entry.area == "packages":
         return is_named or (pair[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))
     if entry.area == "container engine":

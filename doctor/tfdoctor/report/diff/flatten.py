@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from tfdoctor.facts import Absent, Known, SmiFacts, SmiFailure, Unknown, value_of
 from tfdoctor.findings import Cause
-from tfdoctor.predict import library_version
+from tfdoctor.predict import find_library_version
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -138,11 +138,11 @@ class Entry:
     """Whether a change of it seldom matters."""
     unknown: str = ""
     """Why it could not be read; empty if it was."""
-    said: tuple[str, ...] = ()
+    aliases: tuple[str, ...] = ()
     """Words that stand for it in a finding's text, besides its name."""
     by_name: bool = False
     """Whether it explains only findings that name it."""
-    otherwise: str = ""
+    missing_value: str = ""
     """The value that a missing entry stands for."""
     parts: tuple[str, ...] = ()
     """The items of a list."""
@@ -303,7 +303,7 @@ def _list_kernel(facts: Facts) -> Iterator[Entry]:
             sorted({f"Xid {event.xid}" if event.xid is not None else event.kind for event in events})
         ),
         _KERNEL | {Cause.INCONCLUSIVE},
-        said=("Xid",),
+        aliases=("Xid",),
     )
 
 
@@ -323,10 +323,10 @@ def _list_cards(facts: Facts) -> Iterator[Entry]:
         label = f"{gpu.name or 'card'} {gpu.index if gpu.index is not None else gpu.pci_bus_id or ''}".strip()
         causes = _CARDS | {Cause.GPU_BUSY_OTHER_PROCESS}
         if gpu.compute_mode:
-            yield Entry(area, f"{label}: compute mode", gpu.compute_mode, causes, said=("compute mode",))
+            yield Entry(area, f"{label}: compute mode", gpu.compute_mode, causes, aliases=("compute mode",))
         if gpu.mig is not None:
             mig_text = f"on, {gpu.mig_instances} instances" if gpu.mig else "off"
-            yield Entry(area, f"{label}: MIG", mig_text, causes, said=("MIG",))
+            yield Entry(area, f"{label}: MIG", mig_text, causes, aliases=("MIG",))
         if gpu.memory_total_mib:
             yield Entry(area, f"{label}: memory", f"{round(gpu.memory_total_mib / 1024)} GiB", _CARDS)
         health = gpu.health
@@ -349,7 +349,7 @@ def _list_cards(facts: Facts) -> Iterator[Entry]:
         )
         for is_present, name, text in states:
             if is_present:
-                yield Entry(area, f"{label}: {name}", text, causes | {Cause.INCONCLUSIVE}, said=(name,))
+                yield Entry(area, f"{label}: {name}", text, causes | {Cause.INCONCLUSIVE}, aliases=(name,))
 
 
 def _list_system(facts: Facts) -> Iterator[Entry]:
@@ -387,7 +387,7 @@ def _list_tensorflow(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
         lambda t: t.shadowed_by and paths(t.shadowed_by),
         frozenset({Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE}),
         by_name=True,
-        said=("hides TensorFlow",),
+        aliases=("hides TensorFlow",),
     )
     for name, key in (("built for CUDA", "CUDA"), ("built with cuDNN", "CUDNN")):
         yield _make_entry(
@@ -482,7 +482,7 @@ def _describe_resolution(facts: Facts, resolution: Resolution, paths: _PathNorma
         return f"cannot be opened: {paths(resolution.error)}"
     if resolution.soname.startswith(("libcuda.", "libnvidia-ml.")):  # its version is that of the driver
         return posixpath.dirname(paths(resolution.path))
-    version_info = library_version(facts, resolution)
+    version_info = find_library_version(facts, resolution)
     folder = posixpath.dirname(paths(resolution.path))
     return f"{version_info.version} in {folder}" if version_info is not None else folder
 
@@ -504,15 +504,20 @@ def _list_packages(facts: Facts) -> Iterator[Entry]:
             f"{package.name} (conda)",
             f"{package.version} {package.build}",
             _LIBRARIES,
-            said=(package.name,),
+            aliases=(package.name,),
         )
     for name in python.absent:
-        yield Entry(area, f"{name} (required)", "is not installed", _TENSORFLOW, said=(name,))
+        yield Entry(area, f"{name} (required)", "is not installed", _TENSORFLOW, aliases=(name,))
     for shared in python.shared:
         owners = ", ".join(name for name, _ in shared.owners)
         name = f"{posixpath.basename(shared.path)}: owners"
         yield Entry(
-            area, name, owners, _LIBRARIES, said=(posixpath.basename(shared.path),), otherwise="one package"
+            area,
+            name,
+            owners,
+            _LIBRARIES,
+            aliases=(posixpath.basename(shared.path),),
+            missing_value="one package",
         )
     for distribution in python.distributions:
         states = [(path, "is gone") for path in distribution.lost]
@@ -524,8 +529,8 @@ def _list_packages(facts: Facts) -> Iterator[Entry]:
                 f"{distribution.name}: {base}",
                 state,
                 _LIBRARIES,
-                said=(base,),
-                otherwise="as the wheel brought it",
+                aliases=(base,),
+                missing_value="as the wheel brought it",
             )
 
 
@@ -542,7 +547,7 @@ def _list_variables(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
         parts = tuple(filter(None, normalized.split(":"))) if name.endswith("PATH") else ()
         yield Entry("variables", name, normalized or "(empty)", causes, little=little, parts=parts)
     for wrong, right in facts.environment.misspelt:
-        yield Entry("variables", wrong, f"set, and {right} is meant", frozenset(), said=(right,))
+        yield Entry("variables", wrong, f"set, and {right} is meant", frozenset(), aliases=(right,))
 
 
 def _list_folders(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
@@ -554,11 +559,11 @@ def _list_folders(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
             "where TensorFlow looks for CUDA",
             _join_names(sorted(folders)),
             _LIBRARIES,
-            said=("RUNPATH",),
+            aliases=("RUNPATH",),
             parts=tuple(sorted(folders)),
         )
         yield Entry(
-            area, "preloaded", _join_names(map(paths, loader.preload)), _LIBRARIES, said=("LD_PRELOAD",)
+            area, "preloaded", _join_names(map(paths, loader.preload)), _LIBRARIES, aliases=("LD_PRELOAD",)
         )
     if python is not None:
         folders_on_path = [paths(folder) for folder in python.sys_path if folder]

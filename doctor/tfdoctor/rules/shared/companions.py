@@ -10,11 +10,11 @@ from tfdoctor.causes.steps import Install
 from tfdoctor.facts import TENSORFLOW_DISTRIBUTIONS, value_of
 from tfdoctor.facts.imports import FileDifference
 from tfdoctor.findings import Cause, Evidence, Remedy, Severity
-from tfdoctor.predict.failures import cause_of
-from tfdoctor.predict.rehearsal import READ, good_version, unmet
+from tfdoctor.predict.failures import get_failure_cause
+from tfdoctor.predict.rehearsal import MODULES_BY_VARIABLE, find_tested_version, list_unmet
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.text import entries_of, join_words
+from tfdoctor.text import join_words, split_entries
 from tfdoctor.versions import parse_requirement_or_none, project_of, satisfies
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def _is_shadowed(context: RuleContext, companion: Companion) -> bool:
     """Return whether the import finds another copy of the package before this Python's own."""
     return (
         companion.effect == "import"
-        and predict.package_led_away(context.facts, companion.package) is not None
+        and predict.find_leading_package(context.facts, companion.package) is not None
     )
 
 
@@ -76,40 +76,40 @@ def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Resu
     return [companion_finding(context, rule, companion) for companion in companions[:1]]
 
 
-def companion_finding(context: RuleContext, rule: Rule, row: Companion) -> Finding:
+def companion_finding(context: RuleContext, rule: Rule, companion: Companion) -> Finding:
     """Convert one entry of the table to a finding."""
-    installed = context.python.distribution(row.package) if context.python is not None else None
+    installed = context.python.distribution(companion.package) if context.python is not None else None
     version = installed.version if installed is not None else "nothing"
     build = context.build
     name = f"TensorFlow {build.version}" if build is not None else "TensorFlow"
-    fails = row.effect == "import"
+    fails = companion.effect == "import"
     return rule.finding(
-        Cause(row.cause),
+        Cause(companion.cause),
         Severity.ERROR if fails else Severity.WARNING,
-        f"{row.text} {'The import stops with' if fails else 'It stops with'}: {row.error}",
+        f"{companion.text} {'The import stops with' if fails else 'It stops with'}: {companion.error}",
         title=(
-            f"{name} cannot be imported with {row.package} {version}"
+            f"{name} cannot be imported with {companion.package} {version}"
             if installed is not None and fails
-            else f"{name} does not work with {row.package} {version}"
+            else f"{name} does not work with {companion.package} {version}"
             if installed is not None
-            else f"{name} cannot be imported without {row.package}"
+            else f"{name} cannot be imported without {companion.package}"
         ),
         evidence=[
             Evidence(
                 installed.location if installed is not None else "installed distributions",
-                f"{row.package} {version}" if installed is not None else f"no {row.package}",
+                f"{companion.package} {version}" if installed is not None else f"no {companion.package}",
             ),
-            *(Evidence("tried with real wheels", f"fails: {run}") for run in row.fails[:2]),
-            *(Evidence("tried with real wheels", f"works: {run}") for run in row.works[:2]),
+            *(Evidence("tried with real wheels", f"fails: {run}") for run in companion.fails[:2]),
+            *(Evidence("tried with real wheels", f"works: {run}") for run in companion.works[:2]),
         ],
         remedies=[
             Remedy(
                 "Install a version that this TensorFlow works with.",
                 (
-                    advice.pip_install(context.target, [_working_requirement(context, row)]),
+                    advice.pip_install(context.target, [_working_requirement(context, companion)]),
                     advice.check_again(context.target),
                 ),
-                steps=(Install((_working_requirement(context, row),)),),
+                steps=(Install((_working_requirement(context, companion),)),),
             )
         ],
     )
@@ -165,7 +165,7 @@ def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFai
     if first.library:
         title = f"import tensorflow fails: {first.library} comes before the system's own library"
     elif all(failure.damage for failure in failed):
-        title = f"{names} is damaged: {first.damage[0].path} {WHAT[first.damage[0].what]}"
+        title = f"{names} is damaged: {first.damage[0].path} {DAMAGE_TEXTS[first.damage[0].what]}"
         if len(failed) > 1:
             title = f"{names} are damaged"
     elif first.missing:
@@ -186,7 +186,7 @@ def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFai
             f" {numpy.version if numpy is not None else 'this one'}."
         )
     return rule.finding(
-        cause_of(first),
+        get_failure_cause(first),
         Severity.ERROR if first.fatal else Severity.WARNING,
         explanation,
         title=title,
@@ -195,7 +195,7 @@ def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFai
     )
 
 
-WHAT = {
+DAMAGE_TEXTS = {
     "missing": "is not there",
     "empty": "is empty",
     "cut": "is truncated",
@@ -236,7 +236,9 @@ def _evidence(context: RuleContext, failed: Sequence[ImportFailure]) -> list[Evi
         rehearsed = failure.rehearsed
         source = rehearsed.frames[-1] if rehearsed.frames else (rehearsed.file or f"import {rehearsed.name}")
         evidence.append(Evidence(source, f"{rehearsed.error_type}: {rehearsed.error}"))
-        evidence += [Evidence(difference.path, WHAT[difference.what]) for difference in failure.damage[:3]]
+        evidence += [
+            Evidence(difference.path, DAMAGE_TEXTS[difference.what]) for difference in failure.damage[:3]
+        ]
     rehearsal = value_of(context.facts.rehearsal)
     packages = {failure.package for failure in failed}
     oddities = rehearsal.oddities if rehearsal is not None else ()
@@ -273,7 +275,7 @@ def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
     reinstall = any(damage_flags)
     requirements = tuple(
         dict.fromkeys(
-            requirement_of(context, failure.package, again=damaged)
+            requirement_of(context, failure.package, reinstall=damaged)
             for failure, damaged in zip(failed, damage_flags, strict=True)
         )
     )
@@ -284,7 +286,7 @@ def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
             advice.pip_install(context.target, requirements, options=options),
             advice.check_again(context.target),
         ),
-        steps=(Install(requirements, again=reinstall, dependencies=not reinstall),),
+        steps=(Install(requirements, reinstall=reinstall, dependencies=not reinstall),),
     )
 
 
@@ -296,7 +298,9 @@ def _find_variable(context: RuleContext, failed: Sequence[ImportFailure]) -> str
         entry for entry in (rehearsal.oddities if rehearsal is not None else ()) if entry.module in modules
     ]
     variables = context.facts.environment.variables
-    names = [name for name, module in READ.items() if module in modules and variables.get(name)]
+    names = [
+        name for name, module in MODULES_BY_VARIABLE.items() if module in modules and variables.get(name)
+    ]
     return names[0] if names and len(oddities) == len(names) else ""
 
 
@@ -318,7 +322,7 @@ def _library_removal_remedy(context: RuleContext, library: str) -> Remedy:
         if library in variables.get("LD_PRELOAD", "").replace(":", " ").split()
         else "LD_LIBRARY_PATH"
     )
-    entries = entries_of(name, variables.get(name, ""))
+    entries = split_entries(name, variables.get(name, ""))
     removed = [entry for entry in entries if entry.rstrip("/") in (folder, library)]
     remaining = [entry for entry in entries if entry not in removed]
     text = f"Take {', '.join(removed) or library} off {name} where TensorFlow runs."
@@ -329,7 +333,7 @@ _NO_DAMAGE = (FileDifference("", "missing"),)
 """Used for a failure without damaged files, so that it does not count as unreadable."""
 
 
-def requirement_of(context: RuleContext, package: str, *, again: bool = False) -> str:
+def requirement_of(context: RuleContext, package: str, *, reinstall: bool = False) -> str:
     """Return the pip requirement that gives TensorFlow a working version of a package.
 
     With `again`, it is the installed version. Otherwise it is the version of the most similar environment in
@@ -337,13 +341,13 @@ def requirement_of(context: RuleContext, package: str, *, again: bool = False) -
     """
     python = context.python
     distribution = python.distribution(package) if python is not None else None
-    if again and distribution is not None:
+    if reinstall and distribution is not None:
         return f"{package}=={distribution.version}"
     working_version = _find_good_version(context, package)
     if working_version is not None and (distribution is None or working_version != distribution.version):
         return f"{package}=={working_version}"
     requirements = (
-        [requirement.requirement for requirement in unmet(python) if requirement.package == package]
+        [requirement.requirement for requirement in list_unmet(python) if requirement.package == package]
         if python is not None
         else []
     )
@@ -366,4 +370,4 @@ def _find_good_version(context: RuleContext, package: str) -> str | None:
     python, tensorflow = context.python, context.tensorflow
     if python is None or tensorflow is None:
         return None
-    return good_version(python, tensorflow, package, context.compat)
+    return find_tested_version(python, tensorflow, package, context.compat)

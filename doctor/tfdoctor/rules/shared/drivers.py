@@ -17,7 +17,7 @@ from tfdoctor.facts import (
     value_of,
 )
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import driver_gate, driver_missing_cause
+from tfdoctor.predict import check_driver_stage, find_missing_driver_cause
 from tfdoctor.records import dataclass
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, evidence_from
 
@@ -38,7 +38,7 @@ class DriverState:
 
     cause: Cause | None
     """None if the driver shows a device or nothing is known."""
-    why: str
+    reason: str
     resolution: Resolution | None
     """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
     answer: CudaDriver | None
@@ -60,10 +60,10 @@ def driver_state(context: RuleContext) -> DriverState:
     if resolution is None and answer is not None and not answer.loaded and not answer.crashed:
         unresolved = Resolution("libcuda.so.1", None, "", answer.load_error or "cannot be opened")
     if unresolved is not None:
-        return DriverState(driver_missing_cause(facts, unresolved), unresolved.error, unresolved, answer)
+        return DriverState(find_missing_driver_cause(facts, unresolved), unresolved.error, unresolved, answer)
     if answer is None:
         return DriverState(None, "", resolution, None)
-    result = driver_gate(facts, answer)
+    result = check_driver_stage(facts, answer)
     if isinstance(result, tuple):
         return DriverState(result[0], result[1], resolution, answer)
     return DriverState(None, "", resolution, answer)
@@ -192,7 +192,7 @@ def code_for(context: RuleContext, capability: str) -> str:
     )
 
 
-def to_compile(context: RuleContext, capability: str) -> tuple[str, str] | None:
+def find_required_compilation(context: RuleContext, capability: str) -> tuple[str, str] | None:
     """Return what the driver has to compile for a card: the required CUDA and which kernels; None if nothing.
 
     See Compat.to_compile. A build other than the published wheel is assumed to have PTX of its own CUDA.
@@ -202,7 +202,7 @@ def to_compile(context: RuleContext, capability: str) -> tuple[str, str] | None:
         return None
     published = _find_published_release(context)
     if published is not None:
-        return context.compat.to_compile(published, capability)
+        return context.compat.find_ptx_requirement(published, capability)
     if build.cuda is not None and code_for(context, capability) in ("jit", "arch-specific"):
         return build.cuda, "all"
     return None
@@ -282,13 +282,13 @@ def kernel_log_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to read the kernel log, in which the driver reports its errors."""
     return Remedy(
         "Read what the kernel module says: its lines begin with NVRM, and an Xid number names the fault.",
-        (f"{advice.sudo(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
+        (f"{advice.sudo_prefix(context.target)}dmesg | grep -i -E 'nvrm|nvidia|xid' | tail -n 40",),
     )
 
 
 def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
     """Return the remedy to load a kernel module with modprobe."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
         (f"{root}modprobe {module}", advice.check_again(context.target)),
@@ -298,7 +298,7 @@ def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
 
 def reboot_remedy(context: RuleContext, text: str = "Restart the machine.") -> Remedy:
     """Return the remedy to restart the machine."""
-    return Remedy(text, (f"{advice.sudo(context.target)}reboot",), changes_system=True)
+    return Remedy(text, (f"{advice.sudo_prefix(context.target)}reboot",), changes_system=True)
 
 
 def list_capable_devices(context: RuleContext) -> list[CudaDevice]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tfdoctor.advice.engine import silence
+from tfdoctor.advice.engine import get_engine_silence
 from tfdoctor.facts import value_of
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, outcome_if_unknown, require_value
 from tfdoctor.rules.shared import drivers
@@ -16,7 +16,7 @@ from tfdoctor.rules.shared import drivers
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from tfdoctor.advice.engine import EngineTrouble
+    from tfdoctor.advice.engine import EngineProblem
     from tfdoctor.facts.containers import ContainerFacts
     from tfdoctor.findings import Finding
     from tfdoctor.rules.base import Rule, RuleContext
@@ -33,7 +33,7 @@ def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None
     if not drivers.list_shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
     containers = value_of(facts.containers)
-    if containers is None or (not containers.tools and silence(containers) is None):
+    if containers is None or (not containers.tools and get_engine_silence(containers) is None):
         return NotApplicable("there is no container engine")
     return None
 
@@ -43,7 +43,7 @@ def get_container_facts(context: RuleContext) -> ContainerFacts:
     return require_value(value_of(context.facts.containers))
 
 
-def convert_problems(rule: Rule, troubles: Sequence[EngineTrouble]) -> list[Finding]:
+def convert_problems(rule: Rule, troubles: Sequence[EngineProblem]) -> list[Finding]:
     """Convert an engine's problems to findings of a rule."""
     return [
         rule.finding(

@@ -110,7 +110,7 @@ def module_rule_code(context: RuleContext) -> str:
 
 def rebuild_initramfs_command(context: RuleContext) -> str:
     """Return the command that rebuilds the initial RAM disk."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     manager = advice.package_manager(context.target)
     if manager == advice.APT:
         return f"{root}update-initramfs -u"
@@ -125,13 +125,13 @@ def list_kernel_events(context: RuleContext, *kinds: str) -> list[KernelEvent]:
     return [event for event in value_of(context.facts.kernel.log) or () if not kinds or event.kind in kinds]
 
 
-def evidence_of_kernel_events(context: RuleContext, found: list[KernelEvent]) -> list[Evidence]:
+def evidence_of_kernel_events(context: RuleContext, events: list[KernelEvent]) -> list[Evidence]:
     """Convert at most eight events of the kernel log to evidence."""
     fact = context.facts.kernel.log
     source = fact.source if isinstance(fact, Known) else "dmesg"
     return [
         Evidence(source, event.text + (f" ({event.count} times)" if event.count > 1 else ""))
-        for event in found[:8]
+        for event in events[:8]
     ]
 
 
@@ -193,7 +193,8 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
         [
             Remedy('In the firmware\'s settings, switch "Above 4G Decoding" on.'),
             Remedy(
-                "See what the kernel says of it.", (f"{advice.sudo(context.target)}dmesg | grep -i 'BAR '",)
+                "See what the kernel says of it.",
+                (f"{advice.sudo_prefix(context.target)}dmesg | grep -i 'BAR '",),
             ),
         ],
     )
@@ -201,7 +202,7 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
 
 def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
     del event
-    install = advice.driver_install(context.target)
+    install = advice.make_driver_remedy(context.target)
     return (
         "The driver's firmware files are missing",
         (
@@ -232,7 +233,7 @@ def _explain_unsupported_card(context: RuleContext, event: KernelEvent) -> Probl
         ),
         [
             Remedy("See which card it is, and choose a driver that lists it.", ("lspci -nn -d 10de:",)),
-            advice.driver_install(context.target),
+            advice.make_driver_remedy(context.target),
         ],
     )
 
@@ -283,14 +284,14 @@ def power_off_remedy(context: RuleContext) -> Remedy:
     return Remedy(
         "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
         "power, slot and cooling.",
-        (f"{advice.sudo(context.target)}poweroff",),
+        (f"{advice.sudo_prefix(context.target)}poweroff",),
         changes_system=True,
     )
 
 
 def install_headers_command(context: RuleContext) -> str:
     """Return the command that installs the headers of the running kernel; empty if it is not known."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     return {
         advice.APT: f"{root}apt-get install linux-headers-$(uname -r)",
         advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
@@ -301,7 +302,7 @@ def install_headers_command(context: RuleContext) -> str:
 
 def rebuild_module_remedy(context: RuleContext) -> Remedy:
     """Return the remedy to build the module for the running kernel with the distribution's own tool."""
-    root = advice.sudo(context.target)
+    root = advice.sudo_prefix(context.target)
     files = get_module_files(context)
     headers_command = install_headers_command(context) if files is None or not files.headers else ""
     build_command = f"{root}dkms autoinstall"

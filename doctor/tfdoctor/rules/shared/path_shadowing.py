@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from tfdoctor.findings import Evidence, Remedy
 from tfdoctor.records import dataclass
 from tfdoctor.rules.shared import variable_origins
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -25,7 +25,7 @@ class Shadowing:
 
     without: Without
     """What the loader finds without these entries."""
-    chief: tuple[Instead, ...]
+    harmful_files: tuple[Instead, ...]
     """The files that cause the problem, each with the file that it hides."""
 
 
@@ -98,7 +98,7 @@ def _normalize_path(path: str | None) -> str:
 
 def _first_hidden_file(hiding: Shadowing) -> str:
     """Return the file that the first harmful file hides; empty if it hides none."""
-    return _normalize_path(hiding.chief[0].other) if hiding.chief else ""
+    return _normalize_path(hiding.harmful_files[0].other) if hiding.harmful_files else ""
 
 
 def format_entries(hiding: Shadowing) -> str:
@@ -110,7 +110,7 @@ def removal_remedy(context: RuleContext, hiding: Shadowing) -> Remedy:
     """Return the remedy to remove the entries where they are set."""
     name, entries = hiding.without.variable, hiding.without.entries
     value = context.facts.environment.variables.get(name, "")
-    remaining = [entry for entry in entries_of(name, value) if entry not in entries]
+    remaining = [entry for entry in split_entries(name, value) if entry not in entries]
     hidden = _first_hidden_file(hiding)
     benefit = f": {hidden} is found then" if hidden else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{benefit}."
@@ -125,7 +125,7 @@ def evidence_of_hidden_files(context: RuleContext, hiding: Shadowing) -> list[Ev
             instead.path,
             f"comes through {name}; without it {_normalize_path(instead.other) or 'nothing of that name'}",
         )
-        for instead in hiding.chief[:4]
+        for instead in hiding.harmful_files[:4]
     ]
     return [
         *lines,
@@ -147,7 +147,7 @@ def with_shadowing(
     hiding = find_shadowing(context, sonames)
     if hiding is None:
         return finding
-    name, first = hiding.without.variable, hiding.chief[0] if hiding.chief else None
+    name, first = hiding.without.variable, hiding.harmful_files[0] if hiding.harmful_files else None
     origins = "".join(
         variable_origins.origin_sentence(context, name, entry) for entry in hiding.without.entries
     )
@@ -155,7 +155,7 @@ def with_shadowing(
         return finding
     hidden = _first_hidden_file(hiding)
     better = f"{hidden}, which the loader would take without it" if hidden else "what does without it"
-    count_text = f" (and {len(hiding.chief) - 1} more)" if len(hiding.chief) > 1 else ""
+    count_text = f" (and {len(hiding.harmful_files) - 1} more)" if len(hiding.harmful_files) > 1 else ""
     return dataclasses.replace(
         finding,
         title=title or f"{first.path}, which {name} puts first, hides a library that works",

@@ -64,7 +64,7 @@ def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotChec
         return NotApplicable("this TensorFlow opens no CUDA library")
     unmet = outcome_if_unknown(context.facts.loader, "the loader")
     if unmet is not None:
-        return CouldNotCheck(unmet.why)
+        return CouldNotCheck(unmet.reason)
     if not context.build.required:
         return CouldNotCheck("which CUDA libraries this build needs could not be determined from its files")
     return None

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from tfdoctor import advice
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.predict import find_leader, folder_of
+from tfdoctor.predict import find_leader, get_path_folder
 from tfdoctor.rules.shared import variable_origins
 
 if TYPE_CHECKING:
@@ -22,7 +22,7 @@ def kind_of(path: str) -> str:
 
 def describe_path_source(context: RuleContext, path: str) -> str:
     """Return why Python searches the folder of `path` before that of the installed packages."""
-    folder = folder_of(path)
+    folder = get_path_folder(path)
     leader = find_leader(context.facts, folder)
     if leader is not None:
         return leader.by
@@ -33,14 +33,14 @@ def describe_path_source(context: RuleContext, path: str) -> str:
 
 def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
     """Return evidence that the path is found first, and the line that adds its folder, if known."""
-    leader = find_leader(context.facts, folder_of(path))
+    leader = find_leader(context.facts, get_path_folder(path))
     origin = variable_origins.origin_evidence(context, leader.by, leader.entry) if leader is not None else []
     return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *origin]
 
 
 def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
     """Return the remedies that remove the path or avoid it."""
-    leader = find_leader(context.facts, folder_of(path))
+    leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
         return [variable_origins.remove_from_python_path(context, leader)]
     folder, _, name = path.rpartition("/")

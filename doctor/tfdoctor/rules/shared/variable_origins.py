@@ -8,16 +8,16 @@ import re
 from typing import TYPE_CHECKING
 
 from tfdoctor import advice
-from tfdoctor.causes.steps import Drop, TakeOut, Unset
+from tfdoctor.causes.steps import CommentOut, RemoveEntries, Unset
 from tfdoctor.facts import MODULE_PATH
 from tfdoctor.findings import Evidence, Remedy
-from tfdoctor.text import entries_of
+from tfdoctor.text import split_entries
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from tfdoctor.facts import Origin
-    from tfdoctor.predict import Led
+    from tfdoctor.predict import LeadingFolder
     from tfdoctor.rules.base import RuleContext
 
 ORIGIN_LABELS = {
@@ -81,13 +81,15 @@ def remove_entries_remedy(
     context: RuleContext,
     name: str,
     entries: Sequence[str],
-    kept: Sequence[str],
+    remaining: Sequence[str],
     text: str,
     *,
     separator: str = ":",
 ) -> Remedy:
     """Return the remedy to remove `entries` from a list variable; `kept` are the entries that stay."""
-    shell_command = f"export {name}={advice.quote(separator.join(kept))}" if kept else f"unset {name}"
+    shell_command = (
+        f"export {name}={advice.quote(separator.join(remaining))}" if remaining else f"unset {name}"
+    )
     origins = [context.facts.environment.origin(name, entry) for entry in entries]
     if any(origin is not None and origin.by == "wrapper" for origin in origins):
         labels = dict.fromkeys(origin_label(context, name, entry) for entry in entries)
@@ -97,21 +99,21 @@ def remove_entries_remedy(
     return Remedy(
         f"{text}{notes}",
         (shell_command, *dict.fromkeys(permanent), advice.check_again(context.target)),
-        steps=(Drop(name, tuple(dict.fromkeys(entries))),),
+        steps=(RemoveEntries(name, tuple(dict.fromkeys(entries))),),
     )
 
 
-def path_source_phrase(context: RuleContext, led: Led) -> str:
+def path_source_phrase(context: RuleContext, leader: LeadingFolder) -> str:
     """Return the subject and verb of a sentence about what puts the folder first on the path."""
-    return f"{led.by if led.by != MODULE_PATH else origin_label(context, led.by, led.entry)} puts"
+    return f"{leader.by if leader.by != MODULE_PATH else origin_label(context, leader.by, leader.entry)} puts"
 
 
-def remove_from_python_path(context: RuleContext, led: Led) -> Remedy:
+def remove_from_python_path(context: RuleContext, leader: LeadingFolder) -> Remedy:
     """Return the remedy to remove a folder from what puts it first on Python's path."""
-    entry = led.entry
-    if led.by == MODULE_PATH:
+    entry = leader.entry
+    if leader.by == MODULE_PATH:
         return _startup_path_remedy(context, entry)
-    entries = entries_of("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
+    entries = split_entries("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     removed = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
     remaining = [item for item in entries if item not in removed]
     return remove_entries_remedy(
@@ -236,7 +238,7 @@ def _startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     )
 
 
-def _comment_out_step(origin: Origin) -> TakeOut | None:
+def _comment_out_step(origin: Origin) -> CommentOut | None:
     """Return the step that comments out the line.
 
     None if the line does more than set this variable or put this folder on the path.
@@ -244,7 +246,7 @@ def _comment_out_step(origin: Origin) -> TakeOut | None:
     does_only_this = _adds_alone if origin.name == MODULE_PATH else _sets_alone
     if origin.line is None or not does_only_this(origin) or not origin.path.isprintable():
         return None
-    return TakeOut(origin.path, origin.line, origin.text.rstrip())
+    return CommentOut(origin.path, origin.line, origin.text.rstrip())
 
 
 def _sets_alone(origin: Origin) -> bool:
