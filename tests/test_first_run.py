@@ -394,38 +394,38 @@ def make_sample(folder: Path, checkout: Path) -> None:
     (folder / "complete").write_text(state, encoding="utf-8")
 
 
-def test_foreign_checkout_uses_the_users_cache(foreign: Path) -> None:
+def test_foreign_checkout_uses_the_users_cache(read_only_checkout: Path) -> None:
     """Create the environment in the user's cache, and reuse it from there."""
-    home = foreign.parent / "home"
-    python = foreign.parent / "bin" / "python3.14"
+    home = read_only_checkout.parent / "home"
+    python = read_only_checkout.parent / "bin" / "python3.14"
     python.parent.mkdir()
     python.write_text(f'#!/bin/sh\ncase "$*" in *"-m venv"*) echo "$@" >> {home}/asked; exit 1;; esac\n')
     python.chmod(0o755)
     env = {"PATH": f"{python.parent}:/usr/bin:/bin", "HOME": str(home)}
-    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    done = run_as_nobody([str(read_only_checkout / "scripts" / "tfdoctor"), "version"], env=env)
     assert done.returncode == 3
     folder = Path((home / "asked").read_text(encoding="utf-8").split()[-1])
     assert folder.parent == home / ".cache" / "tfdoctor"
     assert f"private environment in {folder} with" in done.stderr
-    assert not (foreign / ".venv-run").exists()
-    make_sample(folder, foreign)
-    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    assert not (read_only_checkout / ".venv-run").exists()
+    make_sample(folder, read_only_checkout)
+    done = run_as_nobody([str(read_only_checkout / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout, done.stderr) == (0, f"{folder}/bin/python\n", "")
 
 
-def test_environment_of_the_owner_is_used(foreign: Path) -> None:
-    foreign.chmod(0o755)
-    make_sample(foreign / ".venv-run", foreign)
-    foreign.chmod(0o555)
-    env = {"PATH": "/usr/bin:/bin", "HOME": str(foreign.parent / "home")}
-    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
-    assert (done.returncode, done.stdout) == (0, f"{foreign}/.venv-run/bin/python\n")
-    assert not (foreign.parent / "home" / ".cache").exists()
+def test_environment_of_the_owner_is_used(read_only_checkout: Path) -> None:
+    read_only_checkout.chmod(0o755)
+    make_sample(read_only_checkout / ".venv-run", read_only_checkout)
+    read_only_checkout.chmod(0o555)
+    env = {"PATH": "/usr/bin:/bin", "HOME": str(read_only_checkout.parent / "home")}
+    done = run_as_nobody([str(read_only_checkout / "scripts" / "tfdoctor"), "version"], env=env)
+    assert (done.returncode, done.stdout) == (0, f"{read_only_checkout}/.venv-run/bin/python\n")
+    assert not (read_only_checkout.parent / "home" / ".cache").exists()
 
 
-def test_no_writable_folder_is_reported(foreign: Path) -> None:
+def test_no_writable_folder_is_reported(read_only_checkout: Path) -> None:
     env = {"PATH": "/usr/bin:/bin", "HOME": "/nowhere"}
-    done = run_as_nobody([str(foreign / "scripts" / "tfdoctor"), "version"], env=env)
+    done = run_as_nobody([str(read_only_checkout / "scripts" / "tfdoctor"), "version"], env=env)
     assert (done.returncode, done.stdout) == (3, "")
-    assert f"neither {foreign} nor /nowhere/.cache can be written to" in done.stderr
+    assert f"neither {read_only_checkout} nor /nowhere/.cache can be written to" in done.stderr
     assert "hint: name a folder that you may write to: XDG_CACHE_HOME=FOLDER" in done.stderr

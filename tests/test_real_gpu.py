@@ -51,7 +51,7 @@ def fat_binary(*entries: tuple[int, int, bytes]) -> bytes:
 
 
 @pytest.mark.parametrize(
-    ("entries", "kept"),
+    ("entries", "is_kept"),
     [
         ([(CUBIN, 80), (CUBIN, 90), (PTX, 80), (PTX, 90)], [False, True, False, True]),
         ([(CUBIN, 80), (PTX, 80)], [False, True]),

@@ -101,7 +101,7 @@ def test_frozen_fields():
 
 def test_inheritance_copy_and_match():
     point = DerivedPoint(1, "a", far=True)
-    assert repr(point) == "Farther(x=1, name='a', z=(), more={}, far=True)"
+    assert repr(point) == "DerivedPoint(x=1, name='a', z=(), more={}, far=True)"
     assert [field.name for field in dataclasses.fields(point)] == ["x", "name", "z", "more", "hidden", "far"]
     for duplicate in (copy.copy(point), copy.deepcopy(point)):
         assert duplicate == point

@@ -165,7 +165,7 @@ def test_error_caused_by_a_signal_is_not_reported(number: signal.Signals) -> Non
         "        while True: pass\n"
         "    finally:\n"
         "        raise RuntimeError('release unlocked lock')\n"
-        "startup.plain = between_two_steps\n"
+        "startup.parse_check = between_two_steps\n"
         "sys.argv = ['tfdoctor', 'check']\n"
         "startup.run()\n"
     )

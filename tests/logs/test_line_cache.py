@@ -55,7 +55,7 @@ def lower_limits(rng: random.Random) -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module, name, values in (
             (events, "MAX_KEPT_EVENTS", (2, 5)),
-            (scanning, "TURNS", (0, 2, 8)),
+            (scanning, "MAX_CHANGES", (0, 2, 8)),
             (line_cache, "REMEMBERED", (1, 9000, 1 << 23)),
             (processes, "MAX_PROCESSES", (2, 5)),
             (processes, "_EVENTS", (5, 40)),

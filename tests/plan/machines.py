@@ -77,7 +77,7 @@ def cached_planner() -> Iterator[None]:
     left out.
     """
     module = sys.modules[recommend.__module__]
-    patched = ("try_recipe", "list_candidates", "find_conda_packages", "_nearest")
+    patched = ("try_recipe", "list_candidates", "find_conda_packages", "_find_suggestions")
     originals = {name: getattr(module, name) for name in patched}
     results: dict[tuple[object, ...], Option | Rejected] = {}
     conda: dict[int, object] = {}

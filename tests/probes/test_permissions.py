@@ -49,7 +49,7 @@ try:
 except OSError as error:
     said = str(error)
 facts = LoaderFacts(None, (), (), (found,), (), ())
-denied = permissions.with_denied(system, Known(facts, "test")).value.denied
+denied = permissions.add_denied(system, Known(facts, "test")).value.denied
 print(json.dumps({{
     "error": found.error, "said": said, "tried": [[t.path, t.problem] for t in found.tried],
     "denied": [[d.path, d.closed, d.owner, d.own, d.mode] for d in denied],

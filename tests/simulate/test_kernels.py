@@ -166,7 +166,7 @@ def test_newest_of_two_ptx_versions_counts() -> None:
 def test_unknown_ptx_version_is_that_of_the_wheels_cuda(monkeypatch: pytest.MonkeyPatch, kinds: str) -> None:
     monkeypatch.setattr(
         Compat,
-        "compute_coverage",
+        "coverage",
         lambda _, __, capability: compute_coverage({kinds: 3, "70,80|": 1}, capability),
     )
     release = Compat.load().release("2.20.0")
