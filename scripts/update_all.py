@@ -108,7 +108,7 @@ def list_steps(fetch: int | None) -> list[Step]:
     return pending
 
 
-def read_dates() -> dict[str, str]:
+def load_dates() -> dict[str, str]:
     """Return the `as_of` date of each table by its path in compat/."""
     as_of = {}
     for path in sorted(path for path in COMPAT.rglob("*") if path.suffix in {".toml", ".json"}):
@@ -124,7 +124,7 @@ def read_dates() -> dict[str, str]:
 def list_old_tables(today: dt.date) -> list[str]:
     """Return the tables that were not reviewed for half a year."""
     return [
-        name for name, as_of in read_dates().items() if today - dt.date.fromisoformat(as_of) > REVIEW_INTERVAL
+        name for name, as_of in load_dates().items() if today - dt.date.fromisoformat(as_of) > REVIEW_INTERVAL
     ]
 
 
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             if not options.check:
                 break
     for name in list_old_tables(dt.datetime.now(tz=dt.timezone.utc).date()):
-        print(f"compat/{name} was last looked through on {read_dates()[name]}", file=sys.stderr)
+        print(f"compat/{name} was last looked through on {load_dates()[name]}", file=sys.stderr)
     if stale:
         print(f"{'stale' if options.check else 'failed'}: {', '.join(stale)}", file=sys.stderr)
     return 1 if stale else 0

@@ -70,7 +70,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     releases = {release.version: release for release in select_releases(compat, requested)}
     failed = len(set(requested)) - len(releases)
     for version, release in releases.items():
-        counts = read_wheel(release)
+        counts = load_wheel(release)
         if counts is None:
             failed += 1
             continue
@@ -80,7 +80,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     return 1 if failed else check_table(compat, measured)
 
 
-def read_wheel(release: Release) -> dict[str, int] | None:
+def load_wheel(release: Release) -> dict[str, int] | None:
     """Return the fat binaries of one wheel. Print the reason and return None if it cannot be downloaded or read."""
     with tempfile.TemporaryDirectory() as folder:
         downloaded = download_wheel(release, folder, find_newest_python(release))

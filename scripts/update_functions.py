@@ -159,9 +159,9 @@ def _map_path(name: str) -> str:
 
 def measure(web: Web, url: str) -> dict[str, dict[str, list[tuple[int, int]]]]:
     """Return the lines of the FUNCTIONS that a wheel contains."""
-    from update_support.remote_zip import extract, read_central_directory
+    from update_support.remote_zip import extract, load_central_directory
 
-    members, total = read_central_directory(web, url)
+    members, total = load_central_directory(web, url)
     members_by_name = {}
     for member in members:
         name = member.name.rpartition(".data/purelib/")[2]

@@ -248,7 +248,7 @@ def make_row(answer: dict[str, Any], before: dict[str, Any] | None) -> dict[str,
     }
 
 
-def read_tables() -> dict[str, dict[str, Any]]:
+def load_tables() -> dict[str, dict[str, Any]]:
     """Return the present tables by minor release."""
     return {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in FOLDER.glob("*.json")}
 
@@ -280,7 +280,7 @@ def main() -> int:
     )
     parser.add_argument("--check", action="store_true")
     options = parser.parse_args()
-    rows = read_tables()
+    rows = load_tables()
     if options.check:
         missing = [
             release.version

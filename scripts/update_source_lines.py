@@ -114,14 +114,14 @@ def sort_patches(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 def measure(web: Web, url: str) -> list[Logged]:
     """Return the messages that the objects of a wheel can log."""
-    from update_support.remote_zip import extract, read_central_directory
+    from update_support.remote_zip import extract, load_central_directory
 
-    members, total = read_central_directory(web, url)
+    members, total = load_central_directory(web, url)
     messages: set[Logged] = set()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-lines-") as folder:
         path = Path(folder) / "object"
 
-        def read_object(_member: Member, pieces: Iterator[bytes]) -> None:
+        def load_object(_member: Member, pieces: Iterator[bytes]) -> None:
             with path.open("wb") as out:
                 for piece in pieces:
                     out.write(piece)
@@ -130,7 +130,7 @@ def measure(web: Web, url: str) -> list[Logged]:
 
         for member in members:
             if OBJECTS.search(member.name):
-                extract(web, url, [member], total, read_object)
+                extract(web, url, [member], total, load_object)
     return sorted(messages)
 
 

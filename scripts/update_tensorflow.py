@@ -46,12 +46,13 @@ from packaging.version import Version
 from checkout import ROOT
 from tfdoctor.compat.releases import SHARED
 from update_support.authored import CUDNN_SOURCE_PREFIX, Authored
-from update_support.remote_zip import Web, read_central_directory
+from update_support.remote_zip import Web, load_central_directory
 from update_support.targets import make_filter
 from update_support.wheel_facts import (
     ReleaseFiles,
     WheelFacts,
     load_cached,
+    load_index,
     make_cache_path,
     measure_objects,
     measure_small,
@@ -59,7 +60,6 @@ from update_support.wheel_facts import (
     parse_defines,
     parse_requirements,
     python_number,
-    read_index,
     save_cached,
     sort_architectures,
     strip_root,
@@ -404,7 +404,7 @@ def _dump_line(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
 
 
-def read_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
+def load_table(path: Path) -> tuple[str, list[dict[str, Any]]]:
     """Return the date and the rows of the table, with shared lists put back in place."""
     try:
         raw = json.loads(path.read_text(encoding="utf-8"))
@@ -446,7 +446,7 @@ class Updater:
                 facts.inside, facts.read_instead = same_objects.inside, same_objects.filename
             else:
                 if not members:
-                    members, total = read_central_directory(self.web, package.url)
+                    members, total = load_central_directory(self.web, package.url)
                 facts.inside = measure_objects(self.web, package, members, total)
         if not self.fresh:
             save_cached(path, facts)
@@ -533,7 +533,7 @@ def main() -> int:
     )
     options = parser.parse_args()
     authored = Authored(AUTHORED)
-    as_of, table = read_table(TABLE)
+    as_of, table = load_table(TABLE)
     old = {(row["package"], row["version"]): row for row in table}
     if options.authored:
         text = render([reapply(row, authored) for row in table], as_of)
@@ -543,7 +543,7 @@ def main() -> int:
             print("the table is stale: run scripts/update_tensorflow.py --authored", file=sys.stderr)
             return 1
         return 0
-    releases = read_index()
+    releases = load_index()
     if len(releases) < MINIMUM_ROWS:
         print(f"only {len(releases)} releases found, {MINIMUM_ROWS} were: not written", file=sys.stderr)
         return 1

@@ -49,5 +49,5 @@ def test_table_matches_the_authored_data(capfd: pytest.CaptureFixture[str]) -> N
 def test_old_tables_are_reported() -> None:
     module = load_script()
     assert not module.list_old_tables(dt.date(2026, 1, 1))
-    assert set(module.list_old_tables(dt.date(2036, 1, 1))) == set(module.read_dates())
-    assert {"tensorflow.json", "images.toml", "pythons.toml", "cuda.toml"} <= set(module.read_dates())
+    assert set(module.list_old_tables(dt.date(2036, 1, 1))) == set(module.load_dates())
+    assert {"tensorflow.json", "images.toml", "pythons.toml", "cuda.toml"} <= set(module.load_dates())

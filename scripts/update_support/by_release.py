@@ -44,9 +44,9 @@ def list_releases() -> list[dict[str, Any]]:
 
 def list_urls() -> dict[str, str]:
     """Return the URL of each wheel on the index by file name."""
-    from update_support.wheel_facts import read_index
+    from update_support.wheel_facts import load_index
 
-    return {package.filename: package.url for files in read_index() for package in files.linux.values()}
+    return {package.filename: package.url for files in load_index() for package in files.linux.values()}
 
 
 def find_unmeasured(table: Mapping[str, Any], at_least: int) -> list[str]:

@@ -25,7 +25,7 @@ from packaging.utils import (
 )
 from packaging.version import InvalidVersion, Version
 
-from update_support.remote_zip import Web, extract, read_central_directory
+from update_support.remote_zip import Web, extract, load_central_directory
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -158,12 +158,12 @@ class Index:
             raw = json.loads(path.read_text(encoding="utf-8"))
             if raw.get("format") == FORMAT:
                 return list(raw["requires"])
-        requires = self._read_wheel(file) if file.is_wheel else self._read_sdist(file)
+        requires = self._load_wheel(file) if file.is_wheel else self._load_sdist(file)
         _write(path, {"format": FORMAT, "file": file.filename, "requires": requires})
         return requires
 
-    def _read_wheel(self, file: File) -> list[str]:
-        members, total = read_central_directory(self.web, file.url)
+    def _load_wheel(self, file: File) -> list[str]:
+        members, total = load_central_directory(self.web, file.url)
         metadata_members = [
             member for member in members if re.fullmatch(r"[^/]+\.dist-info/METADATA", member.name)
         ]
@@ -175,10 +175,10 @@ class Index:
         extract(self.web, file.url, metadata_members[:1], total, keep)
         return _parse_requires_dist(text[0].decode("utf-8", "replace"))
 
-    def _read_sdist(self, file: File) -> list[str]:
+    def _load_sdist(self, file: File) -> list[str]:
         response = self.client.s.get(file.url, timeout=120)
         response.raise_for_status()
-        members = dict(_read_metadata_files(file.filename, response.content))
+        members = dict(_load_metadata_files(file.filename, response.content))
         for name, text in sorted(members.items(), key=lambda item: item[0].count("/")):
             if name.endswith("PKG-INFO") and "\nRequires-Dist:" in text:
                 return _parse_requires_dist(text)
@@ -192,7 +192,7 @@ def _parse_requires_dist(metadata: str) -> list[str]:
     return [str(line) for line in email.message_from_string(metadata).get_all("Requires-Dist") or []]
 
 
-def _read_metadata_files(filename: str, content: bytes) -> Iterator[tuple[str, str]]:
+def _load_metadata_files(filename: str, content: bytes) -> Iterator[tuple[str, str]]:
     """Yield the name and the text of the members of a source archive that have requirements."""
     pattern = re.compile(r"(?:^[^/]+/PKG-INFO|\.egg-info/(?:PKG-INFO|requires\.txt))$")
     if filename.endswith(".zip"):

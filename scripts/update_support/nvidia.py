@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from packaging.version import Version
 
 from tfdoctor.compat.wheels import read_sets
-from update_support.remote_zip import extract, group_members, read_central_directory
+from update_support.remote_zip import extract, group_members, load_central_directory
 from update_support.resolve import list_platforms
 
 if TYPE_CHECKING:
@@ -57,7 +57,7 @@ def measure(index: Index, file: File) -> dict[str, Any]:
         raw = json.loads(path.read_text(encoding="utf-8"))
         if raw.get("format") == FORMAT:
             return dict(raw["wheel"])
-    members, total = read_central_directory(index.web, file.url)
+    members, total = load_central_directory(index.web, file.url)
     entry = {
         "file": file.filename,
         "sha256": file.sha256,
@@ -80,7 +80,7 @@ def measure_libraries(index: Index, url: str, members: list[Member], total: int)
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder) / "object"
 
-        def read_member(member: Member, pieces: Iterator[bytes]) -> None:
+        def load_member(member: Member, pieces: Iterator[bytes]) -> None:
             with path.open("wb") as file:
                 for piece in pieces:
                     file.write(piece)
@@ -96,7 +96,7 @@ def measure_libraries(index: Index, url: str, members: list[Member], total: int)
             entries[member.name] = entry
 
         for run in group_members(object_members, 1 << 22):
-            extract(index.web, url, run, total, read_member)
+            extract(index.web, url, run, total, load_member)
     return dict(sorted(entries.items()))
 
 

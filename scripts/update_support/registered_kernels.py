@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Types = dict[str, set[str]]
 
-__all__ = ["group_by_operation", "read_kernel_list"]
+__all__ = ["group_by_operation", "load_kernel_list"]
 
 LIBRARIES = ("libtensorflow_framework.so*", "libtensorflow_cc.so*", "python/_pywrap_tensorflow_internal.so")
 """Patterns of the libraries in the order of loading.
@@ -55,7 +55,7 @@ class Buffer(ctypes.Structure):
     _fields_ = (("data", ctypes.c_void_p), ("length", ctypes.c_size_t), ("deallocator", ctypes.c_void_p))
 
 
-def read_kernel_list(folder: Path) -> bytes:
+def load_kernel_list(folder: Path) -> bytes:
     """Return the serialized KernelList of the libraries below `folder`. Raise OSError."""
     paths = [item for pattern in LIBRARIES for item in sorted(folder.glob(pattern))]
     loaded = [ctypes.CDLL(str(item), ctypes.RTLD_GLOBAL) for item in paths]
@@ -155,4 +155,4 @@ def _parse_number(data: bytes, position: int) -> tuple[int, int]:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[2]).write_bytes(read_kernel_list(Path(sys.argv[1])))
+    Path(sys.argv[2]).write_bytes(load_kernel_list(Path(sys.argv[1])))

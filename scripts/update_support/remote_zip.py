@@ -15,7 +15,7 @@ import requests
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator
 
-__all__ = ["Member", "Web", "extract", "group_members", "read_central_directory"]
+__all__ = ["Member", "Web", "extract", "group_members", "load_central_directory"]
 
 
 class Web:
@@ -136,7 +136,7 @@ class Member:
     """Offset of its local header."""
 
 
-def read_central_directory(web: Web, url: str) -> tuple[list[Member], int]:
+def load_central_directory(web: Web, url: str) -> tuple[list[Member], int]:
     """Return every member of a remote zip file by offset, and the file's size.
 
     Takes one or two requests.

@@ -17,7 +17,7 @@ from tfdoctor.payload.fatbins import count_fat_binaries
 if TYPE_CHECKING:
     from pathlib import Path
 
-__all__ = ["ObjectFacts", "read_object"]
+__all__ = ["ObjectFacts", "load_object"]
 
 
 @dataclass
@@ -36,7 +36,7 @@ class ObjectFacts:
     """Number of entries with PTX by architecture (`"90"`, `"90a"`)."""
 
 
-def read_object(path: Path) -> ObjectFacts:
+def load_object(path: Path) -> ObjectFacts:
     """Read the dynamic section, the symbol versions and the fat binaries of a shared object."""
     facts = ObjectFacts()
     with path.open("rb") as file:

@@ -266,14 +266,14 @@ def try_lock(target: Target, python: str, cache: Path, *, uv: str | None) -> Res
 # --- record ---------------------------------------------------------------------------------------------
 
 
-def read_digest(name: str) -> str:
+def load_digest(name: str) -> str:
     """Return the digest of the present lock; empty if it does not exist."""
     from tfdoctor.compat.locks import read_lock
 
     return read_lock(LOCKS / name).digest if (LOCKS / name).is_file() else ""
 
 
-def read_record() -> dict[str, Any]:
+def load_record() -> dict[str, Any]:
     if not TRIED.is_file():
         return {}
     return dict(json.loads(TRIED.read_text(encoding="utf-8"))["locks"])
@@ -309,12 +309,12 @@ def run_trials(options: argparse.Namespace, specs: Sequence[str]) -> int:
     chosen.sort(
         key=lambda entry: len(entry.release.linux_pythons) - entry.release.linux_pythons.index(entry.python)
     )
-    record = read_record()
+    record = load_record()
     if options.missing:
         chosen = [
             candidate
             for candidate in chosen
-            if record.get(candidate.name, {}).get("lock") != read_digest(candidate.name)
+            if record.get(candidate.name, {}).get("lock") != load_digest(candidate.name)
             or not record[candidate.name]["ok"]
         ]
     pythons = {version: find_python(version) for version in {target.python for target in chosen}}
@@ -329,7 +329,7 @@ def run_trials(options: argparse.Namespace, specs: Sequence[str]) -> int:
     def try_target(target: Target) -> None:
         nonlocal failed
         python = pythons[target.python]
-        if python is None or not read_digest(target.name):
+        if python is None or not load_digest(target.name):
             return
         result = try_lock(target, python, cache, uv=uv)
         with lock:
@@ -341,14 +341,14 @@ def run_trials(options: argparse.Namespace, specs: Sequence[str]) -> int:
             entry = {
                 "date": options.as_of,
                 "python": result.python,
-                "lock": read_digest(target.name),
+                "lock": load_digest(target.name),
                 "ok": result.ok,
             }
             with (options.cache / "tried.lock").open(
                 "w"
             ) as file:  # another process may try other locks at the same time
                 fcntl.flock(file, fcntl.LOCK_EX)
-                write_record({**read_record(), target.name: entry}, options.as_of)
+                write_record({**load_record(), target.name: entry}, options.as_of)
 
     with ThreadPoolExecutor(options.jobs) as pool:
         list(pool.map(try_target, chosen))

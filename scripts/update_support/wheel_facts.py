@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 from packaging.requirements import InvalidRequirement, Requirement
 from packaging.version import InvalidVersion, Version
 
-from update_support.remote_zip import Member, Web, extract, group_members, read_central_directory
-from update_support.shared_objects import ObjectFacts, read_object
+from update_support.remote_zip import Member, Web, extract, group_members, load_central_directory
+from update_support.shared_objects import ObjectFacts, load_object
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Iterator
@@ -80,7 +80,7 @@ def save_cached(path: Path, facts: WheelFacts) -> None:
 
 def measure_small(web: Web, package: DistributionPackage) -> tuple[WheelFacts, list[Member], int]:
     """Return the facts from the small members of a wheel, its directory and the size of the file."""
-    members, total = read_central_directory(web, package.url)
+    members, total = load_central_directory(web, package.url)
     texts = {}
 
     def keep(member: Member, pieces: Iterator[bytes]) -> None:
@@ -120,14 +120,14 @@ def measure_objects(
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
         path = Path(folder) / "object"
 
-        def read_member(member: Member, pieces: Iterator[bytes]) -> None:
+        def load_member(member: Member, pieces: Iterator[bytes]) -> None:
             with path.open("wb") as file:
                 for piece in pieces:
                     file.write(piece)
-            result[member.name] = read_object(path)
+            result[member.name] = load_object(path)
 
         for run in group_members(object_members, 1 << 22):
-            extract(web, package.url, run, total, read_member)
+            extract(web, package.url, run, total, load_member)
     return dict(sorted(result.items()))
 
 
@@ -210,7 +210,7 @@ def python_number(tag: str) -> int:
     return int(tag[2]) * 100 + int(tag[3:])
 
 
-def read_index() -> list[ReleaseFiles]:
+def load_index() -> list[ReleaseFiles]:
     """Return every final release from 1.0 on with a Linux x86-64 wheel, and the newest candidate.
 
     They are sorted by version and project.

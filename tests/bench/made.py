@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from typing import TYPE_CHECKING, Any
 
-from tfdoctor.bench import Bench, Interconnect, Watched, evaluate_bench, read_lines
+from tfdoctor.bench import Bench, Interconnect, Watched, evaluate_bench, parse_lines
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
@@ -50,7 +50,7 @@ def make_bench(
     software: bool = False,
 ) -> Bench:
     """Return the evaluated result of the payload lines `parts`."""
-    measured = read_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
+    measured = parse_lines([{"stage": "import", "tensorflow": "2.20.0"}, *parts])
     return evaluate_bench(
         dataclasses.replace(measured, watched=tuple(watched), links=tuple(links)),
         "python",

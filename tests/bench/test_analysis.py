@@ -10,7 +10,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, Watched, compare_runs, read_earlier
+from tfdoctor.bench import Bench, Watched, compare_runs, parse_earlier
 from tfdoctor.bench.noise import compute_interval
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
@@ -234,6 +234,6 @@ def test_gpu_is_not_compared_with_a_software_gpu() -> None:
     software_gpu, gpu = (
         make_bench(make_devices_line("GPU:0"), *parts, software=software) for software in (True, False)
     )
-    old = read_earlier(json.dumps(bench_json(software_gpu)).encode(), "old.json")
+    old = parse_earlier(json.dumps(bench_json(software_gpu)).encode(), "old.json")
     assert compare_runs(software_gpu, old, "old.json").verdict == "same"
     assert compare_runs(gpu, old, "old.json").verdict == "incomparable"

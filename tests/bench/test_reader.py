@@ -13,7 +13,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import Bench, BenchComparison, compare_runs, read_earlier, read_lines
+from tfdoctor.bench import Bench, BenchComparison, compare_runs, parse_earlier, parse_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.render.bench import bench_json, render_bench
 from tfdoctor.render.bench_svg import bench_svg
@@ -34,7 +34,7 @@ def make_noisy_run(factor: float, seed: int, **facts: object) -> Bench:
 
 def compare_with(now: Bench, then: Bench) -> BenchComparison:
     """Return the comparison of `now` with `then`, which is written to JSON and read back."""
-    old = read_earlier(json.dumps(bench_json(then)).encode(), "old.json")
+    old = parse_earlier(json.dumps(bench_json(then)).encode(), "old.json")
     return compare_runs(now, old, "old.json")
 
 
@@ -148,7 +148,7 @@ def test_gpu_times_ignore_the_processor_speed() -> None:
     ],
 )
 def test_invalid_yardstick_is_ignored(told: object) -> None:
-    assert read_lines([make_run_line(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
+    assert parse_lines([make_run_line(1.0), {"stage": "bench", "yardstick": told}]).yardstick is None
 
 
 def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
@@ -166,12 +166,12 @@ def test_one_unsteady_piece_is_not_an_unsteady_machine() -> None:
     "rounds", [None, 8, [10] * 7, [10] * 9, [-10, *[10] * 9], [True, *[10] * 7, 9], ["10"] * 8, [0] * 100, []]
 )
 def test_inconsistent_rounds_are_ignored(rounds: object) -> None:
-    (run,) = read_lines([make_run_line(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
+    (run,) = parse_lines([make_run_line(1.0, samples=[1.0] * 80, rounds=rounds)]).runs
     assert (run.repeats, run.rounds) == (80, ())
 
 
 def test_round_without_samples_is_none() -> None:
-    (run,) = read_lines([make_run_line(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
+    (run,) = parse_lines([make_run_line(1.0, samples=[1.0, 2.0, 3.0], rounds=[0, 1, 0, 2])]).runs
     assert run.rounds == (None, 1.0, None, 2.5)
 
 
@@ -180,7 +180,7 @@ def test_earlier_result_without_rounds_is_compared() -> None:
     for run in document["runs"]:
         del run["rounds"]
     now = make_noisy_run(1.0, 2)
-    assert compare_runs(now, read_earlier(json.dumps(document).encode(), "x"), "x").verdict == "same"
+    assert compare_runs(now, parse_earlier(json.dumps(document).encode(), "x"), "x").verdict == "same"
 
 
 def make_sized_bench(short: float, long: float) -> Bench:
@@ -242,7 +242,7 @@ def test_disturbed_and_tiny_runs_are_not_compared() -> None:
 )
 def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     with pytest.raises(UsageError, match=r"--compare: old.json is no result of tfdoctor bench"):
-        read_earlier(text, "old.json")
+        parse_earlier(text, "old.json")
 
 
 @pytest.mark.parametrize(
@@ -258,18 +258,20 @@ def test_file_that_is_no_result_is_refused(text: bytes) -> None:
     ],
 )
 def test_invalid_lines_are_ignored(wrong: dict[str, object]) -> None:
-    assert not read_lines(
+    assert not parse_lines(
         [make_run_line(1.0, **wrong), 3, None, {"stage": "bench", "devices": 7, "run": []}]
     ).runs
 
 
 def test_invalid_times_are_ignored() -> None:
-    (run,) = read_lines([make_run_line(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]).runs
+    (run,) = parse_lines(
+        [make_run_line(1.0, samples=[1.0, -1.0, float("nan"), 10**400, "2", True, 3.0])]
+    ).runs
     assert run.repeats == 2
 
 
 def test_later_line_replaces_earlier_one() -> None:
-    (run,) = read_lines([make_run_line(1.0), make_run_line(2.0)]).runs
+    (run,) = parse_lines([make_run_line(1.0), make_run_line(2.0)]).runs
     assert run.seconds is not None
     assert run.seconds.median == 2.0
 
@@ -284,7 +286,7 @@ def test_json_matches_the_schema() -> None:
     validate(bench_json(make_bench()), "bench")
     bench = make_noisy_run(1.0, 1)
     validate(bench_json(bench), "bench")
-    parsed = read_earlier(json.dumps(bench_json(bench)).encode(), "x")
+    parsed = parse_earlier(json.dumps(bench_json(bench)).encode(), "x")
     assert parsed.runs == bench.runs
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from bench.made import make_bench, make_devices_line, make_run_line, make_training_line
 from cli.planner import validate
-from tfdoctor.bench import compare_runs, describe_first_calls, read_earlier
+from tfdoctor.bench import compare_runs, describe_first_calls, parse_earlier
 from tfdoctor.errors import Error
 from tfdoctor.render import png
 from tfdoctor.render.bench import bench_json, render_bench
@@ -59,7 +59,7 @@ def test_cause_of_a_slow_first_call(
     document = bench_json(bench)
     validate(document, "bench")
     assert document["runs"][0]["compile"]["what"] == list(what)
-    assert read_earlier(json.dumps(document).encode(), "x").runs == bench.runs
+    assert parse_earlier(json.dumps(document).encode(), "x").runs == bench.runs
 
 
 def test_cudnn_without_autotune() -> None:
@@ -114,7 +114,7 @@ def test_few_disturbed_pieces_are_left_out() -> None:
     assert bench.findings == ()
     assert "A little disturbed: other programs used up to 50 %" in render_bench(bench)
     assert [run["disturbed"] for run in bench_json(bench)["runs"]].count(True) == 2
-    old = read_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
+    old = parse_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
     for factor, verdict in ((1.0, "same"), (1.2, "slower"), (0.8, "faster")):
         now = make_pieces_run(0, factor)
         comparison = compare_runs(now, old, "old.json")
@@ -128,7 +128,7 @@ def test_many_disturbed_pieces_disturb_the_run(pieces: int, others: float) -> No
     bench = make_pieces_run(pieces, others=others)
     assert bench.disturbance.much
     assert [finding.code for finding in bench.findings] == ["TFD828"]
-    old = read_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
+    old = parse_earlier(json.dumps(bench_json(bench)).encode(), "old.json")
     now = make_pieces_run(0)
     assert compare_runs(now, old, "old.json").verdict == "disturbed"
 
@@ -138,7 +138,7 @@ def test_earlier_file_without_disturbance_count() -> None:
     document = bench_json(make_pieces_run(2))
     del document["disturbance"]
     now = make_pieces_run(0)
-    assert compare_runs(now, read_earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
+    assert compare_runs(now, parse_earlier(json.dumps(document).encode(), "x"), "x").verdict == "disturbed"
 
 
 def test_png_picture_in_both_styles() -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from tfdoctor.causes.codes import CLUSTER
-from tfdoctor.cluster import ClusterAnswer, evaluate_cluster, merge_clusters, read_cluster
+from tfdoctor.cluster import ClusterAnswer, evaluate_cluster, merge_clusters, parse_cluster
 from tfdoctor.cluster.addresses import is_local, parse_address
 from tfdoctor.cluster.faults import FAULTS
 from tfdoctor.examine.network import find_proxy
@@ -23,7 +23,7 @@ LOCAL_STATE = Listening(frozenset({2222}), frozenset({"127.0.0.1", "10.0.0.7"}))
 
 
 def evaluate_texts(*texts: str, python: bool = False, source: str = "text") -> list[ClusterAnswer]:
-    specs = [read_cluster(text, source, python=python) for text in texts]
+    specs = [parse_cluster(text, source, python=python) for text in texts]
     return [evaluate_cluster(cluster, name) for name, cluster in merge_clusters(specs)]
 
 
@@ -252,7 +252,7 @@ def test_recursive_assignment_terminates() -> None:
 
 # ---------------------------------------------------------------- observed state
 
-TWO = read_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").written[0]
+TWO = parse_cluster(config({"worker": ["10.0.0.7:2222", "b:2223"]}), "env").written[0]
 
 
 def test_own_task_and_its_listener_are_found() -> None:
@@ -263,7 +263,7 @@ def test_own_task_and_its_listener_are_found() -> None:
 
 
 def test_address_of_another_machine_is_a_fault() -> None:
-    cluster = read_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
+    cluster = parse_cluster(config({"worker": ["10.0.0.8:2222", "10.0.0.7:2222"]}), "env").written[0]
     assert [fault.name for fault in evaluate_cluster(cluster, "env", listening=LOCAL_STATE).faults] == [
         "wrong-self-address"
     ]
@@ -273,7 +273,7 @@ def test_address_of_another_machine_is_a_fault() -> None:
 
 def test_unreachable_tasks_are_counted() -> None:
     text = config({"worker": [f"127.0.0.1:{20000 + number}" for number in range(200)]})
-    cluster = read_cluster(text, "text").written[0]
+    cluster = parse_cluster(text, "text").written[0]
     reached = {task: Reached(False, "refused") for task, _ in cluster.addresses}
     answer = evaluate_cluster(cluster, "text", reached=reached)
     assert "199 of 200 tasks cannot be reached" in answer.summary

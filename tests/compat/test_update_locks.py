@@ -300,7 +300,9 @@ def test_requirements_of_old_source_archives() -> None:
             member = tarfile.TarInfo(name)
             member.size = len(content)
             archive.addfile(member, io.BytesIO(content))
-    assert dict(index._read_metadata_files("p-1.tar.gz", buffer.getvalue())) == {"p-1/p.egg-info/requires.txt": "six\n"}
+    assert dict(index._load_metadata_files("p-1.tar.gz", buffer.getvalue())) == {
+        "p-1/p.egg-info/requires.txt": "six\n"
+    }
 
 
 # ---------------------------------------------------------------- the script

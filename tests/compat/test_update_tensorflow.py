@@ -73,7 +73,7 @@ FILES = {
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_members_are_extracted_unchanged(method: int) -> None:
     web = LocalWeb(make_zip(FILES, method))
-    members, total = remote_zip.read_central_directory(web, "u")
+    members, total = remote_zip.load_central_directory(web, "u")
     assert [member.name for member in members] == [*FILES]
     extracted: dict[str, bytes] = {}
     for gap in (0, 1 << 30):
@@ -87,7 +87,7 @@ def test_members_are_extracted_unchanged(method: int) -> None:
 
 def test_only_selected_members_are_requested() -> None:
     web = LocalWeb(make_zip(FILES, zipfile.ZIP_STORED))
-    members, total = remote_zip.read_central_directory(web, "u")
+    members, total = remote_zip.load_central_directory(web, "u")
     selected = [member for member in members if wheel_facts.SMALL.search(member.name)]
     assert len(selected) == 3
     runs = [*remote_zip.group_members(selected, 1 << 16)]
@@ -101,14 +101,14 @@ def test_damaged_member_raises_an_error() -> None:
     data = bytearray(make_zip(FILES, zipfile.ZIP_STORED))
     data[5000] ^= 1
     web = LocalWeb(bytes(data))
-    members, total = remote_zip.read_central_directory(web, "u")
+    members, total = remote_zip.load_central_directory(web, "u")
     with pytest.raises(ValueError, match=r"big\.so: wrong CRC-32"):
         remote_zip.extract(web, "u", members[:1], total, lambda _, pieces: [*pieces])
 
 
 def test_other_file_is_no_zip_file() -> None:
     with pytest.raises(ValueError, match="end-of-central-directory"):
-        remote_zip.read_central_directory(LocalWeb(b"x" * 1000), "u")
+        remote_zip.load_central_directory(LocalWeb(b"x" * 1000), "u")
 
 
 # --- fat binaries ---
@@ -288,7 +288,7 @@ def test_unread_releases_inherit_from_their_neighbour() -> None:
 
 def test_table_is_as_the_script_writes_it() -> None:
     """The same releases give the same bytes: nobody edits the table by hand."""
-    as_of, releases = script.read_table(script.TABLE)
+    as_of, releases = script.load_table(script.TABLE)
     assert len(releases) >= script.MINIMUM_ROWS
     assert script.render(releases, as_of) == script.TABLE.read_text(encoding="utf-8")
 

@@ -16,7 +16,7 @@ from engine.conftest import PREFIX
 from tfdoctor.compat import Compat
 from tfdoctor.engine import BuildRequest, EngineError, ask_registry, build
 from tfdoctor.engine.image import pin_base
-from tfdoctor.engine.push import push, read_push_messages
+from tfdoctor.engine.push import parse_push_messages, push
 from tfdoctor.fit import Host
 from tfdoctor.plan import Method, Recipe, Request
 from tfdoctor.plan.arguments import make_plan
@@ -126,12 +126,12 @@ def test_digest_is_read_from_the_push_events() -> None:
     events = [{"status": "Pushing", "id": "ab", "progressDetail": {"current": 1, "total": 2}}]
     docker = [{"aux": {"Tag": "1", "Digest": DIGEST, "Size": 5}}]
     podman = [{"status": f"1: digest: {DIGEST} size: 5"}]
-    assert read_push_messages([*events, *docker], "x:1", Progress()) == DIGEST
-    assert read_push_messages([*events, *podman], "x:1", Progress()) == DIGEST
+    assert parse_push_messages([*events, *docker], "x:1", Progress()) == DIGEST
+    assert parse_push_messages([*events, *podman], "x:1", Progress()) == DIGEST
     with pytest.raises(EngineError, match="did not report"):
-        read_push_messages(events, "x:1", Progress())
+        parse_push_messages(events, "x:1", Progress())
     with pytest.raises(EngineError, match="denied") as caught:
-        read_push_messages(
+        parse_push_messages(
             [{"error": "denied: requested access to the resource is denied"}], "x:1", Progress()
         )
     assert "docker login" in caught.value.hint

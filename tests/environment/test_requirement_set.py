@@ -13,7 +13,7 @@ from packaging.specifiers import SpecifierSet
 
 from tfdoctor.environment.requirements import drop_cuda_lines, read_requirement_files
 from tfdoctor.environment.requirements.conda import conda_specifier, read_environment
-from tfdoctor.environment.requirements.locked import read_poetry, read_uv
+from tfdoctor.environment.requirements.locked import parse_poetry, parse_uv
 from tfdoctor.environment.requirements.project import poetry_specifier, read_project
 from tfdoctor.errors import UsageError
 
@@ -590,8 +590,8 @@ def test_any_text_is_read_or_refused(text: str) -> None:
     for head, read in (
         ("dependencies:\n", lambda content: read_environment(content, Path("e.yml"), lambda _: "")),
         ("", lambda content: read_project(content, "p")),
-        ("[[package]]\nname = 'x'\n", lambda content: read_uv(content, "u")),
-        ("[[package]]\nname = 'x'\n", lambda content: read_poetry(content, "p")),
+        ("[[package]]\nname = 'x'\n", lambda content: parse_uv(content, "u")),
+        ("[[package]]\nname = 'x'\n", lambda content: parse_poetry(content, "p")),
     ):
         with contextlib.suppress(UsageError):
             read(head + text)

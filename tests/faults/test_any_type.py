@@ -8,10 +8,10 @@ import json
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from tfdoctor.fleet.results import UnusableError, read_result
 
 from fleet.made import answer
-from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
+from tfdoctor.cluster import evaluate_cluster, merge_clusters, parse_cluster
+from tfdoctor.fleet.results import UnusableError, read_result
 from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.lint.settings import SettingsError, settings_of
 from tfdoctor.render.cluster import cluster_json, render_cluster
@@ -84,7 +84,7 @@ def check_cluster(text: str, *, python: bool = False) -> None:
     """Evaluate and render a cluster as `tfdoctor cluster` does."""
     results = [
         evaluate_cluster(config, source)
-        for source, config in merge_clusters([read_cluster(text, "x", python=python)])
+        for source, config in merge_clusters([parse_cluster(text, "x", python=python)])
     ]
     render_cluster(results, verbose=True)
     json.dumps(cluster_json(results))

@@ -9,7 +9,7 @@ import tracemalloc
 
 import pytest
 
-from tfdoctor.cluster import evaluate_cluster, merge_clusters, read_cluster
+from tfdoctor.cluster import evaluate_cluster, merge_clusters, parse_cluster
 from tfdoctor.lint import LintTarget, lint_text
 from tfdoctor.lint.reporter import MAX_FINDINGS, MAX_STEPS
 from tfdoctor.parse.python_size import MAX_TOKENS
@@ -63,7 +63,7 @@ def make_file(name: str, times: int) -> tuple[str, str]:
 
 def lint_file(kind: str, text: str) -> None:
     if kind == "cluster":
-        specs = [read_cluster(text, "x", python=True)]
+        specs = [parse_cluster(text, "x", python=True)]
         render_cluster([evaluate_cluster(cluster, source) for source, cluster in merge_clusters(specs)])
     else:
         lint_text(text, kind, LintTarget())
@@ -141,10 +141,10 @@ def test_reached_limit_is_reported() -> None:
 
 def test_cluster_limit_is_reported() -> None:
     text = "".join(SPEC.replace("#", str(n)) for n in range(1001))
-    spec = read_cluster(text, "x.py", python=True)
+    spec = parse_cluster(text, "x.py", python=True)
     assert len(spec.written) == 1001
     assert "more than 1,000 of ClusterSpec: not checked from line 1,001 on" in spec.written[-1].partly
-    large = read_cluster("x=[" + "1," * (MAX_TOKENS // 2) + "]\n", "x.py", python=True)
+    large = parse_cluster("x=[" + "1," * (MAX_TOKENS // 2) + "]\n", "x.py", python=True)
     assert f"more than {MAX_TOKENS:,} words" in large.written[0].partly
 
 

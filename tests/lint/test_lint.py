@@ -11,7 +11,7 @@ import pytest
 
 from lint import cases
 from tfdoctor.causes.codes import LINT
-from tfdoctor.cluster import evaluate_cluster, read_cluster
+from tfdoctor.cluster import evaluate_cluster, parse_cluster
 from tfdoctor.explain import LOG_NOTES
 from tfdoctor.lint import LintProblem, LintTarget, kind_of_file, lint_text
 from tfdoctor.lint.codes import KINDS
@@ -239,7 +239,7 @@ def test_corpus_has_the_expected_findings() -> None:
 )
 def test_lint_and_cluster_report_the_same_faults(members: str, index: str) -> None:
     config = f'{{"cluster": {{"worker": {members}}}, "task": {{"type": "worker", "index": {index}}}}}'
-    (cluster,) = read_cluster(config, "text").written
+    (cluster,) = parse_cluster(config, "text").written
     faults = {item.name for item in evaluate_cluster(cluster, "text").faults}
     problems, _ = lint_text(f"TF_CONFIG='{config}'\n", "env", LintTarget())
     assert {item.name for item in problems} == faults

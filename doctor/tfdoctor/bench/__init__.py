@@ -17,7 +17,7 @@ from tfdoctor.bench.models import (
     Watched,
     format_duration,
 )
-from tfdoctor.bench.reader import Measured, read_earlier, read_lines
+from tfdoctor.bench.reader import Measured, parse_earlier, parse_lines
 from tfdoctor.bench.warmup import describe_first_calls
 
 __all__ = [
@@ -38,6 +38,6 @@ __all__ = [
     "describe_first_calls",
     "evaluate_bench",
     "format_duration",
-    "read_earlier",
-    "read_lines",
+    "parse_earlier",
+    "parse_lines",
 ]

@@ -20,7 +20,7 @@ from tfdoctor.text import clean, clean_line
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-__all__ = ["Measured", "read_earlier", "read_lines"]
+__all__ = ["Measured", "parse_earlier", "parse_lines"]
 
 MAX_PIECES = 5000
 """Most measurements that are read."""
@@ -65,7 +65,7 @@ class Measured:
         return any(timed.seconds for timed in self.runs)
 
 
-def read_lines(parts: Iterable[object]) -> Measured:
+def parse_lines(parts: Iterable[object]) -> Measured:
     """Parse the payload's lines. Of two lines for the same measurement, the later one counts."""
     version, devices, error, log, autotuned, yardstick, unserved = None, [], "", "", True, None, ""
     runs: dict[tuple[object, ...], Timed] = {}
@@ -202,7 +202,7 @@ def _clean_text(value: object) -> str | None:
     return clean_line(value, limit=300) if isinstance(value, str) and value else None
 
 
-def read_earlier(data: bytes, name: str) -> Measured:
+def parse_earlier(data: bytes, name: str) -> Measured:
     """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is something else."""
     error_prefix = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
     try:

@@ -121,7 +121,7 @@ def bench(
     calls compile is told apart. Ctrl-C keeps what was measured; with IMAGE, in a container with the GPUs, it comes at
     the end alone.
     """
-    from tfdoctor.bench import compare_runs, evaluate_bench, read_earlier
+    from tfdoctor.bench import compare_runs, evaluate_bench, parse_earlier
     from tfdoctor.examine import make_live_system
     from tfdoctor.verify.bench_runner import BenchRequest, bench_python
 
@@ -136,7 +136,7 @@ def bench(
     )
     earlier_run = None
     if compare is not None:
-        earlier_run = read_earlier(read_option_file(compare, "--compare").encode(), str(compare))
+        earlier_run = parse_earlier(read_option_file(compare, "--compare").encode(), str(compare))
     paint = _load_painter(output) if png else None
     if output is not None:
         _make_folder(output, force=force)

@@ -171,7 +171,7 @@ def build(
     simulation = _make_stand_in(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
         requirements=requirement_lines(requirements or (), package or ()),
-        ca_certificate=_read_certificate(ca_cert) if ca_cert is not None else None,
+        ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
         index=check_index(index) if index is not None else None,
         platform=platform,
         uid=uid,
@@ -490,7 +490,7 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, ins
     return dataclasses.replace(host, glibc=None, python=None, system="Linux", wsl=windows)
 
 
-def _read_certificate(path: Path) -> bytes:
+def _load_certificate(path: Path) -> bytes:
     """Return the content of a certificate file. Raise UsageError."""
     display_name = clean_line(str(path))
     certificate = read_option_file(path, "--ca-cert").encode()

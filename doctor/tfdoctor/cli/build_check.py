@@ -20,7 +20,7 @@ from tfdoctor.dockerfile.read.compose import (
     parse_devcontainer,
     parse_services,
 )
-from tfdoctor.dockerfile.read.reader import read_dockerfile
+from tfdoctor.dockerfile.read.reader import parse_dockerfile
 from tfdoctor.dockerfile.write import check_reference
 from tfdoctor.environment.precheck import check_requirements
 from tfdoctor.errors import ExitCode, UsageError
@@ -49,19 +49,19 @@ def check(path: Path, *, as_json: bool) -> int:
         display_name = "standard input"
         path, text = (
             Path(display_name),
-            _read_text(sys.stdin.buffer, display_name),
+            _load_text(sys.stdin.buffer, display_name),
         )  # paths in it are relative to the working folder
     else:
         display_name = clean_line(str(path))
         try:
             with path.open("rb") as file:
-                text = _read_text(file, display_name)
+                text = _load_text(file, display_name)
         except (OSError, ValueError) as error:
             msg = f"--check: {display_name} cannot be read: {getattr(error, 'strerror', None) or error}."
             raise UsageError(msg) from error
     if is_compose(path.name, text) or is_devcontainer(path.name, text):
         try:
-            starts = _read_starts(text, path, display_name)
+            starts = _load_starts(text, path, display_name)
         except StartFileError as reason:
             msg = f"--check: {display_name}: {clean_line(str(reason))}."
             raise UsageError(msg) from reason
@@ -98,7 +98,7 @@ def _exit_status(all_judged: Sequence[DockerfileReport | None]) -> int:
     return ExitCode.FOUND if failed else ExitCode.OK
 
 
-def _read_text(stream: BinaryIO, display_name: str) -> str:
+def _load_text(stream: BinaryIO, display_name: str) -> str:
     """Return the text of a file. Raise UsageError if it is too large or not text, and OSError."""
     content = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
@@ -113,7 +113,7 @@ def _read_text(stream: BinaryIO, display_name: str) -> str:
 # ---------------------------------------------------------------- files that start containers
 
 
-def _read_starts(text: str, path: Path, display_name: str) -> list[ContainerStart]:
+def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStart]:
     """Return the containers that the file starts. Raise StartFileError."""
     if is_compose(path.name, text):
         return parse_services(text, display_name)
@@ -182,7 +182,7 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
         if re.fullmatch(r"[A-Za-z_]\w{0,100}", name) and _PLAIN_VALUE.fullmatch(value):
             text = re.sub(rf"(?m)^(ARG[ \t]+{name})(?:=[^\n]*)?$", rf"\g<1>={value}", text)
     if start.target is not None:
-        stages = read_dockerfile(text).stages
+        stages = parse_dockerfile(text).stages
         next_index = next(
             (stage.index + 1 for stage in stages if stage.name == start.target.lower()), len(stages)
         )

@@ -15,7 +15,7 @@ from tfdoctor.cluster import (
     evaluate_cluster,
     list_connectable,
     merge_clusters,
-    read_cluster,
+    parse_cluster,
 )
 from tfdoctor.cluster.reader import MAX_SPECIFICATION_CHARS
 from tfdoctor.errors import Error, ExitCode, UsageError
@@ -164,7 +164,7 @@ def _load_specifications(files: list[str], tf_config: str | None, env: dict[str,
             msg,
             hint="Name the file, or type `tfdoctor cluster --tf-config '{\"cluster\": …}'`.",
         )
-    return [read_cluster(env[VARIABLE], "env")]
+    return [parse_cluster(env[VARIABLE], "env")]
 
 
 def parse_specification(value: str) -> ClusterSource:
@@ -176,7 +176,7 @@ def parse_specification(value: str) -> ClusterSource:
             json.loads(value)
         except (ValueError, RecursionError):
             return _load_file(value)  # raises an error that says why it cannot be read
-    return read_cluster(value, "text")
+    return parse_cluster(value, "text")
 
 
 def _is_file(value: str) -> bool:
@@ -200,7 +200,7 @@ def _load_file(name: str) -> ClusterSource:
         bool(first_lines) and first_lines[0].startswith("#!") and "python" in first_lines[0]
     )
     try:
-        spec = read_cluster(text, label, python=is_python)
+        spec = parse_cluster(text, label, python=is_python)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
         location = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""

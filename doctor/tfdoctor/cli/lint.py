@@ -200,7 +200,7 @@ def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> 
     for candidate in (start, *start.parents):
         file = candidate / "pyproject.toml"
         if file.is_file():
-            table = _read_table(file)
+            table = _load_table(file)
             if table is not None:
                 try:
                     project = settings_of(table), candidate
@@ -212,7 +212,7 @@ def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> 
     return project
 
 
-def _read_table(file: Path) -> dict[str, object] | None:
+def _load_table(file: Path) -> dict[str, object] | None:
     """Return the [tool.tfdoctor] of a pyproject.toml, or None. Raise UsageError."""
     try:
         raw = loads(read_source(file, python=False))

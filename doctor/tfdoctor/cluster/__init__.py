@@ -1,6 +1,6 @@
 """Check of a cluster specification: whether TensorFlow accepts it, and whether its tasks answer.
 
-`read_cluster` parses specifications, and `evaluate_cluster` finds their faults. `examine.network` probes which ports
+`parse_cluster` parses specifications, and `evaluate_cluster` finds their faults. `examine.network` probes which ports
 are open and which tasks answer.
 """
 
@@ -18,7 +18,7 @@ from tfdoctor.cluster.models import (
     Task,
     Written,
 )
-from tfdoctor.cluster.reader import read_cluster
+from tfdoctor.cluster.reader import parse_cluster
 
 __all__ = [
     "Address",
@@ -32,5 +32,5 @@ __all__ = [
     "evaluate_cluster",
     "list_connectable",
     "merge_clusters",
-    "read_cluster",
+    "parse_cluster",
 ]

@@ -17,14 +17,14 @@ from tfdoctor.cluster.python import find_clusters
 from tfdoctor.findings import Severity
 from tfdoctor.text import clean_line
 
-__all__ = ["MAX_SPECIFICATION_CHARS", "convert_cluster", "parse_index", "read_cluster"]
+__all__ = ["MAX_SPECIFICATION_CHARS", "convert_cluster", "parse_cluster", "parse_index"]
 
 MAX_SPECIFICATION_CHARS = 4 << 20
 """Most characters of a specification."""
 FORMAT_HINT = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
 
-def read_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
+def parse_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
     """Parse the clusters of a text. Invalid text is reported as a fault.
 
     `source` is "env", "text", or the name of a file. With `python`, the text is Python source.
@@ -72,14 +72,14 @@ def convert_cluster(found: Any, *, environment: bool = False) -> Written:
     """Convert parsed JSON, or a cluster from a Python file (`python.FoundCluster`), into a specification."""
     if not isinstance(found, _Config):
         if found.text is not None:
-            (specification,) = read_cluster(found.text, "text").written
+            (specification,) = parse_cluster(found.text, "text").written
             return replace(specification, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.config is not None:
             specification = convert_cluster(_Config(found.config))
             return replace(specification, kind="TF_CONFIG", line=found.line, partly=found.partly)
         if found.cluster is None:
             return Written(None, None, (), "Python", found.line, (), found.partly)
-        jobs, faults = _read_jobs(found.cluster)
+        jobs, faults = _parse_jobs(found.cluster)
         tasks = tuple(Task(job, index) for job, index in found.servers)
         return Written(
             jobs, _format_cluster(found.cluster), tasks, "Python", found.line, tuple(faults), found.partly
@@ -89,7 +89,7 @@ def convert_cluster(found: Any, *, environment: bool = False) -> Written:
         description = "a text that holds JSON" if isinstance(value, str) else f"{_describe_type(value)}"
         return _invalid(f"it is {description}, and TensorFlow takes an object")
     if not environment and "cluster" not in value and "task" not in value and _is_spec(value):
-        jobs, faults = _read_jobs(value)
+        jobs, faults = _parse_jobs(value)
         return Written(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
     if "cluster" not in value and any(
         isinstance(item, (list, dict)) for key, item in value.items() if key != "task"
@@ -98,8 +98,8 @@ def convert_cluster(found: Any, *, environment: bool = False) -> Written:
     cluster = value.get("cluster", {})
     if not isinstance(cluster, dict):
         return _invalid(f'"cluster" is {_describe_type(cluster)}, and TensorFlow takes an object of jobs')
-    jobs, faults = _read_jobs(cluster)
-    task, task_faults = _read_task(value)
+    jobs, faults = _parse_jobs(cluster)
+    task, task_faults = _parse_task(value)
     return Written(jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *task_faults))
 
 
@@ -131,7 +131,7 @@ def _list_addresses(tasks: Any) -> list[Any]:
     return list(tasks.values()) if isinstance(tasks, dict) else list(tasks)
 
 
-def _read_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
+def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
     """Return the addresses by job and index, and the faults. An address that is not a text becomes ""."""
     jobs: dict[str, dict[int, str]] = {}
     faults: list[Fault] = []
@@ -170,7 +170,7 @@ def _read_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list
     return jobs, faults
 
 
-def _read_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
+def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
     """Return the task of this process from "task", and the faults."""
     size = sum(
         len(_list_addresses(tasks))

@@ -112,7 +112,7 @@ def read(
     """
     where = f"compat/{within}{path.name}"
     raw = read_raw(path, where)
-    version = _read_integer(raw.pop("schema_version", None), "schema_version", where)
+    version = _decode_integer(raw.pop("schema_version", None), "schema_version", where)
     if version != 1:
         msg = f"{where}: schema_version is {version}; this tfdoctor reads 1"
         raise DataError(msg)
@@ -222,7 +222,7 @@ def _name_type(value: object) -> str:
 _STR_ONLY = {str}
 
 
-def _read_text(value: Any, key: str, where: str) -> str:
+def _decode_text(value: Any, key: str, where: str) -> str:
     if type(value) is not str:
         raise _make_type_error(value, "text", key, where)
     if not value:
@@ -231,19 +231,19 @@ def _read_text(value: Any, key: str, where: str) -> str:
     return value
 
 
-def _read_flag(value: Any, key: str, where: str) -> bool:
+def _decode_flag(value: Any, key: str, where: str) -> bool:
     if type(value) is not bool:
         raise _make_type_error(value, "true or false", key, where)
     return value
 
 
-def _read_integer(value: Any, key: str, where: str) -> int:
+def _decode_integer(value: Any, key: str, where: str) -> int:
     if type(value) is not int or value < 0:
         raise _make_type_error(value, "a whole number", key, where)
     return value
 
 
-def _read_texts(value: Any, key: str, where: str) -> tuple[str, ...]:
+def _decode_texts(value: Any, key: str, where: str) -> tuple[str, ...]:
     if type(value) is tuple:  # no file has tuples: `as_texts` converted it once for many rows
         return value
     if type(value) is not list:
@@ -263,7 +263,7 @@ def as_texts(value: Any) -> Any:
     return tuple(value) if type(value) is list and {*map(type, value)} <= _STR_ONLY else value
 
 
-def _read_text_table(value: Any, key: str, where: str) -> dict[str, str]:
+def _decode_text_table(value: Any, key: str, where: str) -> dict[str, str]:
     if type(value) is not dict:
         raise _make_type_error(value, "a table of texts", key, where)
     if not {*map(type, value.values())} <= _STR_ONLY:
@@ -274,11 +274,11 @@ def _read_text_table(value: Any, key: str, where: str) -> dict[str, str]:
 
 
 _SIMPLE_READERS: dict[Any, Reader] = {
-    str: _read_text,
-    bool: _read_flag,
-    int: _read_integer,
-    tuple[str, ...]: _read_texts,
-    Mapping[str, str]: _read_text_table,
+    str: _decode_text,
+    bool: _decode_flag,
+    int: _decode_integer,
+    tuple[str, ...]: _decode_texts,
+    Mapping[str, str]: _decode_text_table,
 }
 
 
@@ -293,13 +293,13 @@ def _get_reader(kind: Any, noun: str = "", *, required: bool = False) -> Reader:
         converted = next(extra for extra in inner[1:] if isinstance(extra, Converted))
         return partial(_convert_value, _get_reader(converted.kind), converted.by)
     if origin is Literal:
-        return partial(_read_choice, inner)
+        return partial(_decode_choice, inner)
     if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
-        return partial(_read_optional, _get_reader(inner[0]))
+        return partial(_decode_optional, _get_reader(inner[0]))
     if origin is tuple and is_dataclass(inner[0]):
-        return partial(_read_rows, inner[0], noun, needed=required)
+        return partial(_decode_rows, inner[0], noun, needed=required)
     if origin in (tuple, frozenset):
-        return partial(_read_list, origin, _get_reader(inner[0]))
+        return partial(_decode_list, origin, _get_reader(inner[0]))
     if origin is Mapping and inner[0] is str:
         return partial(_read_table, _get_reader(inner[1]), nested=is_dataclass(inner[1]))
     msg = f"no reader for {kind!r}" + (
@@ -326,19 +326,19 @@ def _convert_value(reader: Reader, convert: Callable[[Any], Any], value: Any, ke
         raise DataError(msg) from error
 
 
-def _read_choice(allowed: tuple[str, ...], value: Any, key: str, where: str) -> str:
-    text = _read_text(value, key, where)
+def _decode_choice(allowed: tuple[str, ...], value: Any, key: str, where: str) -> str:
+    text = _decode_text(value, key, where)
     if text not in allowed:
         msg = f"{where}: `{key}` is `{text}`; it can be {', '.join(allowed)}{did_you_mean(text, allowed)}"
         raise DataError(msg)
     return text
 
 
-def _read_optional(reader: Reader, value: Any, key: str, where: str) -> Any:
+def _decode_optional(reader: Reader, value: Any, key: str, where: str) -> Any:
     return None if value is None else reader(value, key, where)
 
 
-def _read_list(origin: Any, reader: Reader, value: Any, key: str, where: str) -> Any:
+def _decode_list(origin: Any, reader: Reader, value: Any, key: str, where: str) -> Any:
     if type(value) is not list:
         raise _make_type_error(value, "a list", key, where)
     return origin(reader(item, key, where) for item in value)
@@ -351,7 +351,7 @@ def _read_table(reader: Reader, value: Any, key: str, where: str, *, nested: boo
     return {name: reader(item, name, inside) for name, item in value.items()}
 
 
-def _read_rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
+def _decode_rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
     """Return a list of tables; `noun` and the row's own names identify it in messages.
 
     Raise DataError if two rows have the same names.

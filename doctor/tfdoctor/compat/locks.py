@@ -143,15 +143,15 @@ class Locks:
 
     def get_lock(self, package: str, version: str, python: str) -> Lock | None:
         """Return the lock of a release for a Python, or None if there is none."""
-        return _read_cached(self.path(package, version, python))
+        return _load_cached(self.path(package, version, python))
 
     def tools(self, python: str) -> Lock | None:
         """Return the lock of pip, setuptools and wheel for a Python, or None."""
-        return _read_cached(self.tools_path(python))
+        return _load_cached(self.tools_path(python))
 
     def cuda(self, name: str) -> Lock | None:
         """Return the lock of a set of NVIDIA's wheels, or None."""
-        return _read_cached(self.cuda_path(name))
+        return _load_cached(self.cuda_path(name))
 
     @cached_property
     def trials(self) -> Mapping[str, Trial]:
@@ -160,7 +160,7 @@ class Locks:
 
 
 @lru_cache(maxsize=64)
-def _read_cached(path: Path) -> Lock | None:
+def _load_cached(path: Path) -> Lock | None:
     return read_lock(path) if path.is_file() else None
 
 

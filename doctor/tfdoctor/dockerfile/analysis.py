@@ -9,8 +9,8 @@ from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.dockerfile.checks.base import CheckContext
 from tfdoctor.dockerfile.checks.not_seen import list_unknowns
 from tfdoctor.dockerfile.facts import findings_of
-from tfdoctor.dockerfile.read.image_model import read_image
-from tfdoctor.dockerfile.read.reader import read_dockerfile
+from tfdoctor.dockerfile.read.image_model import parse_image
+from tfdoctor.dockerfile.read.reader import parse_dockerfile
 from tfdoctor.findings import Cause, Severity, Verdict
 
 if TYPE_CHECKING:
@@ -54,10 +54,10 @@ def check_dockerfile(
     `read` returns the text of a path in the build context, or None. `start` says how the containers are started, if
     that is known. `foresee` asks the package index whether requirements can be installed together.
     """
-    file = read_dockerfile(text)
+    file = parse_dockerfile(text)
     if not file.stages:
         return None
-    context = CheckContext(read_image(file, compat, read), compat, name, start, foresee)
+    context = CheckContext(parse_image(file, compat, read), compat, name, start, foresee)
     base_findings = [
         finding for rule in DOCKERFILE_RULES if rule.about_base for finding in rule.check(context)
     ]

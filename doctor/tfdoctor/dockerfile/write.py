@@ -197,7 +197,7 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
         files["requirements.txt"] = _join_lines(extras.requirements)
     contents = {name: text.encode() for name, text in files.items()}
     if has_venv(option):
-        contents["strip.py"] = _read_payload("strip.py")
+        contents["strip.py"] = _load_payload("strip.py")
     contents["settle.sh"] = (data_dir("dockerfiles") / "settle.sh").read_bytes()
     if extras.ca_certificate is not None:
         contents["ca.crt"] = extras.ca_certificate
@@ -222,7 +222,7 @@ def _release_epoch(option: Option) -> int:
     return int(dt.datetime.combine(day, dt.time(), dt.timezone.utc).timestamp())
 
 
-def _read_payload(name: str) -> bytes:
+def _load_payload(name: str) -> bytes:
     return (resources.files("tfdoctor.payload") / name).read_bytes()
 
 

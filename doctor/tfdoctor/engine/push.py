@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.engine.connection import ContainerEngine
     from tfdoctor.report.progress import Progress
 
-__all__ = ["push", "read_push_messages"]
+__all__ = ["parse_push_messages", "push"]
 
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
@@ -28,7 +28,7 @@ def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
     """Push the image of this name and return its digest. Raise EngineError."""
     progress.stage(f"Pushing {tag}")
     try:
-        return read_push_messages(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
+        return parse_push_messages(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
         # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
         if isinstance(error, EngineError):
@@ -36,7 +36,7 @@ def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
         raise explain_api_error(error, f"pushing {tag}") from error
 
 
-def read_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
+def parse_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
     """Pass the engine's messages about a push on to `progress` and return the digest at their end.
 
     Raise EngineError if the push fails or no digest is reported.

@@ -111,7 +111,7 @@ class StepRunner:
     def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
         """Edit the harmful lines of the environment's scripts; add lines of our own for the remaining steps."""
         prefix = self.environment.prefix
-        old_texts = {script: _read_text(script) for script in list_scripts(prefix)}
+        old_texts = {script: _load_text(script) for script in list_scripts(prefix)}
         new_texts = {script: edit_script(text, script.name, steps) for script, text in old_texts.items()}
         new_texts = {
             script: new_text for script, new_text in new_texts.items() if new_text != old_texts[script]
@@ -129,7 +129,7 @@ class StepRunner:
         for script in list_editable_scripts(prefix):
             script.parent.mkdir(parents=True, exist_ok=True)
             _write_text(
-                script, add_block(_read_text(script) if script.exists() else "", script.name, remaining)
+                script, add_block(_load_text(script) if script.exists() else "", script.name, remaining)
             )
 
 
@@ -199,7 +199,7 @@ def _format_lines(step: ShellStep, prefix: str) -> list[str]:
     """Return the lines of the sh scripts that a step removes, changes or adds."""
     lines = []
     for script in list_scripts(prefix):
-        text = _read_text(script)
+        text = _load_text(script)
         if script.suffix in (".fish", ".csh"):
             continue
         for old, new in zip(
@@ -284,7 +284,7 @@ def _comment_out(step: CommentOut) -> None:
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
         raise ActionError(msg)
-    changed = comment_out_line(step, _read_text(path))
+    changed = comment_out_line(step, _load_text(path))
     if changed is None:
         msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
         raise ActionError(msg)
@@ -298,7 +298,7 @@ def _remove_path(path: Path) -> None:
         raise _make_error(path, error) from error
 
 
-def _read_text(path: Path) -> str:
+def _load_text(path: Path) -> str:
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:

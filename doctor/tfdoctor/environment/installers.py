@@ -205,7 +205,7 @@ def uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
     """Return the options for uv that replace pip settings for which it has no variable."""
     if any(env.get(name) for name in _UV_INDEX_VARIABLES):
         return ()
-    value = _read_pip_settings(env).get("no-index", "").strip().lower()
+    value = _load_pip_settings(env).get("no-index", "").strip().lower()
     return ("--no-index",) if value in ("1", "true", "yes", "on") else ()
 
 
@@ -220,7 +220,7 @@ _UV_INDEX_VARIABLES = (
 
 def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     """Return pip's settings as uv's variables; its indexes are omitted if uv has its own."""
-    settings = _read_pip_settings(env)
+    settings = _load_pip_settings(env)
     variables: dict[str, str] = {}
     if not any(env.get(name) for name in _UV_INDEX_VARIABLES):
         if settings.get("index-url"):
@@ -253,7 +253,7 @@ _SETTINGS = (
 )
 
 
-def _read_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
+def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
     """Return pip's values of `_SETTINGS`, from its configuration files and its variables.
 
     Later files override earlier ones, and variables override files.

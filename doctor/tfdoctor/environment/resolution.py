@@ -227,7 +227,7 @@ def _resolve_by_uv(question: Question, folder: Path, run: Callable[[Sequence[str
         run(make_command(question, folder))
 
     _try_in_order(ask, [pins, _drop_pins(pins, _list_excluded(question)), {}])
-    return list(_join_lines(_read_output(folder / RESOLVED_FILE)))
+    return list(_join_lines(_load_output(folder / RESOLVED_FILE)))
 
 
 def _try_in_order(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
@@ -276,7 +276,7 @@ def _resolve_by_pip(question: Question, folder: Path, run: Callable[[Sequence[st
         run(make_command(question, folder))
 
     _try_in_order(ask, attempts)
-    return list(_parse_report(_read_output(folder / REPORT_FILE)))
+    return list(_parse_report(_load_output(folder / REPORT_FILE)))
 
 
 def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
@@ -331,7 +331,7 @@ def write_lines(path: Path, lines: Iterable[str]) -> None:
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
-def _read_output(path: Path) -> str:
+def _load_output(path: Path) -> str:
     """Return the start of a resolver's output file. Raise InstallFailedError if it cannot be read."""
     try:
         with path.open("rb") as stream:

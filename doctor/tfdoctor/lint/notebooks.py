@@ -56,7 +56,7 @@ class Cell:
 def code_cells(text: str) -> list[Cell]:
     """Return the code cells of a notebook of format 3 or 4. Raises ValueError if it is not a notebook."""
     try:
-        root = _read_node(text, _skip_space(text, 0))
+        root = _parse_node(text, _skip_space(text, 0))
     except RecursionError as error:
         raise ValueError("it is nested too deep") from error
     if _skip_space(text, root.end) != len(text):
@@ -99,7 +99,7 @@ def _skip_space(text: str, position: int) -> int:
     return match.end() if match is not None else position
 
 
-def _read_node(text: str, position: int) -> _Node:
+def _parse_node(text: str, position: int) -> _Node:
     value, end = _DECODER.raw_decode(text, position)
     return _Node(value, position, end)
 
@@ -111,8 +111,8 @@ def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
         return members
     position = node.start
     while text[position] != "}":
-        key = _read_node(text, _skip_space(text, position + 1))
-        value = _read_node(text, _skip_space(text, _skip_space(text, key.end) + 1))
+        key = _parse_node(text, _skip_space(text, position + 1))
+        value = _parse_node(text, _skip_space(text, _skip_space(text, key.end) + 1))
         members[str(key.value)] = value
         position = _skip_space(text, value.end)
     return members
@@ -133,7 +133,7 @@ def _list_items(text: str, node: _Node | None) -> list[_Node]:
         return items
     position = node.start
     while text[position] != "]":
-        item = _read_node(text, _skip_space(text, position + 1))
+        item = _parse_node(text, _skip_space(text, position + 1))
         items.append(item)
         position = _skip_space(text, item.end)
     return items

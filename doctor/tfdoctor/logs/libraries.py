@@ -110,7 +110,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
         "damaged-library",
     )
     for event in log.list_events(*signature_ids):
-        for missing in _read_event(event):
+        for missing in _parse_event(event):
             library = libraries.get(missing.soname)
             if library is None or (library.path is None and missing.path is not None):
                 libraries[missing.soname] = missing
@@ -125,7 +125,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
     )
 
 
-def _read_event(event: Event) -> list[UnopenedLibrary]:
+def _parse_event(event: Event) -> list[UnopenedLibrary]:
     """Return the missing libraries that one message names."""
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":

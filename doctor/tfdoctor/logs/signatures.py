@@ -475,7 +475,7 @@ def zero_digits(pattern: str) -> str:
         if pattern.startswith(("(?!", "(?<!"), position):
             position = _find_group_end(pattern, position)
             continue
-        text = _read_token(pattern, position)
+        text = _parse_token(pattern, position)
         position += len(text)
         if text[0] == "[" and any(re.fullmatch(text, digit) for digit in "123456789"):
             text = text if re.fullmatch(text, "0") else f"(?:{text}|0)"
@@ -489,7 +489,7 @@ def is_digit_blind(pattern: str) -> bool:
     """Return whether a pattern treats all digits alike."""
     position = 0
     while position < len(pattern):
-        text = _read_token(pattern, position)
+        text = _parse_token(pattern, position)
         position += len(text)
         if text[0] == "[":
             if len({re.fullmatch(text, digit) is None for digit in "0123456789"}) > 1:
@@ -502,7 +502,7 @@ def is_digit_blind(pattern: str) -> bool:
 _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>|.", re.DOTALL)
 
 
-def _read_token(pattern: str, position: int) -> str:
+def _parse_token(pattern: str, position: int) -> str:
     """Return the part of a regular expression that begins at a position."""
     match = _TOKEN.match(pattern, position)
     return match[0] if match is not None else pattern[position]
@@ -512,7 +512,7 @@ def _find_group_end(pattern: str, position: int) -> int:
     """Return the position after the parenthesis that closes the one at `position`."""
     depth = 0
     while True:
-        text = _read_token(pattern, position)
+        text = _parse_token(pattern, position)
         position += len(text)
         depth += text.startswith("(")
         depth -= text == ")"

@@ -157,7 +157,7 @@ class Reader:
     def take(self, block: bytes) -> None:
         """Count one block of complete lines."""
         self.refusals.take(block, self.lines)
-        self._read_devices(block)
+        self._parse_devices(block)
         self.messages.take(block)
         if b"This triggers a copy" in block:
             for match in _COPY_MESSAGE.finditer(block):
@@ -302,7 +302,7 @@ class Reader:
 
     # ---------------------------------------------------------------- devices
 
-    def _read_devices(self, block: bytes) -> None:
+    def _parse_devices(self, block: bytes) -> None:
         """Read the devices that a block lists or creates."""
         if b"Device mapping:" in block:
             self.mapped = True

@@ -105,7 +105,7 @@ class Refusals:
         if self._pending is not None:
             beginning, line = self._pending
             self._pending = None
-            self._read_message(beginning + block[: MAX_MESSAGE_BYTES - len(beginning)], line)
+            self._parse_message(beginning + block[: MAX_MESSAGE_BYTES - len(beginning)], line)
         if not any(trigger in block for trigger in _TRIGGERS):
             return
         line, start = lines_before + 1, 0
@@ -114,21 +114,21 @@ class Refusals:
             start = match.start()
             text = block[start : start + MAX_MESSAGE_BYTES]
             if start + MAX_MESSAGE_BYTES > len(block):
-                self._read_pending()
+                self._parse_pending()
                 self._pending = text, line
             else:
-                self._read_message(text, line)
+                self._parse_message(text, line)
 
     def end(self) -> None:
         """Read the message that is still incomplete after the last block."""
-        self._read_pending()
+        self._parse_pending()
 
-    def _read_pending(self) -> None:
+    def _parse_pending(self) -> None:
         if self._pending is not None:
-            self._read_message(*self._pending)
+            self._parse_message(*self._pending)
             self._pending = None
 
-    def _read_message(self, raw: bytes, line: int) -> None:
+    def _parse_message(self, raw: bytes, line: int) -> None:
         """Parse a message, cut off where the next message or error begins, and add its refusal."""
         next_start = _MESSAGE_START.search(raw, 1)
         message = raw[: next_start.start()] if next_start is not None else raw

@@ -359,13 +359,13 @@ def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ..
     specs: list[CdiSpec] = []
     for folder in reversed(folders_by_real_path.values()):
         for path in _list_files(system, folder, (".json", ".yaml")):  # the only extensions that CDI accepts
-            spec = _read_cdi_spec(system, path)
+            spec = _load_cdi_spec(system, path)
             if "nvidia" in (spec.kind or posixpath.basename(path)):
                 specs.append(spec)
     return tuple(specs)
 
 
-def _read_cdi_spec(system: System, path: str) -> CdiSpec:
+def _load_cdi_spec(system: System, path: str) -> CdiSpec:
     """Read one CDI specification; a problem with the file is in the result."""
     try:
         text = system.read_text(path, limit=MAX_SPEC_BYTES)

@@ -108,15 +108,15 @@ def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
     gpus = []
     for address in addresses:
         folder = f"{base}/{address}"
-        if _read_line(system, f"{folder}/vendor") != NVIDIA_VENDOR:
+        if _load_line(system, f"{folder}/vendor") != NVIDIA_VENDOR:
             continue
-        if not (_read_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
+        if not (_load_line(system, f"{folder}/class") or "").startswith(DISPLAY_CLASSES):
             continue
         driver = system.realpath(f"{folder}/driver")
         gpus.append(
             PciGpu(
                 address=clean_line(address),
-                device_id=(_read_line(system, f"{folder}/device") or "").removeprefix("0x"),
+                device_id=(_load_line(system, f"{folder}/device") or "").removeprefix("0x"),
                 driver=driver.rpartition("/")[2] if "/drivers/" in driver else None,
             )
         )
@@ -175,7 +175,7 @@ def probe_driver_files(system: System) -> tuple[str, ...]:
     return tuple(paths)
 
 
-def _read_line(system: System, path: str) -> str | None:
+def _load_line(system: System, path: str) -> str | None:
     try:
         return system.read_text(path, limit=256).strip()
     except OSError:

@@ -210,7 +210,7 @@ def _find_kernel_file(system: System, path: str) -> str | None:
 
 def _choose_kernel(system: System, requested: str, path: str) -> Choice:
     """Return the Python that a Jupyter kernel starts. Raise UsageError if it starts none."""
-    command = _read_kernel_command(system, path)
+    command = _load_kernel_command(system, path)
     name = clean_line(requested)
     if command is None:
         message = f"--python: {name} is no kernel.json of Jupyter: it names no command."
@@ -240,7 +240,7 @@ def _choose_kernel(system: System, requested: str, path: str) -> Choice:
     )
 
 
-def _read_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
+def _load_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
     """Return (program, variables as written) of a kernel.json; None if the file is not one."""
     try:
         value = json.loads(system.read_text(path, limit=1 << 16))
@@ -256,7 +256,7 @@ def _read_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]
 def kernel_variables(system: System, requested: str) -> dict[str, str]:
     """Return the variables that a kernel.json sets; empty if `requested` is not a kernel.json."""
     path = _find_kernel_file(system, _make_absolute(system, requested))
-    command = _read_kernel_command(system, path) if path is not None else None
+    command = _load_kernel_command(system, path) if path is not None else None
     return _filter_variables(command[1]) if command is not None else {}
 
 
@@ -326,7 +326,7 @@ def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | N
     return None
 
 
-def _read_pyvenv(system: System, prefix: str) -> dict[str, str]:
+def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
     """Return the settings in pyvenv.cfg; empty if it cannot be read."""
     try:
         text = system.read_text(f"{prefix}/pyvenv.cfg", limit=1 << 14)
@@ -337,7 +337,7 @@ def _read_pyvenv(system: System, prefix: str) -> dict[str, str]:
 
 def _find_version(system: System, prefix: str) -> str | None:
     """Return the version of an environment's Python, as its files state it; else None."""
-    config = _read_pyvenv(system, prefix)
+    config = _load_pyvenv(system, prefix)
     match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or "")
     if match is not None:
         return match[0]
@@ -382,7 +382,7 @@ def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
 
 def _was_created_as(system: System, environment: str, prefix: str) -> bool:
     """Return whether pyvenv.cfg's `command` (3.11 and newer) or the activate script has the path `prefix`."""
-    if _read_pyvenv(system, environment).get("command", "").endswith(f" {prefix}"):
+    if _load_pyvenv(system, environment).get("command", "").endswith(f" {prefix}"):
         return True
     try:
         text = system.read_text(f"{environment}/bin/activate", limit=1 << 14)
@@ -430,7 +430,7 @@ def _list_candidates(system: System, choice: Choice, examined: str) -> Iterator[
         f"{examined}/share/jupyter/kernels",
     ):
         for name in _list_names(system, folder)[:MAX_FOLDERS] if folder.startswith("/") else ():
-            command = _read_kernel_command(system, f"{folder}/{name}/kernel.json")
+            command = _load_kernel_command(system, f"{folder}/{name}/kernel.json")
             if (
                 command is not None
                 and command[0].startswith("/")

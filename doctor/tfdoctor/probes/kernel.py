@@ -85,7 +85,7 @@ def probe(
         nothing = Absent(machine.system, "this is not Linux")
         return KernelFacts(nothing, nothing, nothing, nothing, nothing, nothing)
     cards = pci()
-    prime = _read_fact(system, PRIME)
+    prime = _load_fact(system, PRIME)
     loaded = system.exists(MODULE_VERSION)
     if not loaded and not isinstance(cards, Known) and not machine.wsl and not isinstance(prime, Known):
         absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(cards, Absent) else cards
@@ -107,7 +107,7 @@ def probe(
 SECURE_BOOT_ON = Known(True, SECURE_BOOT)
 
 
-def _read_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
+def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -121,7 +121,7 @@ def _list_names(system: System, folder: str) -> list[str]:
         return []
 
 
-def _read_fact(system: System, path: str) -> Fact[str]:
+def _load_fact(system: System, path: str) -> Fact[str]:
     """Return the content of a small file as a fact."""
     try:
         return Known(clean_line(system.read_text(path, limit=256), limit=64), path)
@@ -201,7 +201,7 @@ def probe_module_files(
 
 def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
     """Return NVIDIA's module files of one kernel, as modules.dep lists them; None if it cannot be read."""
-    text = _read_text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
+    text = _load_text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
     if text is None:
         return None
     matches = (match[0].rstrip(":") for match in MODULE_FILE.finditer(text))
@@ -245,10 +245,10 @@ def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
         for name in _list_names(system, folder):
             if name.endswith(".conf"):
-                match = BLOCKED.search(_read_text(system, f"{folder}/{name}") or "")
+                match = BLOCKED.search(_load_text(system, f"{folder}/{name}") or "")
                 if match is not None:
                     lines.append((clean_line(f"{folder}/{name}"), clean_line(match[1])))
-    match = BLOCKED_AT_START.search(_read_text(system, "/proc/cmdline", 4096) or "")
+    match = BLOCKED_AT_START.search(_load_text(system, "/proc/cmdline", 4096) or "")
     if match is not None:
         lines.append(("/proc/cmdline", clean_line(match[0])))
     return tuple(lines)
@@ -320,7 +320,7 @@ def probe_runfile(system: System) -> Fact[str]:
     """Return the version that NVIDIA's own installer installed, if its uninstaller still exists."""
     if not system.exists(INSTALLER):
         return Absent(INSTALLER, "NVIDIA's installer was not used")
-    text = _read_text(system, INSTALLER_LOG, 4096)
+    text = _load_text(system, INSTALLER_LOG, 4096)
     match = re.search(r"^installer version: ([0-9][0-9.]{2,20})$", text or "", re.MULTILINE)
     return Known(match[1] if match is not None else "", INSTALLER)
 
@@ -336,7 +336,7 @@ def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
     addresses = []
     for card in cards:
         folder = f"/sys/bus/pci/devices/{card.address}"
-        if (_read_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
+        if (_load_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
             continue
         try:
             head = system.read_bytes(f"{folder}/config", limit=4)

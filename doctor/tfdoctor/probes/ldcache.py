@@ -45,7 +45,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
     if start < 0 or len(content) < start + HEADER.size:
         return ()
     _, count, _, _, extension = HEADER.unpack_from(content, start)
-    hwcaps = _read_hwcap_names(content, start, extension)
+    hwcaps = _load_hwcap_names(content, start, extension)
     entries: list[CacheEntry] = []
     remaining = MAX_NAME_GROWTH * len(content)
     for index in range(min(count, MAX_ENTRIES)):
@@ -61,7 +61,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
             kind = hwcaps[number] if number < len(hwcaps) else "unknown"
         elif hwcap:
             kind = "legacy"
-        entry = CacheEntry(_read_text(content, start + key), _read_text(content, start + value), kind)
+        entry = CacheEntry(_load_text(content, start + key), _load_text(content, start + value), kind)
         remaining -= len(entry.soname) + len(entry.path)
         if remaining < 0:
             break
@@ -69,7 +69,7 @@ def parse_ldcache(content: bytes, machine: int = 62) -> tuple[CacheEntry, ...]:
     return tuple(entries)
 
 
-def _read_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
+def _load_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
     """Return the glibc-hwcaps names of the cache's extension; empty if it has none."""
     extension_offset = start + extension
     if not extension or extension_offset + 8 > len(content):
@@ -85,13 +85,13 @@ def _read_hwcap_names(content: bytes, start: int, extension: int) -> list[str]:
         tag, _, offset, size = struct.unpack_from("<IIII", content, section)
         if tag == TAG_GLIBC_HWCAPS and start + offset + size <= len(content):
             names = [
-                _read_text(content, start + struct.unpack_from("<I", content, start + offset + position)[0])
+                _load_text(content, start + struct.unpack_from("<I", content, start + offset + position)[0])
                 for position in range(0, min(size, 1 << 12) - 3, 4)
             ]
     return names
 
 
-def _read_text(content: bytes, offset: int) -> str:
+def _load_text(content: bytes, offset: int) -> str:
     """Return the string at an offset; empty if it is not terminated within 4096 bytes."""
     end = content.find(b"\0", offset, offset + 4096)
     return content[offset : end if end >= 0 else offset].decode("utf-8", "replace")

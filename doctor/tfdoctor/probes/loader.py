@@ -169,7 +169,7 @@ class Process:
     def _load_main_program(self, executable: str) -> LinkMap | None:
         """Load the main program; return None if it cannot be read as an ELF object."""
         try:
-            elf = self._read_object(executable)
+            elf = self._load_object(executable)
         except (ElfError, OSError) as error:
             self.notes.append(
                 f"{executable}: not readable as an ELF object ({error}); its RPATH is not known"
@@ -245,7 +245,7 @@ class Process:
         It shows what the object would find if its import had not failed.
         """
         try:
-            elf = self._read_object(path)
+            elf = self._load_object(path)
         except (ElfError, OSError):
             return None
         link = LinkMap(path, elf, _get_folder(path), loader or self.python_library)
@@ -416,7 +416,7 @@ class Process:
         and _LoadError if the loader gives up.
         """
         try:
-            elf = self._read_object(path)
+            elf = self._load_object(path)
         except ElfError as error:
             tried.append(Tried(path, str(error), via))
             if error.problem in SKIPPED_PROBLEMS and "/" not in name:
@@ -550,7 +550,7 @@ class Process:
 
     # ------------------------------------------------------------ cached file access
 
-    def _read_object(self, path: str) -> ElfFile:
+    def _load_object(self, path: str) -> ElfFile:
         """Return the ELF object of a file; raise the cached error if it could not be read."""
         cached = self._elf.get(path)
         if cached is None:

@@ -16,7 +16,7 @@ def probe(system: System) -> MachineFacts:
     """Return the facts about this machine."""
     platform = system.platform
     release = parse_os_release(
-        _read_text(system, "/etc/os-release") or _read_text(system, "/usr/lib/os-release") or ""
+        _load_text(system, "/etc/os-release") or _load_text(system, "/usr/lib/os-release") or ""
     )
     kernel = platform.get("release", "")
     return MachineFacts(
@@ -27,7 +27,7 @@ def probe(system: System) -> MachineFacts:
         distribution_id=release.get("ID"),
         distribution_like=tuple(release.get("ID_LIKE", "").split()),
         distribution_version=release.get("VERSION_ID"),
-        cpu_flags=parse_cpu_flags(_read_text(system, "/proc/cpuinfo", 1 << 14) or ""),
+        cpu_flags=parse_cpu_flags(_load_text(system, "/proc/cpuinfo", 1 << 14) or ""),
         container=_detect_container(system),
         wsl=_detect_wsl(system, kernel),
         root=platform["uid"] == "0" if platform.get("uid") else None,
@@ -57,7 +57,7 @@ def parse_cpu_flags(text: str) -> frozenset[str]:
     return frozenset()
 
 
-def _read_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
+def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -78,7 +78,7 @@ def _detect_container(system: System) -> str | None:
     declared = system.env.get("container", "")
     if declared:
         return declared if declared in ("lxc", "podman", "docker", "systemd-nspawn") else "container"
-    cgroup = _read_text(system, "/proc/1/cgroup") or ""
+    cgroup = _load_text(system, "/proc/1/cgroup") or ""
     for marker, kind in (
         ("kubepods", "kubernetes"),
         ("docker", "docker"),
@@ -92,7 +92,7 @@ def _detect_container(system: System) -> str | None:
 
 def _detect_wsl(system: System, kernel: str) -> int | None:
     """Return the version of WSL, 1 or 2; None outside of WSL."""
-    version = f"{kernel} {_read_text(system, '/proc/version') or ''}".lower()
+    version = f"{kernel} {_load_text(system, '/proc/version') or ''}".lower()
     if "microsoft" not in version:
         return None
     return 2 if "wsl2" in version or "microsoft-standard" in version or system.exists("/dev/dxg") else 1

@@ -23,15 +23,15 @@ def probe_listening(system: System) -> Listening:
     """
     ports: set[int] | None = None
     for name in ("tcp", "tcp6"):
-        text = _read_text(system, f"/proc/net/{name}")
+        text = _load_text(system, f"/proc/net/{name}")
         if text is not None:
             ports = (ports or set()) | parse_listening_ports(text)
-    addresses = parse_ipv4_addresses(_read_text(system, "/proc/net/fib_trie") or "")
-    addresses |= parse_ipv6_addresses(_read_text(system, "/proc/net/if_inet6") or "")
+    addresses = parse_ipv4_addresses(_load_text(system, "/proc/net/fib_trie") or "")
+    addresses |= parse_ipv6_addresses(_load_text(system, "/proc/net/if_inet6") or "")
     return Listening(frozenset(ports) if ports is not None else None, frozenset(addresses))
 
 
-def _read_text(system: System, path: str) -> str | None:
+def _load_text(system: System, path: str) -> str | None:
     try:
         return system.read_text(path, limit=MAX_TABLE_BYTES)
     except OSError:

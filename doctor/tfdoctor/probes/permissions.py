@@ -40,10 +40,10 @@ def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
 
 def explain_denied(system: System, path: str) -> Denied:
     """Return what forbids reading `path`: the file itself, or a parent folder."""
-    current, status = path, _read_status(system, path)
+    current, status = path, _load_status(system, path)
     while status is None and current not in ("/", "", "."):
         current = posixpath.dirname(current)
-        status = _read_status(system, current)
+        status = _load_status(system, current)
     if status is None:
         return Denied(path, path)
     uid, mode = status
@@ -51,7 +51,7 @@ def explain_denied(system: System, path: str) -> Denied:
     return Denied(path, current, owner=find_user_name(system, uid), own=is_own, mode=mode)
 
 
-def _read_status(system: System, path: str) -> tuple[str, str] | None:
+def _load_status(system: System, path: str) -> tuple[str, str] | None:
     """Return (owner's number, mode) of the file that a path leads to; None if they are not known."""
     result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=STAT_TIMEOUT_S, key=f"stat {path}")
     fields = result.stdout.split()

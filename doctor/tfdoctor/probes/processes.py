@@ -57,11 +57,11 @@ def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProc
         return dataclasses.replace(process, state="gone") if complete else process
     except OSError:
         return process
-    uid = _read_field(status, "Uid")
-    state = _read_field(status, "State")
+    uid = _load_field(status, "Uid")
+    state = _load_field(status, "State")
     return dataclasses.replace(
         process,
-        name=process.name or clean_line(_read_field(status, "Name"), limit=64) or None,
+        name=process.name or clean_line(_load_field(status, "Name"), limit=64) or None,
         user=uid or None,
         own=uid == system.platform.get("uid") if uid else None,
         state="zombie" if state.startswith("Z") else None,
@@ -85,7 +85,7 @@ def _find_container(system: System, folder: str) -> str:
     return f"{_ENGINES.get(engine, engine)} {match['id']}"
 
 
-def _read_field(status: str, name: str) -> str:
+def _load_field(status: str, name: str) -> str:
     """Return the first word of a field of /proc/PID/status; "" if it is missing."""
     match = re.search(rf"^{name}:[ \t]*(\S{{1,100}})", status, re.MULTILINE)
     return match[1] if match is not None else ""

@@ -30,11 +30,11 @@ def probe(system: System) -> tuple[CudaToolkit, ...]:
     toolkits: dict[str, CudaToolkit] = {}
     for folder in folders:
         if system.is_dir(folder):
-            toolkits.setdefault(system.realpath(folder), _read_toolkit(system, folder))
+            toolkits.setdefault(system.realpath(folder), _load_toolkit(system, folder))
     return tuple(toolkits.values())
 
 
-def _read_toolkit(system: System, folder: str) -> CudaToolkit:
+def _load_toolkit(system: System, folder: str) -> CudaToolkit:
     """Return the facts about the toolkit in a folder."""
     version = None
     for name in ("version.json", "version.txt"):

@@ -59,7 +59,7 @@ class ChainLink:
 def make_chain(report: Report) -> tuple[ChainLink, ...]:
     """Return the links of the chain, in the order of `LINKS`. None is broken if there is no root cause."""
     areas = {area.name: area for area in report.areas}
-    status_and_text = {link: _read_area(areas.get(area)) for area, link in _LINK_OF_AREA.items()}
+    status_and_text = {link: _load_area(areas.get(area)) for area, link in _LINK_OF_AREA.items()}
     status_and_text[MODULE] = _describe_module(report.facts)
     status_and_text[CONTAINER] = _describe_container(report.facts)
     status_and_text[PYTHON] = _describe_python(report.facts)
@@ -104,7 +104,7 @@ def _find_link(finding: Finding, facts: Facts, module: Status) -> str | None:
     return _LINK_OF_AREA.get(area, PYTHON)
 
 
-def _read_area(area: Area | None) -> tuple[Status, str]:
+def _load_area(area: Area | None) -> tuple[Status, str]:
     """Return the status and text of an area."""
     return (area.status, area.text) if area is not None else (Status.UNKNOWN, "not looked into")
 

@@ -54,7 +54,7 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
         timeout=READ_TIMEOUT_S,
         flags=("-S",),
     )
-    counts = _read_counts(answer)
+    counts = _load_counts(answer)
     if counts:
         return Binaries(counts)
     failed = answer.get("failed")
@@ -64,7 +64,7 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
     return Binaries({}, "there is no GPU code in its shared objects")
 
 
-def _read_counts(answer: Mapping[str, Any]) -> dict[str, int]:
+def _load_counts(answer: Mapping[str, Any]) -> dict[str, int]:
     """Return the counts in the child's answer, without entries of the wrong shape."""
     raw = answer.get("binaries")
     if not isinstance(raw, dict):

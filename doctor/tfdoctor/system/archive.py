@@ -53,7 +53,7 @@ def read(path: Path) -> dict[str, bytes]:
     """
     try:
         if path.is_dir():
-            return _read_folder(path)
+            return _load_folder(path)
         if not stat.S_ISREG(path.stat().st_mode):
             message = f"{path}: neither a folder nor a file"
             raise UsageError(message, hint=HINT)
@@ -66,7 +66,7 @@ def read(path: Path) -> dict[str, bytes]:
     return read_archive(content, str(path))
 
 
-def _read_folder(folder: Path) -> dict[str, bytes]:
+def _load_folder(folder: Path) -> dict[str, bytes]:
     """Return host.json and the files beside and below it. Raises UsageError for links out of the folder."""
     if not (folder / HOST).is_file():
         message = f"{folder}: not a recorded machine: No such file or directory: {HOST}"

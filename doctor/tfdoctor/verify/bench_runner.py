@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from tfdoctor.advice.pip import check_again
 from tfdoctor.advice.target import target_of
-from tfdoctor.bench import Interconnect, Measured, Watched, read_lines
+from tfdoctor.bench import Interconnect, Measured, Watched, parse_lines
 from tfdoctor.errors import UsageError
 from tfdoctor.examine import collect_facts
 from tfdoctor.examine.cards import find_tensorflow_names, read_cards, read_interconnects, read_peer_access
@@ -174,12 +174,12 @@ def run_bench(
         stopped = _describe_end(result, parts)
     except KeyboardInterrupt as signal:
         interrupted, stopped = signal, "It was interrupted; what was timed by then is shown."
-        if not read_lines(parts).any_timed:
+        if not parse_lines(parts).any_timed:
             stopped = "It was interrupted before anything was timed."
     finally:
         if watch is not None:
             watch.over.set()
-    measured = read_lines(parts)
+    measured = parse_lines(parts)
     samples = watch.list_samples() if watch is not None else ()
     return Timing(
         target,
@@ -242,7 +242,7 @@ def list_links(
 def _describe_end(result: CommandResult, parts: list[dict[str, Any]]) -> str:
     if any(part.get("end") for part in parts):
         return ""
-    kept_note = "; what was timed by then is shown" if read_lines(parts).any_timed else ""
+    kept_note = "; what was timed by then is shown" if parse_lines(parts).any_timed else ""
     if result.failure is Failure.TIMEOUT:
         return f"TensorFlow did not end in time and was stopped{kept_note}."
     if result.returncode is not None and result.returncode < 0:

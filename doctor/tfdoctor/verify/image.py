@@ -101,7 +101,7 @@ def verify_image(
             run.other_libcuda = simulation.other if simulation is not None else None
             if simulation is not None and stand_in is not None:
                 run.software = lambda libraries, glibc: system.put(
-                    _read_files(build_software_gpu(libraries, glibc=glibc, progress=progress))
+                    _load_files(build_software_gpu(libraries, glibc=glibc, progress=progress))
                 )
             if "runtime" in wish.stages:
                 _check_runtime(run, report.facts, access, startup_seconds, image_info.entrypoint)
@@ -143,7 +143,7 @@ def _add_stand_in(
     )
 
 
-def _read_files(folder: Path) -> dict[str, bytes]:
+def _load_files(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 

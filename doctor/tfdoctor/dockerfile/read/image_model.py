@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     Reader = Callable[[str], "str | None"]
 
-__all__ = ["ImageModel", "InstalledDistribution", "PipInstall", "read_image"]
+__all__ = ["ImageModel", "InstalledDistribution", "PipInstall", "parse_image"]
 
 MAX_CALLS = 100
 """pip commands that are kept for the check of conflicts."""
@@ -139,7 +139,7 @@ class ImageModel:
         )
 
 
-def read_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
+def parse_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
     """Return the image of the last stage.
 
     `read` returns the text of a path in the build context, or None if it cannot be read.
@@ -176,13 +176,13 @@ class _ImageReader:
             self.subject.environment[step.name] = step
             self.pythons.apply_setting(step)
         elif isinstance(step, Copy):
-            self._read_copy(step, stage)
+            self._parse_copy(step, stage)
         else:
-            self._read_command(step)
+            self._parse_command(step)
 
     # --- files ---
 
-    def _read_copy(self, step: Copy, stage: BuildStage) -> None:
+    def _parse_copy(self, step: Copy, stage: BuildStage) -> None:
         """Read a COPY: remember files of the context; look for CUDA and packages of another stage."""
         if step.origin is None:
             self.copies.append(step)
@@ -241,7 +241,7 @@ class _ImageReader:
         for stage in reversed(stages):
             for step in stage.steps:
                 if isinstance(step, ShellCommand) and (call := parse_pip_call(step.command)) is not None:
-                    self._read_pip(call, step)
+                    self._parse_pip(call, step)
                 elif isinstance(step, ShellCommand):
                     self.pythons.apply_command(step.command)
                 elif isinstance(step, Copy) and step.origin is None:
@@ -269,13 +269,13 @@ class _ImageReader:
 
     # --- commands ---
 
-    def _read_command(self, step: ShellCommand) -> None:
+    def _parse_command(self, step: ShellCommand) -> None:
         """Read one shell command."""
         command = step.command
         text = command.text
         subject = self.subject
         if (pip := parse_pip_call(command)) is not None:
-            self._read_pip(pip, step)
+            self._parse_pip(pip, step)
             return
         if (apt := parse_apt_call(command)) is not None:
             if apt.action == "update":
@@ -321,7 +321,7 @@ class _ImageReader:
 
     # --- pip ---
 
-    def _read_pip(self, call: PipCall, step: ShellCommand) -> None:
+    def _parse_pip(self, call: PipCall, step: ShellCommand) -> None:
         """Read a pip or uv command."""
         subject = self.subject
         python = call.python or self.pythons.find_python(call.program)
@@ -341,9 +341,9 @@ class _ImageReader:
         for requirement in call.packages:
             self._add_requirement(requirement, python)
         for path in call.files:
-            self._read_requirements(path, step, python, depth=0)
+            self._parse_requirements(path, step, python, depth=0)
         for path in call.constraints:
-            self._read_requirements(path, step, python, depth=0, constraint=True)
+            self._parse_requirements(path, step, python, depth=0, constraint=True)
         if call.action == "install" and call.dependencies and len(subject.calls) < MAX_CALLS:
             options = {argument.text.partition("=")[0] for argument in step.command.words}
             has_usual_index = (
@@ -360,7 +360,7 @@ class _ImageReader:
             )
             subject.calls.append(PipInstall(python, tuple(self.wants), tuple(self.limits), whole))
 
-    def _read_requirements(
+    def _parse_requirements(
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
     ) -> None:
         """Read a requirements or constraints file, and those that it includes."""
@@ -377,7 +377,7 @@ class _ImageReader:
             if option in ("-r", "--requirement", "-c", "--constraint"):
                 value = value.strip() or line.split()[-1]
                 inner = posixpath.join(posixpath.dirname(path), value)
-                self._read_requirements(
+                self._parse_requirements(
                     inner,
                     step,
                     python,
@@ -386,7 +386,7 @@ class _ImageReader:
                 )
             elif line.startswith("-r") and not line.startswith("--"):
                 inner = posixpath.join(posixpath.dirname(path), line[2:].strip())
-                self._read_requirements(inner, step, python, depth=depth + 1, constraint=constraint)
+                self._parse_requirements(inner, step, python, depth=depth + 1, constraint=constraint)
             elif (
                 not line.startswith("-")
                 and (requirement := parse_requirement(line, number, name)) is not None

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.read.models import Step
     from tfdoctor.dockerfile.read.syntax import Instruction, JoinedText
 
-__all__ = ["read_dockerfile"]
+__all__ = ["parse_dockerfile"]
 
 MAX_INSTRUCTIONS = 10_000
 MAX_STEPS = 20_000
@@ -83,7 +83,7 @@ class _StageBuilder:
         )
 
 
-def read_dockerfile(text: str) -> Dockerfile:
+def parse_dockerfile(text: str) -> Dockerfile:
     """Return the stages of a Dockerfile; none if it has no FROM."""
     global_arguments: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
     stages: list[_StageBuilder] = []
@@ -96,10 +96,10 @@ def read_dockerfile(text: str) -> Dockerfile:
             stages.append(_start_stage(instruction, global_arguments, stages))
         elif not stages:
             if instruction.name == "ARG":
-                _read_arguments(instruction.body.text, global_arguments, {}, global_arguments)
+                _parse_arguments(instruction.body.text, global_arguments, {}, global_arguments)
         else:
             previous_count = len(stages[-1].steps)
-            _read_instruction(instruction, stages[-1], global_arguments)
+            _parse_instruction(instruction, stages[-1], global_arguments)
             steps += len(stages[-1].steps) - previous_count
     return Dockerfile(tuple(stage.finish() for stage in stages), cut)
 
@@ -145,26 +145,26 @@ def _parse_flags(text: str) -> tuple[dict[str, str], str]:
     return flags, text[position:]
 
 
-def _read_instruction(
+def _parse_instruction(
     instruction: Instruction, stage: _StageBuilder, global_arguments: dict[str, str | None]
 ) -> None:
     """Add an instruction of a stage to it."""
     if instruction.name == "ARG":
-        _read_arguments(instruction.body.text, stage.arguments, stage.variables, global_arguments)
+        _parse_arguments(instruction.body.text, stage.arguments, stage.variables, global_arguments)
     elif instruction.name == "ENV":
-        _read_environment(instruction, stage)
+        _parse_environment(instruction, stage)
     elif instruction.name == "WORKDIR":
         expanded = expand(instruction.body.text.strip().strip("\"'"), stage.variables)
         stage.folder = _resolve_path(stage.folder, expanded.text) if expanded.known else None
     elif instruction.name in ("COPY", "ADD"):
-        stage.steps += _read_copies(instruction, stage)
+        stage.steps += _parse_copies(instruction, stage)
     elif instruction.name == "SHELL":
         stage.posix = bool(re.search(r'"(?:\S*/)?(?:ba|da|z|a)?sh"', instruction.body.text))
     elif instruction.name == "RUN" and stage.posix:
-        _read_run(instruction, stage)
+        _parse_run(instruction, stage)
 
 
-def _read_arguments(
+def _parse_arguments(
     text: str,
     arguments: dict[str, str | None],
     variables: dict[str, str | None],
@@ -198,7 +198,7 @@ def _unquote(text: str) -> str:
     return re.sub(r"\\([\"'\\ ])", r"\1", text)
 
 
-def _read_environment(instruction: Instruction, stage: _StageBuilder) -> None:
+def _parse_environment(instruction: Instruction, stage: _StageBuilder) -> None:
     """Add the variables of `ENV A=1 B=2`, or of the old form `ENV A all the rest`."""
     text, position = instruction.body.text, 0
     variables = stage.variables
@@ -228,7 +228,7 @@ def _resolve_path(folder: str | None, path: str) -> str | None:
     return None if folder is None else posixpath.normpath(posixpath.join(folder, path))
 
 
-def _read_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
+def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
     """Yield the copies of a COPY or ADD instruction."""
     flags, rest = _parse_flags(instruction.body.text)
     arguments: list[str] = []
@@ -262,7 +262,7 @@ def _read_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Cop
         yield Copy(sources, target, name, instruction.line)
 
 
-def _read_run(instruction: Instruction, stage: _StageBuilder) -> None:
+def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
     """Add the mounts and commands of a RUN instruction."""
     text = instruction.body.text
     position = 0

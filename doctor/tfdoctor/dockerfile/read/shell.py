@@ -116,7 +116,7 @@ def expand(
             parts.append(text[position:])
             break
         parts.append(text[position:dollar])
-        value, position = _read_variable(text, dollar, variables, default, depth)
+        value, position = _parse_variable(text, dollar, variables, default, depth)
         if value is None:
             is_known = False
         else:
@@ -128,7 +128,7 @@ def expand(
     return Expanded(result, is_known)
 
 
-def _read_variable(
+def _parse_variable(
     text: str, mark: int, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> tuple[str | None, int]:
     """Return the value of the expression at the `$` at `mark` (None if unknown), and the index after it."""
@@ -341,9 +341,9 @@ def _split_commands(
             builder = _CommandBuilder([], [], piped=char == "|" and two != "||")
             position += 2 if two in ("&&", "||", ";;", "|&") else 1
         elif char in "<>":
-            position = _read_redirection(text, position, line_at, variables, builder)
+            position = _parse_redirection(text, position, line_at, variables, builder)
         else:
-            word, following = _read_word(text, position, line_at, variables)
+            word, following = _parse_word(text, position, line_at, variables)
             if word.text.isdigit() and following < end and text[following] in "<>":
                 position = following  # 2>file
                 continue
@@ -353,7 +353,7 @@ def _split_commands(
         yield builder
 
 
-def _read_redirection(
+def _parse_redirection(
     text: str,
     position: int,
     line_at: Callable[[int], int],
@@ -372,12 +372,12 @@ def _read_redirection(
     while position < len(text) and text[position] in " \t":
         position += 1
     if position < len(text) and text[position] not in "\n;|&()<>":
-        word, position = _read_word(text, position, line_at, variables)
+        word, position = _parse_word(text, position, line_at, variables)
         builder.redirects.append(Redirect(operator, word.text, len(builder.words), glued))
     return position
 
 
-def _read_word(
+def _parse_word(
     text: str, position: int, line_at: Callable[[int], int], variables: dict[str, str | None]
 ) -> tuple[Word, int]:
     """Return the word that begins at `position`, without its quotes, and the index after it."""
@@ -394,7 +394,7 @@ def _read_word(
             parts.append(text[position + 1 : closing])
             position = closing + 1
         elif char == '"':
-            inner, position = _read_quoted(text, position + 1)
+            inner, position = _parse_quoted(text, position + 1)
             expanded = expand(inner, variables)
             parts.append(expanded.text)
             is_known = is_known and expanded.known and "`" not in inner
@@ -404,7 +404,7 @@ def _read_word(
             )
             position += 2
         elif char == "$":
-            value, position = _read_variable(text, position, variables, None, 0)
+            value, position = _parse_variable(text, position, variables, None, 0)
             is_known = is_known and value is not None
             parts.append(value or "")
         elif char == "`":
@@ -423,7 +423,7 @@ _PLAIN_CHARS = re.compile(r"[^ \t\n;|&()<>'\"\\$`]+")
 _QUOTED_CHARS = re.compile(r'[^"\\]*')
 
 
-def _read_quoted(text: str, position: int) -> tuple[str, int]:
+def _parse_quoted(text: str, position: int) -> tuple[str, int]:
     """Return the text in double quotes from `position` on, and the index after the closing quote."""
     parts: list[str] = []
     while position < len(text):

@@ -118,7 +118,7 @@ def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
         heredocs: list[JoinedText] = []
         if name in ("RUN", "COPY", "ADD"):
             for marker in _HEREDOC.finditer(joined.text):
-                body, index = _read_heredoc(lines, index, ends, marker[3])
+                body, index = _parse_heredoc(lines, index, ends, marker[3])
                 if body is None:
                     break
                 heredocs.append(body)
@@ -157,7 +157,7 @@ def _slice_text(text: JoinedText, start: int) -> JoinedText:
     )
 
 
-def _read_heredoc(
+def _parse_heredoc(
     lines: list[str], index: int, ends: dict[str, list[int]], name: str
 ) -> tuple[JoinedText | None, int]:
     """Return the lines up to `name`, and the index after it.

@@ -307,8 +307,8 @@ def read_history(own: str) -> History:
                 raise make_format_error(own) from None
         return History()
     try:
-        entries = tuple(_read_entry(item) for item in value["entries"])
-        changes = {change.path: change for change in map(_read_change, value["changes"])}
+        entries = tuple(_parse_entry(item) for item in value["entries"])
+        changes = {change.path: change for change in map(_parse_change, value["changes"])}
         if len(changes) != len(value["changes"]):
             raise make_damage_error(history_path, "a path twice")
         compiled = {check_path(path): (int(size), int(mtime)) for path, size, mtime in value["compiled"]}
@@ -317,7 +317,7 @@ def read_history(own: str) -> History:
     return History(entries, changes, compiled)
 
 
-def _read_entry(entry: dict[str, Any]) -> HistoryEntry:
+def _parse_entry(entry: dict[str, Any]) -> HistoryEntry:
     """Parse and check an entry. Raise KeyError, TypeError, ValueError."""
     texts, counts = (entry["title"], entry["when"], *entry["codes"]), (entry["number"], entry["changes"])
     if (
@@ -330,7 +330,7 @@ def _read_entry(entry: dict[str, Any]) -> HistoryEntry:
     return HistoryEntry(**{**entry, "codes": tuple(entry["codes"])})
 
 
-def _read_change(change: dict[str, Any]) -> PathChange:
+def _parse_change(change: dict[str, Any]) -> PathChange:
     """Parse and check a change. Raise KeyError, TypeError, ValueError."""
     if set(change) != set(PathChange._fields) or type(change["foreign"]) is not bool:
         raise ValueError("not a change")

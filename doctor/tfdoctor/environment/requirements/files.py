@@ -25,7 +25,7 @@ _IGNORED_OPTIONS = frozenset({"--require-hashes"})
 def read_requirements(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
     """Return the content of a file and of all files that it names. Raise UsageError."""
     part = RequirementFile()
-    _read_file(path, part, text_of, set(), limit=False, quote=True)
+    _load_file(path, part, text_of, set(), limit=False, quote=True)
     return part
 
 
@@ -48,7 +48,7 @@ def _resolve_path(path: Path) -> str:
     return os.path.realpath(path)
 
 
-def _read_file(
+def _load_file(
     path: Path,
     part: RequirementFile,
     text_of: Callable[[Path], str],
@@ -118,7 +118,7 @@ def _include(
         is_inside = quote and _resolve_path(included).startswith(
             f"{_resolve_path(including_file.parent)}{os.sep}"
         )
-        _read_file(included, part, text_of, visited, limit=is_limit, quote=is_inside)
+        _load_file(included, part, text_of, visited, limit=is_limit, quote=is_inside)
     except UsageError as error:
         if clean_line(str(included)) in str(error) and ", line " not in str(error):
             msg = f"{where}: {error}"

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     from tfdoctor.environment.requirements.lines import Item
 
-__all__ = ["Graph", "read_poetry", "read_uv"]
+__all__ = ["Graph", "parse_poetry", "parse_uv"]
 
 _MAX_PACKAGES = 20_000
 """The largest number of packages in a lock, and of dependencies of one package."""
@@ -220,7 +220,7 @@ def _parse_python_conditions(text: Any, where: str, *, poetry: bool) -> list[Con
 # ---------------------------------------------------------------- uv
 
 
-def read_uv(text: str, display_path: str) -> RequirementFile:
+def parse_uv(text: str, display_path: str) -> RequirementFile:
     """Read uv.lock. Raise UsageError."""
     document = load_toml(text, display_path)
     nodes: list[Node] = []
@@ -287,7 +287,7 @@ def _format_uv_address(source: Mapping[str, Any]) -> str | None:
 # ---------------------------------------------------------------- poetry
 
 
-def read_poetry(text: str, display_path: str) -> RequirementFile:
+def parse_poetry(text: str, display_path: str) -> RequirementFile:
     """Read poetry.lock of any version. Raise UsageError."""
     document = load_toml(text, display_path)
     metadata = _as_mapping(document.get("metadata"))

@@ -194,7 +194,7 @@ def _strip_cuda_suffix(name: str) -> str:
 
 def read_requirement_files(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
     """Return the requirements of files. `text_of` returns the text of one. Both raise UsageError."""
-    return RequirementSet(tuple(_read_file(path, text_of) for path in files))
+    return RequirementSet(tuple(_load_file(path, text_of) for path in files))
 
 
 _UNSUPPORTED = {
@@ -207,7 +207,7 @@ _UNSUPPORTED = {
 }
 
 
-def _read_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
+def _load_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
     """Read one file of any supported format. Raise UsageError."""
     from tfdoctor.environment.requirements import conda, files, locked, project
 
@@ -216,9 +216,9 @@ def _read_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
         msg = f"-r: {display_name} is in a format that cannot be read here."
         raise UsageError(msg, hint=_UNSUPPORTED.get(name, "Write it as a requirements file."))
     if name == "poetry.lock":
-        return locked.read_poetry(text_of(path), display_name)
+        return locked.parse_poetry(text_of(path), display_name)
     if name == "uv.lock":
-        return locked.read_uv(text_of(path), display_name)
+        return locked.parse_uv(text_of(path), display_name)
     if name.endswith(".toml"):
         return project.read_project(text_of(path), display_name)
     if name.endswith((".yml", ".yaml")):

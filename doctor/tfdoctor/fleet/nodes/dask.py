@@ -135,7 +135,7 @@ class _Running:
             while any(self._waiting.values()):
                 try:
                     host, future = self._ended.get(timeout=POLL_S)
-                    answer = self._read_result(host, future)
+                    answer = self._parse_result(host, future)
                     if answer is not None:
                         yield answer
                 except queue.Empty:
@@ -148,7 +148,7 @@ class _Running:
             if remaining:
                 self._client.cancel(remaining, force=True)
 
-    def _read_result(self, host: str, future: Any) -> NodeAnswer | None:
+    def _parse_result(self, host: str, future: Any) -> NodeAnswer | None:
         """Return a host's answer; None if it was given up before."""
         worker = next((candidate for candidate, tasks in self._waiting.items() if host in tasks), None)
         if worker is None:

@@ -166,7 +166,7 @@ class KubernetesEngine:
             pods = self._list_pods(run)
             for number, pod in pods.items() if pods is not None else ():
                 if number in waiting:
-                    answer = self._read_answer(waiting[number], pod, job)
+                    answer = self._parse_answer(waiting[number], pod, job)
                     if answer is not None:
                         del waiting[number]
                         yield answer
@@ -191,7 +191,7 @@ class KubernetesEngine:
             return None
         return {str((pod.metadata.labels or {}).get(f"{LABEL}-node")): pod for pod in pods}
 
-    def _read_answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
+    def _parse_answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
         """Return the node's answer; None if the pod still runs."""
         phase = pod.status.phase
         if phase == "Unknown" or pod.status.reason == "NodeLost":

@@ -117,7 +117,7 @@ class RayEngine:
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=POLL_S)
             for reference in done:
-                yield self._read_result(waiting.pop(reference), reference, job.largest)
+                yield self._parse_result(waiting.pop(reference), reference, job.largest)
             if done:
                 continue
             alive = {str(reference["NodeID"]) for reference in self._list_live_nodes()}
@@ -131,7 +131,7 @@ class RayEngine:
                         self._ray.cancel(reference, force=True)
                     yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
 
-    def _read_result(self, host: str, reference: Any, largest: int) -> NodeAnswer:
+    def _parse_result(self, host: str, reference: Any, largest: int) -> NodeAnswer:
         """Return a node's answer from its task's result."""
         try:
             data = self._ray.get(reference)

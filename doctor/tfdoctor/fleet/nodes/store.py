@@ -142,7 +142,7 @@ class Store:
                 self.aside += 1
                 continue
             host = clean_line(unquote(name.removesuffix(".json"), errors="replace"), limit=MAX_NAME_CHARS)
-            content, reason = _read_content(self.folder / name, largest)
+            content, reason = _load_content(self.folder / name, largest)
             yield StoredNode(host, content, endings.pop(host, None), reason)
         for ending in endings.values():
             yield StoredNode(ending.host, None, ending)
@@ -153,7 +153,7 @@ def make_file_name(host: str) -> str:
     return f"{quote(host[:MAX_NAME_CHARS], safe='')}.json"
 
 
-def _read_content(path: Path, largest: int) -> tuple[bytes | None, str]:
+def _load_content(path: Path, largest: int) -> tuple[bytes | None, str]:
     try:
         if not path.is_file():
             return None, "it is no regular file"

@@ -38,9 +38,9 @@ def render_page(name: str, *, data: object = None, pictures: bool = False, **val
 
     The template escapes every value and replaces control characters in it.
     """
-    style, script = _read_asset("page.css"), _read_asset("page.js")
+    style, script = _load_asset("page.css"), _load_asset("page.js")
     own_script = ASSETS / f"{name}.js"
-    scripts = [script, _read_asset(own_script.name)] if own_script.is_file() else [script]
+    scripts = [script, _load_asset(own_script.name)] if own_script.is_file() else [script]
     text = (
         _environment()
         .get_template(f"{name}.html.j2")
@@ -95,7 +95,7 @@ def _hash(text: str) -> str:
 
 
 @lru_cache(maxsize=16)
-def _read_asset(name: str) -> str:
+def _load_asset(name: str) -> str:
     return (ASSETS / name).read_text(encoding="utf-8")
 
 
