@@ -122,13 +122,13 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.fixture
 def refresh(request: pytest.FixtureRequest) -> bool:
-    """Whether expected outputs are written instead of compared."""
+    """Return whether expected outputs are written instead of compared."""
     return bool(request.config.getoption("--refresh"))
 
 
 @pytest.fixture(scope="session")
 def standin_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder in which each stand-in is compiled once."""
+    """Return the folder in which each stand-in is compiled once."""
     return tmp_path_factory.mktemp("standins")
 
 
@@ -136,7 +136,7 @@ def standin_cache(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def tensorflow_python(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Path]:
-    """The interpreter of an environment with real TensorFlow.
+    """Return the interpreter of an environment with real TensorFlow.
 
     All tests that use an environment run before the next environment is created.
     """
@@ -149,7 +149,7 @@ def tensorflow_python(
 
 @pytest.fixture(scope="session")
 def lab_engine(tmp_path_factory: pytest.TempPathFactory) -> Iterator[engine.LabEngine]:
-    """A separate Docker Engine for the tests, with stand-in GPUs (lab/engine.py); opt-in like the wheels.
+    """Start a separate Docker Engine for the tests, with stand-in GPUs (lab/engine.py); opt-in like the wheels.
 
     TFDOCTOR_LAB_ENGINE=FOLDER reuses the engine that `python -m lab.engine` runs in FOLDER.
     """

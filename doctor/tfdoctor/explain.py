@@ -442,7 +442,7 @@ def _lookup_by_name(
     if not named and not causes and retired_rule is None:
         names = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
         names += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
-        raise _no_match_error(
+        raise _make_no_match_error(
             query, word, code, [*names, *(entry.cause.value for entry in everything.causes)]
         )
     if not causes:
@@ -576,7 +576,7 @@ def _find_situation(query: str) -> str:
     return ""
 
 
-def _no_match_error(query: str, word: str, code: str, candidates: Sequence[str]) -> UsageError:
+def _make_no_match_error(query: str, word: str, code: str, candidates: Sequence[str]) -> UsageError:
     """Return the error for a query that matches nothing, with the most similar names as a hint."""
     names = list(dict.fromkeys(candidates))
     with_prefix = [name for name in names if len(code) > 3 and name.startswith(code)][:4]

@@ -23,7 +23,7 @@ def make_links(kind: str, how: str, gbps: float | None = None) -> tuple[Intercon
 
 
 @dataclass(frozen=True)
-class Case:
+class BenchCase:
     """Step times in seconds and the expected analysis: `cpu` and `gpu` by batch size, `two` for both GPUs."""
 
     name: str
@@ -62,88 +62,88 @@ MATRIX = (
 USUAL = (0.010, 0.040, 0.160), (0.012, 0.014, 0.020)
 """Step times of a GPU that is faster than the CPU from a batch of 32."""
 CASES = (
-    Case(
+    BenchCase(
         "all-reduce through the host's memory", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 % of each step (38 ms), more than the split saves (",
         "cannot reach each other's memory, so all of it goes through the host's",
         links=make_links("bridge", "PHB", 31.5), log=MATRIX, copied=2.9,
     ),
-    Case(
+    BenchCase(
         "all-reduce between two processors", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 %",
         "4.1 GB/s were measured; between GPU:0 and GPU:1 it goes through the link between two processors (NUMA)",
         links=make_links("processors", "SYS", 31.5), copied=4.1,
     ),
-    Case(
+    BenchCase(
         "NCCL takes its time", *USUAL, 0.040, 0.011, 0.027, 32, 8,
         "Averaging the gradients and changing the weights by NCCL takes 68 %",
         strategy="mirrored", way="CollectiveAllReduce, NCCL", links=make_links("nvlink", "NV4", 100.0),
     ),
-    Case(
+    BenchCase(
         "hierarchical copies", *USUAL, 0.040, 0.011, 0.027, 32, 8,
         "Averaging the gradients and changing the weights by hierarchical copies takes 68 %",
         strategy="mirrored", way="HierarchicalCopyAllReduce",
     ),
-    Case(
+    BenchCase(
         "without NCCL", *USUAL, 0.040, 0.011, 0.027, 32, 8,
         "Averaging the gradients and changing the weights by TensorFlow's own ring (no NCCL) takes 68 %",
         strategy="mirrored", way="CollectiveAllReduce, RING",
     ),
-    Case(
+    BenchCase(
         "a small batch", (0.010, 0.011, 0.012), (0.020, 0.020, 0.021), 0.024, 0.0205, 0.002, None, 128,
         "The batch of 128 is too small: 1/2 of it takes 98 % of the time of all of it on one device.",
     ),
-    Case(
+    BenchCase(
         "the input", *USUAL, 0.0115, 0.010, 0.001, 32, 8,
         "Input-bound: where the batch comes from the host's memory, bringing it to the devices takes 79 % of a step",
         "(43.5 ms of 55 ms; 48 ms on one device)", fed=(0.048, 0.055),
     ),
-    Case(
+    BenchCase(
         "the program that starts the work", (0.03, 0.05, 0.08), (0.012, 0.014, 0.020), 0.045, 0.011, 0.002, 8, None,
         "For 71 % of each step (32 ms) the devices neither compute nor average:",
         strategy="mirrored", way="CollectiveAllReduce, NCCL",
     ),
-    Case(
+    BenchCase(
         "another program", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "Another program computes on GPU:1 (python); the others wait for it.",
         watched=(Watched("GPU:1", processes=("python",)),), codes=("TFD828", "TFD829"),
     ),
-    Case(
+    BenchCase(
         "heat", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "GPU:1 lowers its clocks (hw_thermal_slowdown); the others wait for it.",
         watched=(Watched("GPU:1", slowdowns=("hw_thermal_slowdown",), temperature=96),), codes=("TFD828", "TFD829"),
     ),
-    Case(
+    BenchCase(
         "a power limit", *USUAL, 0.030, 0.028, 0.002, 32, 8,
         "GPU:0 lowers its clocks (sw_power_cap); the others wait for it.",
         watched=(Watched("GPU:0", slowdowns=("sw_power_cap",)),),
     ),
-    Case(
+    BenchCase(
         "unlike cards", *USUAL, 0.036, 0.034, 0.002, 32, 8,
         "GPU:1 is slower than the others, and each step waits for the slowest device.", other=0.066,
     ),
-    Case(
+    BenchCase(
         "four lanes", *USUAL, 0.050, 0.011, 0.038, 32, 8,
         "Averaging the gradients and changing the weights takes 76 %", "at most 1.2 GB/s were measured",
         watched=(Watched("GPU:1", lanes=4, lanes_most=16, generation=3, generation_most=3, looks=5),),
         copied=1.2, codes=("TFD829", "TFD831"),
     ),
-    Case(
+    BenchCase(
         "parts of a processor", USUAL[0], USUAL[0], 0.200, 0.190, 0.003, None, None,
         "CPU:0 and CPU:1 are parts of the same processor:", devices=("CPU:0", "CPU:1"),
     ),
-    Case(
+    BenchCase(
         "all is well", *USUAL, 0.0115, 0.0103, 0.001, 32, 8, "", codes=(), fed=(0.022, 0.0125),
         links=make_links("nvlink", "NV4", 100.0), log=MATRIX.replace("N N", "N Y", 1).replace("1:   N N", "1:   Y N"),
     ),
-    Case(
+    BenchCase(
         "nothing apart", *USUAL, 0.040, None, None, 32, 8,
         "What was measured does not say why; the averaging of gradients was not timed apart.", strategy="mirrored",
     ),
 )  # fmt: skip
 
 
-def make_case_bench(case: Case) -> Bench:
+def make_case_bench(case: BenchCase) -> Bench:
     """Return the evaluated result of a case."""
     first, second = case.devices
     largest = SIZES[-1]
@@ -174,7 +174,7 @@ def make_case_bench(case: Case) -> Bench:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_analysis_of_each_case(case: Case) -> None:
+def test_analysis_of_each_case(case: BenchCase) -> None:
     bench = make_case_bench(case)
     crossover = [(entry.size, entry.below) for entry in bench.crossover if entry.device == "GPU:0"]
     assert crossover == ([] if case.devices[0] == "CPU:0" else [(case.size, case.below)])

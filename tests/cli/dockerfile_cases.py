@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Case:
+class DockerfileCase:
     """A Dockerfile and the expected result of its check."""
 
     name: str
@@ -33,9 +33,9 @@ def make_case(
     text: str,
     files: Mapping[str, str] | None = None,
     lines: Mapping[str, int] | None = None,
-) -> Case:
+) -> DockerfileCase:
     """Return a case; `codes` are separated by spaces, and the common indentation of `text` is removed."""
-    return Case(
+    return DockerfileCase(
         name, dedent(text).lstrip("\n"), frozenset(codes.split()), usable, cause, files or {}, lines or {}
     )
 

@@ -16,7 +16,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from cli.dockerfile_cases import CASES as MOST_CASES
-from cli.dockerfile_cases import Case
+from cli.dockerfile_cases import DockerfileCase
 from cli.dockerfile_cases_pip import PIP_CASES
 from cli.dockerfile_cases_stages import STAGE_CASES
 from tfdoctor.cli.build_check import MAX_FILE_BYTES, make_file_reader
@@ -77,7 +77,7 @@ def tfdoctor(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_dockerfile_has_the_expected_findings(case: Case) -> None:
+def test_dockerfile_has_the_expected_findings(case: DockerfileCase) -> None:
     report = make_report(case.text, dict(case.files))
     assert codes(report) == case.codes
     assert (report.verdict.gpu_usable, str(report.verdict.cause.value if report.verdict.cause else None)) == (
@@ -90,14 +90,14 @@ def test_dockerfile_has_the_expected_findings(case: Case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_json_follows_the_schema(case: Case) -> None:
+def test_json_follows_the_schema(case: DockerfileCase) -> None:
     answer = json.loads(json.dumps(make_dockerfile_json(make_report(case.text, dict(case.files)))))
     jsonschema.Draft202012Validator(SCHEMA).validate(answer)
     assert answer["stages"][-1]["counts"]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_findings_have_evidence_and_errors_a_remedy(case: Case) -> None:
+def test_findings_have_evidence_and_errors_a_remedy(case: DockerfileCase) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         assert finding.evidence
         assert all(evidence.line for evidence in finding.evidence)
@@ -155,7 +155,7 @@ def test_successors_of_retired_rules_check_dockerfiles() -> None:
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
-def test_remedies_are_for_dockerfiles(case: Case) -> None:
+def test_remedies_are_for_dockerfiles(case: DockerfileCase) -> None:
     for finding in make_report(case.text, dict(case.files)).findings:
         for remedy in finding.remedies:
             for command in remedy.commands:

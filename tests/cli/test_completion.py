@@ -157,7 +157,7 @@ READY_MARK = "shell-is-ready"
 
 @pytest.fixture
 def shell_folder(tmp_path: Path) -> Path:
-    """A folder whose `tfdoctor` completes and otherwise writes its arguments to the file `called`."""
+    """Return a folder whose `tfdoctor` completes and otherwise writes its arguments to the file `called`."""
     called = tmp_path / "called"
     tool = tmp_path / "bin" / "tfdoctor"
     tool.parent.mkdir()

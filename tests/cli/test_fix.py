@@ -33,7 +33,7 @@ CONTROL_CHARACTER = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 @pytest.fixture
 def make_environment(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
-    """A function that creates an environment; 2.21.0 as pip leaves it needs a fix."""
+    """Return a function that creates an environment; 2.21.0 as pip leaves it needs a fix."""
 
     def make_fake(version: str = "2.21.0", **how: str) -> Fake:
         return make(tmp_path, standin_cache, version, **how)

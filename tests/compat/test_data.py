@@ -125,7 +125,7 @@ class TestRelease:
 
     def test_libraries_are_derived_from_its_header(self, row: Release) -> None:
         if row.gpu and row.defines:
-            derived = COMPAT.required_libraries_for(row.defines, row)
+            derived = COMPAT.find_required_libraries(row.defines, row)
             assert derived is not None
             order = sorted if row.linkage == "needed" else list
             assert order(derived) == order(row.required_libraries)

@@ -29,7 +29,7 @@ def test_libraries_of_a_foreign_header() -> None:
         "TF_CUDNN_VERSION": '"8"',
         "TF_CUDA_TOOLKIT_PATH": '"/usr/local/cuda-11.8"',
     }
-    assert COMPAT.required_libraries_for(header, "2.16.1") == (
+    assert COMPAT.find_required_libraries(header, "2.16.1") == (
         "libcudart.so.11.0",
         "libcublas.so.11",
         "libcublasLt.so.11",
@@ -41,10 +41,10 @@ def test_libraries_of_a_foreign_header() -> None:
 
 
 def test_libraries_of_an_incomplete_header() -> None:
-    assert COMPAT.required_libraries_for({}, "2.15.1") == ()
-    assert COMPAT.required_libraries_for({"TF_CUDA_VERSION": '""', "TF_CUDNN_VERSION": '""'}, "1.14.0") == ()
-    assert COMPAT.required_libraries_for({"TF_CUDA_VERSION": '"12.3"'}, "2.17.0") is None
-    assert COMPAT.required_libraries_for({"TF_CUDNN_VERSION": '"9"'}, "2.18.0") is None
+    assert COMPAT.find_required_libraries({}, "2.15.1") == ()
+    assert COMPAT.find_required_libraries({"TF_CUDA_VERSION": '""', "TF_CUDNN_VERSION": '""'}, "1.14.0") == ()
+    assert COMPAT.find_required_libraries({"TF_CUDA_VERSION": '"12.3"'}, "2.17.0") is None
+    assert COMPAT.find_required_libraries({"TF_CUDNN_VERSION": '"9"'}, "2.18.0") is None
 
 
 def test_normalize_defines() -> None:

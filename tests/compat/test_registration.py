@@ -82,7 +82,7 @@ def test_libraries_are_derived_from_the_header() -> None:
         if release.linkage != "dlopen":
             continue
         assert release.libraries_from in RUNS or release.libraries_from == "2.16.2"
-        derived = COMPAT.required_libraries_for(release.defines, release)
+        derived = COMPAT.find_required_libraries(release.defines, release)
         assert derived == release.required_libraries, release.version
 
 

@@ -71,7 +71,7 @@ class Registry:
         ).encode()
         self.cut = 0
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class FaultyHandler(http.server.BaseHTTPRequestHandler):
             protocol_version = "HTTP/1.1"
 
             def log_message(self, *_: object) -> None:
@@ -108,7 +108,7 @@ class Registry:
                     self.close_connection = True
                     self.connection.shutdown(2)
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), FaultyHandler)
         self.server.daemon_threads = True
         threading.Thread(target=self.server.serve_forever, daemon=True).start()
         self.name = f"localhost:{self.server.server_address[1]}/corp/base:1"

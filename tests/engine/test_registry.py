@@ -36,7 +36,7 @@ class FakeRegistry:
         self.requests: list[tuple[str, str, dict[str, str]]] = []
         fake = self
 
-        class Handler(http.server.BaseHTTPRequestHandler):
+        class RegistryHandler(http.server.BaseHTTPRequestHandler):
             def do_HEAD(self) -> None:
                 fake.requests.append((self.command, self.path, dict(self.headers)))
                 (fake.token if self.path.startswith("/token") else fake.manifest)(self)
@@ -46,7 +46,7 @@ class FakeRegistry:
             def log_message(self, *args: object) -> None:
                 """Discard the log of the server."""
 
-        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), RegistryHandler)
         self.server.daemon_threads = True
         self.host = f"127.0.0.1:{self.server.server_address[1]}"
         threading.Thread(target=self.server.serve_forever, args=(0.02,), daemon=True).start()

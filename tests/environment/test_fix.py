@@ -157,7 +157,7 @@ def mark_as_conda(env: Fake) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class FixCase:
     """One way to break an environment."""
 
     break_it: Callable[[Fake], None]
@@ -170,26 +170,26 @@ class Case:
 SITE = f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
 NVIDIA = f"{SITE}/nvidia"
 CASES = (
-    Case(leave_unlinked, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
-    Case(add_dangling_link, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
-    Case(leave_unlinked, "TFD203", f"{SITE}/tensorflow/python/libcudnn.so.8", "2.10.1"),
-    Case(remove_wheel, "TFD201", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
-    Case(remove_file, "TFD201", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
-    Case(damage_library, "TFD209", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
-    Case(remove_cudnn_part, "TFD205", f"{NVIDIA}/cudnn/lib/libcudnn_ops.so.9"),
-    Case(install_both, "TFD304", f"{SITE}/tensorflow_cpu-2.20.0.dist-info"),
-    Case(replace_protobuf, "TFD307", f"{SITE}/protobuf-5.29.5.dist-info"),
-    Case(upgrade_protobuf, "TFD307", f"{SITE}/protobuf-3.19.6.dist-info", "2.10.1"),
-    Case(shadow_by_activate, "TFD209", "bin/activate"),
-    Case(shadow_by_caller, "TFD209", "bin/activate"),
-    Case(add_stub_folder, "TFD107", "bin/activate"),
-    Case(hide_in_activate, "TFD601", "bin/activate"),
-    Case(misspell_variable, "TFD602", "bin/activate"),
-    Case(hide_in_sitecustomize, "TFD601", f"{SITE}/sitecustomize.py"),
-    Case(hide_in_pth, "TFD601", f"{SITE}/gpu.pth"),
-    Case(leave_half_of_cuda, "TFD204", "bin/activate"),
-    Case(preload_stub, "TFD107", "bin/activate"),
-    Case(put_other_tensorflow_first, "TFD703", "bin/activate"),
+    FixCase(leave_unlinked, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
+    FixCase(add_dangling_link, "TFD203", f"{NVIDIA}/cusparse/lib/libcusolver.so.11", "2.21.0"),
+    FixCase(leave_unlinked, "TFD203", f"{SITE}/tensorflow/python/libcudnn.so.8", "2.10.1"),
+    FixCase(remove_wheel, "TFD201", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
+    FixCase(remove_file, "TFD201", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
+    FixCase(damage_library, "TFD209", f"{NVIDIA}/cufft/lib/libcufft.so.11"),
+    FixCase(remove_cudnn_part, "TFD205", f"{NVIDIA}/cudnn/lib/libcudnn_ops.so.9"),
+    FixCase(install_both, "TFD304", f"{SITE}/tensorflow_cpu-2.20.0.dist-info"),
+    FixCase(replace_protobuf, "TFD307", f"{SITE}/protobuf-5.29.5.dist-info"),
+    FixCase(upgrade_protobuf, "TFD307", f"{SITE}/protobuf-3.19.6.dist-info", "2.10.1"),
+    FixCase(shadow_by_activate, "TFD209", "bin/activate"),
+    FixCase(shadow_by_caller, "TFD209", "bin/activate"),
+    FixCase(add_stub_folder, "TFD107", "bin/activate"),
+    FixCase(hide_in_activate, "TFD601", "bin/activate"),
+    FixCase(misspell_variable, "TFD602", "bin/activate"),
+    FixCase(hide_in_sitecustomize, "TFD601", f"{SITE}/sitecustomize.py"),
+    FixCase(hide_in_pth, "TFD601", f"{SITE}/gpu.pth"),
+    FixCase(leave_half_of_cuda, "TFD204", "bin/activate"),
+    FixCase(preload_stub, "TFD107", "bin/activate"),
+    FixCase(put_other_tensorflow_first, "TFD703", "bin/activate"),
 )
 
 
@@ -205,7 +205,7 @@ def make_env(tmp_path: Path, standin_cache: Path) -> Callable[..., Fake]:
 
 @pytest.mark.few(3)
 @pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case.break_it.__name__}-{case.version}")
-def test_fix_works_once_and_undo_restores_every_byte(case: Case, make_env: Callable[..., Fake]) -> None:
+def test_fix_works_once_and_undo_restores_every_byte(case: FixCase, make_env: Callable[..., Fake]) -> None:
     env = make_env(case.version)
     case.break_it(env)
     before = env.list_files()

@@ -42,7 +42,7 @@ def list_specifiers(requirements: PythonRequirements) -> list[str]:
 def get_refusal(folder: Path, name: str, text: str) -> str:
     (folder / name).write_text(text, encoding="utf-8")
     with pytest.raises(UsageError) as error:
-        read_files(folder, name).for_python("3.11")
+        read_files(folder, name).select_for_python("3.11")
     return f"{error.value} {error.value.hint}"
 
 
@@ -70,7 +70,7 @@ tomli; python_version < "3.11"
 """,
         limits__txt="numpy<1.25\ntensorflow>=2.10\n",
     )
-    requirements = requirement_set.for_python("3.10")
+    requirements = requirement_set.select_for_python("3.10")
     assert list_specifiers(requirements) == ["==2.15.*", ">=2.10"]
     assert requirements.lines == (
         f"pandas==2.0 --hash=sha256:{A} --hash=sha256:{B}",
@@ -87,14 +87,14 @@ def test_release_with_a_hundred_wheels(tmp_path: Path) -> None:
     lines = " \\\n".join(["numpy==2.1.0", *(f"    --hash=sha256:{digest}" for digest in hashes)])
     wheels = ",".join(f"{{ hash = 'sha256:{digest}' }}" for digest in hashes)
     lock = f"[[package]]\nname = 'numpy'\nversion = '2.1.0'\nwheels = [{wheels}]\n"
-    (line,) = read_files(tmp_path, "r.txt", r__txt=f"{lines}\n").for_python("3.11").lines
+    (line,) = read_files(tmp_path, "r.txt", r__txt=f"{lines}\n").select_for_python("3.11").lines
     assert line.count("--hash=") == 150
-    assert read_files(tmp_path, "uv.lock", uv__lock=lock).for_python("3.11").lines == (line,)
+    assert read_files(tmp_path, "uv.lock", uv__lock=lock).select_for_python("3.11").lines == (line,)
 
 
 @pytest.mark.parametrize(("name", "note"), [("tensorflow-gpu", "same code"), ("tensorflow-cpu", "not see")])
 def test_other_packages_of_tensorflow(tmp_path: Path, name: str, note: str) -> None:
-    requirements = read_files(tmp_path, "r.txt", r__txt=f"{name}>=2.5,<2.11\n").for_python("3.9")
+    requirements = read_files(tmp_path, "r.txt", r__txt=f"{name}>=2.5,<2.11\n").select_for_python("3.9")
     assert list_specifiers(requirements) == ["<2.11,>=2.5"]
     assert note in requirements.notes[0]
 
@@ -103,9 +103,9 @@ def test_tensorflow_depends_on_the_python(tmp_path: Path) -> None:
     text = 'tensorflow==2.8.*; python_version < "3.8"\ntensorflow==2.15.*; python_version >= "3.9"\n'
     requirement_set = read_files(tmp_path, "r.txt", r__txt=text)
     assert requirement_set.depends_on_python
-    assert list_specifiers(requirement_set.for_python("3.7")) == ["==2.8.*"]
-    assert list_specifiers(requirement_set.for_python("3.8")) == []
-    assert list_specifiers(requirement_set.for_python("3.11.4")) == ["==2.15.*"]
+    assert list_specifiers(requirement_set.select_for_python("3.7")) == ["==2.8.*"]
+    assert list_specifiers(requirement_set.select_for_python("3.8")) == []
+    assert list_specifiers(requirement_set.select_for_python("3.11.4")) == ["==2.15.*"]
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_lines_that_are_refused(tmp_path: Path, text: str, said: str) -> None:
         return path.read_text()
 
     with pytest.raises(UsageError) as error:
-        read_requirement_files([tmp_path / "r.txt"], read_text).for_python("3.11")
+        read_requirement_files([tmp_path / "r.txt"], read_text).select_for_python("3.11")
     assert said in f"{error.value} {error.value.hint}"
     assert "r.txt, line 2" in str(error.value)
 
@@ -177,7 +177,7 @@ pandas = "*"
         True,
         False,
     ]
-    requirements = requirement_set.for_python("3.11")
+    requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["<2.16,>=2.14"]
     assert requirements.lines == ("numpy<2", 'tomli; python_version < "3.11"')
     assert "docs" in requirements.notes[0]
@@ -199,7 +199,7 @@ pytest = "*"
 """
     requirement_set = read_files(tmp_path, "pyproject.toml", pyproject__toml=text)
     assert [requirement_set.allows(python) for python in ("3.8", "3.9", "3.13")] == [False, True, True]
-    requirements = requirement_set.for_python("3.11")
+    requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["<2.16.0,>=2.15.0"]
     assert [line.replace(" @ ", "@ ").replace(" ;", ";") for line in requirements.lines] == [
         "numpy<2.0,>=1.24",
@@ -294,7 +294,7 @@ def test_conda_environment(tmp_path: Path) -> None:
         True,
         False,
     ]
-    requirements = requirement_set.for_python("3.11")
+    requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["==2.15.*"]
     assert requirements.lines == (
         "numpy==1.26.4",
@@ -314,11 +314,11 @@ def test_conda_environment(tmp_path: Path) -> None:
 def test_unindented_and_inline_lists(tmp_path: Path) -> None:
     flat = "dependencies:\n- python=3.10.4\n- numpy\n- pip:\n  - einops\n"
     requirement_set = read_files(tmp_path, "a.yml", a__yml=flat)
-    assert requirement_set.for_python("3.10").lines == ("numpy", "einops")
+    assert requirement_set.select_for_python("3.10").lines == ("numpy", "einops")
     assert requirement_set.allows("3.10.12")
-    assert "Python 3.10.4 is taken as 3.10," in requirement_set.for_python("3.10").notes[0]
+    assert "Python 3.10.4 is taken as 3.10," in requirement_set.select_for_python("3.10").notes[0]
     inline = "dependencies: [python=3.9, numpy=1.2, 'scipy>=1,<2']\n"
-    assert read_files(tmp_path, "b.yaml", b__yaml=inline).for_python("3.9").lines == (
+    assert read_files(tmp_path, "b.yaml", b__yaml=inline).select_for_python("3.9").lines == (
         "numpy==1.2.*",
         "scipy<2,>=1",
     )
@@ -428,21 +428,21 @@ def test_lock_of_uv(tmp_path: Path) -> None:
     requirement_set = read_files(tmp_path, "uv.lock", uv__lock=UV_LOCK)
     assert requirement_set.depends_on_python
     assert [requirement_set.allows(python) for python in ("3.9", "3.12", "3.13")] == [False, True, False]
-    requirements = requirement_set.for_python("3.11")
+    requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["==2.15.1"]
     assert requirements.lines == (
         "numpy==1.26.4",
         "nvidia-cudnn-cu12==8.9.4.25",
         f"six==1.16.0 --hash=sha256:{A} --hash=sha256:{B}",
     )
-    assert requirement_set.for_python("3.12").lines[0] == "numpy==2.1.0"
+    assert requirement_set.select_for_python("3.12").lines[0] == "numpy==2.1.0"
 
 
 def test_lock_without_project_evaluates_markers(tmp_path: Path) -> None:
     text = UV_LOCK.replace('editable = "."', 'registry = "https://index.example/simple"')
     assert not any(
         line.startswith("colorama")
-        for line in read_files(tmp_path, "uv.lock", uv__lock=text).for_python("3.11").lines
+        for line in read_files(tmp_path, "uv.lock", uv__lock=text).select_for_python("3.11").lines
     )
 
 
@@ -505,7 +505,7 @@ python-versions = ">=3.9,<3.12"
 
 def test_lock_of_poetry(tmp_path: Path) -> None:
     requirement_set = read_files(tmp_path, "poetry.lock", poetry__lock=POETRY_LOCK)
-    requirements = requirement_set.for_python("3.11")
+    requirements = requirement_set.select_for_python("3.11")
     assert list_specifiers(requirements) == ["==2.15.0"]
     assert [line.replace(" @ ", "@ ") for line in requirements.lines] == [
         f"numpy==1.26.2 --hash=sha256:{B}",
@@ -532,8 +532,8 @@ version = "8.0"
 groups = ["dev"]
 """
     requirement_set = read_files(tmp_path, "poetry.lock", poetry__lock=newer)
-    assert requirement_set.for_python("3.11").lines == ("numpy==1.26.2",)
-    assert requirement_set.for_python("3.12").lines == ("numpy==2.1",)
+    assert requirement_set.select_for_python("3.11").lines == ("numpy==1.26.2",)
+    assert requirement_set.select_for_python("3.12").lines == ("numpy==2.1",)
     older = f"""\
 [[package]]
 name = "Six"
@@ -546,7 +546,7 @@ category = "dev"
 [metadata.files]
 Six = [{{file = "six.whl", hash = "sha256:{A}"}}]
 """
-    assert read_files(tmp_path, "poetry.lock", poetry__lock=older).for_python("3.8").lines == (
+    assert read_files(tmp_path, "poetry.lock", poetry__lock=older).select_for_python("3.8").lines == (
         f"six==1.16.0 --hash=sha256:{A}",
     )
 

@@ -39,7 +39,7 @@ PROBING_COMMANDS = [
 
 @pytest.fixture
 def hanging(tmp_path: Path) -> Iterator[Path]:
-    """A folder whose bin/nvidia-smi hangs in a child and ignores signals; its file `pids` lists both processes."""
+    """Return a folder whose bin/nvidia-smi hangs in a child and ignores signals; its file `pids` lists both processes."""
     pids = tmp_path / "pids"
     write_program(
         tmp_path / "bin/nvidia-smi",

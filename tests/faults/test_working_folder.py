@@ -118,7 +118,7 @@ def test_every_command_is_covered() -> None:
 
 @pytest.fixture
 def planted(tmp_path: Path, standin_cache: Path) -> tuple[Fake, Path]:
-    """An environment with an unknown package, and a folder of modules and programs that record when they run."""
+    """Return an environment with an unknown package, and a folder of modules and programs that record when they run."""
     env = make(tmp_path, standin_cache)
     env.install("odd", "1.0")
     folder = env.make_folder("project")

@@ -80,7 +80,7 @@ class Bases:
 
 
 @dataclass(slots=True)
-class Run:
+class MendingRun:
     """One run of tfdoctor."""
 
     status: int
@@ -105,7 +105,7 @@ def command_line(env: Env, command: str, *arguments: str) -> list[str]:
     return [*env.prefix(), sys.executable, "-m", "tfdoctor", command, *arguments, "--python", env.named]
 
 
-def tfdoctor(env: Env, command: str, *arguments: str) -> Run:
+def tfdoctor(env: Env, command: str, *arguments: str) -> MendingRun:
     """Run tfdoctor on this environment in its user's shell."""
     started = time.monotonic()
     done = subprocess.run(
@@ -118,7 +118,7 @@ def tfdoctor(env: Env, command: str, *arguments: str) -> Run:
         timeout=900,
         check=False,
     )
-    return Run(done.returncode, done.stdout, done.stderr, round(time.monotonic() - started, 1))
+    return MendingRun(done.returncode, done.stdout, done.stderr, round(time.monotonic() - started, 1))
 
 
 def observe_truth(env: Env, *, quick: bool) -> Truth:
@@ -223,7 +223,7 @@ def check_fix(trial: Trial, env: Env, store: Path, *, quick: bool) -> None:
     before.drop()
 
 
-def _check_repair(trial: Trial, env: Env, before: Snapshot, run: Run, *, quick: bool) -> None:
+def _check_repair(trial: Trial, env: Env, before: Snapshot, run: MendingRun, *, quick: bool) -> None:
     """Check that TensorFlow registers the GPUs in a new shell and that `check` has no problem left.
 
     Only a missing driver may still be reported.

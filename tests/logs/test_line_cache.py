@@ -56,14 +56,14 @@ def lower_limits(rng: random.Random) -> Iterator[None]:
         for module, name, values in (
             (events, "MAX_KEPT_EVENTS", (2, 5)),
             (scanning, "MAX_CHANGES", (0, 2, 8)),
-            (line_cache, "REMEMBERED", (1, 9000, 1 << 23)),
+            (line_cache, "MAX_CACHED_BYTES", (1, 9000, 1 << 23)),
             (processes, "MAX_PROCESSES", (2, 5)),
-            (processes, "_EVENTS", (5, 40)),
-            (processes, "_EVENTS_OF_ONE", (3, 12)),
+            (processes, "_MAX_EVENTS", (5, 40)),
+            (processes, "_MAX_PROCESS_EVENTS", (3, 12)),
             (blocks, "_BLOCK_BYTES", (300, 2000)),
             (reader, "_FULL_READ_BYTES", (300, 300, 1 << 18)),
-            (line_cache, "_ENDS", (1, 64)),
-            (line_cache, "_RESTS", (2, 4096)),
+            (line_cache, "_MAX_ENDS", (1, 64)),
+            (line_cache, "_MAX_RESTS", (2, 4096)),
         ):
             stack.enter_context(mock.patch.object(module, name, rng.choice(values)))
         yield

@@ -105,7 +105,7 @@ class Cluster:
 def serve(cluster: Cluster) -> ThreadingHTTPServer:
     """Answer the API on a port of 127.0.0.1 until `shutdown`."""
 
-    class Handler(BaseHTTPRequestHandler):
+    class KubernetesHandler(BaseHTTPRequestHandler):
         def answer(self, content: object, status: int = 200) -> None:
             data = content if isinstance(content, bytes) else json.dumps(content).encode()
             self.send_response(status)
@@ -157,6 +157,6 @@ def serve(cluster: Cluster) -> ThreadingHTTPServer:
         def log_message(self, *_: object) -> None:
             """Discard the log of the server."""
 
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), KubernetesHandler)
     threading.Thread(target=server.serve_forever, daemon=True).start()
     return server

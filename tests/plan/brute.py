@@ -53,7 +53,7 @@ def is_driver_at_least(driver: str, minimum: str) -> bool:
 
 
 @dataclass(frozen=True)
-class Machine:
+class BruteMachine:
     cards: tuple[str, ...] = ()
     driver: str | None = None
     arm: bool = False
@@ -251,7 +251,7 @@ def find_end_of_support(card: str) -> dict[str, Any] | None:
     )
 
 
-def does_driver_support_cards(machine: Machine) -> bool:
+def does_driver_support_cards(machine: BruteMachine) -> bool:
     """Return whether the machine's driver supports its cards: it is neither too new nor too old for them."""
     newest_cuda = None
     if machine.driver is not None:
@@ -287,7 +287,7 @@ def does_driver_support_cards(machine: Machine) -> bool:
 
 
 def count_caveats(
-    release: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: Machine
+    release: dict[str, Any] | None, cuda: str, cudnn: str | None, machine: BruteMachine
 ) -> int | None:
     """Return how many serious caveats this combination has on a machine; None if it does not run.
 
@@ -458,7 +458,7 @@ def _find_stacks(recipe: str, release: dict[str, Any]) -> Iterator[Stack]:
 
 
 def find_installations(
-    machine: Machine, recipe: str, release: dict[str, Any], python: str | None = None
+    machine: BruteMachine, recipe: str, release: dict[str, Any], python: str | None = None
 ) -> Iterator[Installation]:
     """Yield every installation of a release by one recipe that runs on a machine."""
     if machine.arm:
@@ -484,7 +484,7 @@ def find_installations(
             )
 
 
-def _fit_ngc(image: dict[str, Any], machine: Machine) -> int | None:
+def _fit_ngc(image: dict[str, Any], machine: BruteMachine) -> int | None:
     lowest_known = [item["lowest"] for item in load_table("images.toml")["ngc"] if "lowest" in item]
     lowest = image.get("lowest", min(lowest_known, key=numbers))
     if any(numbers(card) < numbers(lowest) for card in machine.cards):
@@ -502,7 +502,7 @@ def _fit_ngc(image: dict[str, Any], machine: Machine) -> int | None:
 
 
 def list_installations(
-    machine: Machine, *, tf: str | None = None, python: str | None = None, method: str | None = None
+    machine: BruteMachine, *, tf: str | None = None, python: str | None = None, method: str | None = None
 ) -> list[Installation]:
     """Return every installation that runs on a machine.
 
@@ -527,6 +527,6 @@ def _matches_spec(tf: str, version: str) -> bool:
     return version.startswith(f"{tf}.") and not Version(version).is_prerelease
 
 
-def find_best(machine: Machine, **filters: str | None) -> Installation | None:
+def find_best(machine: BruteMachine, **filters: str | None) -> Installation | None:
     """Return the installation with the fewest caveats, then with the newest TensorFlow; None if there is none."""
     return max(list_installations(machine, **filters), key=lambda item: item.order, default=None)

@@ -49,7 +49,7 @@ def list_drivers(system: str = "linux") -> list[str]:
     return sorted(versions, key=brute.numbers)
 
 
-def list_machines(system: str = "linux") -> list[brute.Machine]:
+def list_machines(system: str = "linux") -> list[brute.BruteMachine]:
     """Return x86 machines: each kind of card with each driver and with an unknown driver."""
     kinds = [
         cards
@@ -57,14 +57,14 @@ def list_machines(system: str = "linux") -> list[brute.Machine]:
         if not any(COMPAT.arm64.find_kind("", card) for card in cards)
     ]
     return [
-        brute.Machine(cards, driver, windows=system == "windows")
+        brute.BruteMachine(cards, driver, windows=system == "windows")
         for cards in kinds
         for driver in (None, *list_drivers(system))
     ]
 
 
 @cache
-def make_host(machine: brute.Machine) -> Host:
+def make_host(machine: brute.BruteMachine) -> Host:
     cards = tuple(Card(f"compute capability {card}", card) for card in machine.cards)
     return Host(cards, machine.driver, wsl=machine.windows)
 

@@ -45,7 +45,7 @@ def find_top(installations: list[brute.Installation]) -> tuple[str, int] | None:
     return None if best is None else (best.version, best.serious)
 
 
-def find_disagreements(machine: brute.Machine, python: str) -> Iterator[str]:
+def find_disagreements(machine: brute.BruteMachine, python: str) -> Iterator[str]:
     """Yield each plan for a machine that differs from brute force; some requests are for this Python."""
     host, installations = make_host(machine), brute.list_installations(machine)
     plans: dict[tuple[object, ...], Option] = {}
@@ -86,7 +86,7 @@ def find_disagreements(machine: brute.Machine, python: str) -> Iterator[str]:
         yield from find_check_errors(machine, option)
 
 
-def find_check_errors(machine: brute.Machine, option: Option) -> Iterator[str]:
+def find_check_errors(machine: brute.BruteMachine, option: Option) -> Iterator[str]:
     """Yield the errors that `check` would report for the finished plan."""
     host = make_host(machine)
     report = diagnose(make_predicted_facts(COMPAT, option, host), COMPAT)

@@ -86,7 +86,7 @@ def test_request_gets_the_expected_release(wish: RequestCase) -> None:
 )
 def test_expected_release_matches_brute_force(wish: RequestCase) -> None:
     options = parse_options(wish.typed)
-    machine = brute.Machine(tuple(wish.cards.split()), wish.driver, windows="wsl" in wish.typed)
+    machine = brute.BruteMachine(tuple(wish.cards.split()), wish.driver, windows="wsl" in wish.typed)
     first_values = {name: next(iter(options[name]), None) for name in ("tf", "python", "method")}
     best = brute.find_best(machine, **first_values)
     assert (best.version if best is not None else "-") == wish.answer
@@ -102,7 +102,7 @@ def make_host(cards: tuple[str, ...], driver: str | None) -> Host:
 def find_disagreements(cards: tuple[str, ...], driver: str | None, tf: str | None) -> list[str]:
     """Return how the plan for a machine differs from brute force, as a list of at most one text."""
     answer = recommend(COMPAT, Request(tensorflow=tf), make_host(cards, driver))
-    best = brute.find_best(brute.Machine(cards, driver), tf=tf)
+    best = brute.find_best(brute.BruteMachine(cards, driver), tf=tf)
     request = f"{cards} {driver} --tf {tf}"
     if best is None or not answer.options:
         planned = [option.tensorflow for option in answer.options]

@@ -11,7 +11,7 @@ import pytest
 from tfdoctor.render.progress import open_progress
 
 
-class Terminal(io.StringIO):
+class FakeTerminal(io.StringIO):
     """A stream that claims to be a terminal."""
 
     def isatty(self) -> bool:
@@ -55,7 +55,7 @@ def test_failed_step_shows_its_last_lines_once(capsys: pytest.CaptureFixture[str
 
 @pytest.mark.parametrize("fail", [False, True])
 def test_terminal_keeps_finished_steps(monkeypatch: pytest.MonkeyPatch, fail: bool) -> None:
-    terminal = Terminal()
+    terminal = FakeTerminal()
     monkeypatch.setattr(sys, "stderr", terminal)
     monkeypatch.setenv("TERM", "xterm")
     show_build(fail=fail)

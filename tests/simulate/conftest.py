@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @pytest.fixture(scope="session")
 def ptx(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
-    """An interpreter for PTX. TFDOCTOR_LAB_CACHE keeps the compiled files; TFDOCTOR_SANITIZE=1 adds the sanitizers."""
+    """Return an interpreter for PTX. TFDOCTOR_LAB_CACHE keeps the compiled files; TFDOCTOR_SANITIZE=1 adds the sanitizers."""
     from lab.softgpu import SANITIZED, Interpreter, build_interpreter
 
     if shutil.which(os.environ.get("CXX") or "c++") is None:
@@ -32,7 +32,7 @@ def ptx(tmp_path_factory: pytest.TempPathFactory) -> Interpreter:
 
 @pytest.fixture(scope="session")
 def libraries_of_the_software_gpu(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the libraries for TensorFlow 2.15.1."""
+    """Return the folder of the libraries for TensorFlow 2.15.1."""
     from lab.softgpu import SANITIZED, build_libraries
 
     if shutil.which(os.environ.get("CXX") or "c++") is None:
@@ -43,7 +43,7 @@ def libraries_of_the_software_gpu(tmp_path_factory: pytest.TempPathFactory) -> P
 
 @pytest.fixture(scope="module")
 def gpu(libraries_of_the_software_gpu: Path) -> Iterator[Gpu]:
-    """The software GPU with a current context; a failing kernel returns an error and does not end the process."""
+    """Yield the software GPU with a current context; a failing kernel returns an error and does not end the process."""
     from lab.softcalls import Gpu
 
     with pytest.MonkeyPatch.context() as patch:

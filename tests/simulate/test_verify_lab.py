@@ -96,7 +96,7 @@ def test_two_faults(tensorflow_python: Path, tmp_path: Path) -> None:
 def release(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[tuple[str, Path, Path]]:
-    """The minor version of a release, its Python, and the folder of the software GPU."""
+    """Yield the minor version of a release, its Python, and the folder of the software GPU."""
     if not environments.is_full_run():
         pytest.skip("hours: TFDOCTOR_LAB_FULL=1")
     folder = build_libraries(

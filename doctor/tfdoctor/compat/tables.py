@@ -375,7 +375,7 @@ class Compat:
         """Return how a TensorFlow version loads its libraries (see libraries.LibraryTable.registration)."""
         return self._libraries.registration(version)
 
-    def required_libraries_for(
+    def find_required_libraries(
         self, cuda_config: Mapping[str, str], release: Release | str
     ) -> tuple[str, ...] | None:
         """Return the sonames that *any* build needs for GPU registration, according to its own cuda_config.h.

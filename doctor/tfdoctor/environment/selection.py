@@ -64,7 +64,7 @@ class InstallOptions:
 
         `python` is a version such as `"3.11"`, None for any. Raise UsageError.
         """
-        requirements = self.requirement_set.for_python(python or self.pythons[0])
+        requirements = self.requirement_set.select_for_python(python or self.pythons[0])
         if (
             python is not None
             and self.tf is None
@@ -188,7 +188,7 @@ def make_install_request(
     env: dict[str, str],
 ) -> tuple[InstallRequest, tuple[str, ...]]:
     """Return the installation request, and the notes for the user."""
-    requirements = wishes.requirement_set.for_python(choice.version)
+    requirements = wishes.requirement_set.select_for_python(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
     lines, cuda_notes = drop_cuda_lines(requirements.lines, wheels)
     constraints, _ = drop_cuda_lines(requirements.constraints, wheels)

@@ -83,7 +83,7 @@ def _is_consistent(case: LogContext, problem: Problem) -> bool:
         capability = case.capability()
         if capability is None or not capability_matches(capability, when["capability"]):
             return False
-    if "image" in when and not case.in_container():
+    if "image" in when and not case.is_in_container():
         return False
     if case.windows and "platform" not in when and problem.area in ("libraries", "images"):
         return False

@@ -202,7 +202,7 @@ class LogContext:
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
 
-    def in_container(self) -> bool:
+    def is_in_container(self) -> bool:
         return self.log.has("container-hint")
 
     def list_evidence(self, *ids: str) -> tuple[Event, ...]:

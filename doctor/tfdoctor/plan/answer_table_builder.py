@@ -96,7 +96,7 @@ def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
 
     A glibc matters only if it is older than what some release needs.
     """
-    oldest, *_, newest = sorted(map(versions.numbers, _required_glibcs(compat)))
+    oldest, *_, newest = sorted(map(versions.numbers, _list_required_glibcs(compat)))
     ubuntu = {system.glibc: f" (Ubuntu {system.name})" for system in compat.pythons.systems}
     older = [f"{oldest[0]}.{minor}" for minor in range(newest[1] - 1, oldest[1] - 1, -1)]
     return (
@@ -119,7 +119,7 @@ def list_systems(compat: Compat) -> tuple[TableSystem, ...]:
     )
 
 
-def _required_glibcs(compat: Compat) -> frozenset[str]:
+def _list_required_glibcs(compat: Compat) -> frozenset[str]:
     """Return the glibc versions that releases and NVIDIA's wheels require."""
     versions_needed = {entry.glibc for entry in list_candidates(compat)} | {
         entry.glibc for entry in compat.cudnn_ranges
@@ -273,7 +273,7 @@ class _TableBuilder:
         self._recipe_answers: dict[tuple[str, str, str | None, Recipe, str], _RecipeAnswers] = {}
         self._text_cache: dict[tuple[str, str | None, str | None, str | None], str] = {}
         self._refusal_texts: dict[tuple[Platform, str], list[int]] = {}
-        self._required_glibcs = _required_glibcs(compat)
+        self._required_glibcs = _list_required_glibcs(compat)
         self._system_by_glibc: dict[int, TableSystem] = {}
         """The number of required glibc versions that a system satisfies to the first such system."""
         self._rows: dict[tuple[object, ...], tuple[int, ...]] = {}

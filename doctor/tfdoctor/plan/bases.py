@@ -36,15 +36,15 @@ def with_manifest(compat: Compat, option: Option) -> Option:
             for part in option.parts
         )
         option = replace(
-            option, base=replace(base, digest=base.digest or _measured_digest(manifest)), parts=parts
+            option, base=replace(base, digest=base.digest or _get_measured_digest(manifest)), parts=parts
         )
     tool_manifest = compat.manifests.get_manifest(conda.image) if conda is not None else None
-    if conda is not None and tool_manifest is not None and _measured_digest(tool_manifest) is not None:
+    if conda is not None and tool_manifest is not None and _get_measured_digest(tool_manifest) is not None:
         option = replace(option, conda=replace(conda, image=f"{conda.image}@{tool_manifest.digest}"))
     return option
 
 
-def _measured_digest(manifest: Manifest) -> str | None:
+def _get_measured_digest(manifest: Manifest) -> str | None:
     """Return the digest if it was read from the registry itself, else None."""
     return manifest.digest if manifest.evidence == "measured" else None
 

@@ -84,7 +84,9 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
     required: tuple[str, ...] | None = None
     if gpu and version:
         required = (
-            compat.required_libraries_for(tensorflow.cuda_config, version) if tensorflow.cuda_config else None
+            compat.find_required_libraries(tensorflow.cuda_config, version)
+            if tensorflow.cuda_config
+            else None
         )
         if not required and release is not None:
             required = release.required_libraries

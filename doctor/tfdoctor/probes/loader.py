@@ -347,7 +347,7 @@ class Process:
         if _get_folder(current.path) in self.default_folders:
             return  # the system's own libraries match each other
         providers = [current.path, *(m.path for m in scope() if m is not current)]
-        unresolved = self._system.unresolved_symbols(current.path, providers)
+        unresolved = self._system.find_unresolved_symbols(current.path, providers)
         if unresolved:
             raise _LoadError(current.path, f"undefined symbol: {unresolved[0]}", needed_by=current.path)
 

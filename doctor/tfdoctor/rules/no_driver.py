@@ -28,7 +28,7 @@ from tfdoctor.findings import Cause, Evidence, Finding, Remedy, Severity
 from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext, evidence_from
 from tfdoctor.rules.shared import drivers, kernels, path_shadowing
-from tfdoctor.rules.shared.pythons import other_python_remedies
+from tfdoctor.rules.shared.pythons import make_other_python_remedies
 
 if TYPE_CHECKING:
     from tfdoctor.facts import Resolution
@@ -213,7 +213,7 @@ def _cpu_remedies(context: RuleContext) -> list[Remedy]:
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
     if choice is not None and choice.others:
-        return other_python_remedies(context)
+        return make_other_python_remedies(context)
     release = advice.find_best_release(context.target)
     chosen_by_default = choice is not None and choice.lost
     if chosen_by_default or release is None or context.prediction.cause is not Cause.TENSORFLOW_MISSING:

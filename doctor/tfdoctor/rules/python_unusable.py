@@ -30,7 +30,7 @@ from tfdoctor.rules.shared import variable_origins
 from tfdoctor.rules.shared.pythons import (
     describe_python_choice,
     evidence_of_other_pythons,
-    other_python_remedies,
+    make_other_python_remedies,
 )
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def check(context: RuleContext) -> Result:
             evidence=[*evidence, *evidence_of_other_pythons(context)],
             remedies=[
                 *_list_remedies(context, trouble),
-                *(other_python_remedies(context) if _has_other_pythons(context) else ()),
+                *(make_other_python_remedies(context) if _has_other_pythons(context) else ()),
             ],
         )
     ]

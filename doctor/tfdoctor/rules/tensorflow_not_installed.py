@@ -27,7 +27,7 @@ from tfdoctor.rules.no_matching_wheel import explain_no_wheel
 from tfdoctor.rules.shared.pythons import (
     describe_python_choice,
     evidence_of_other_pythons,
-    other_python_remedies,
+    make_other_python_remedies,
 )
 
 
@@ -64,7 +64,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext, *, no_wheel: bool, chosen: bool) -> list[Remedy]:
-    remedies = other_python_remedies(context)
+    remedies = make_other_python_remedies(context)
     if not chosen:  # the user did not choose this Python, so nothing is to be installed into it
         return remedies
     if no_wheel or context.facts.machine.system != "Linux":

@@ -70,7 +70,7 @@ class System(Protocol):
         """
         ...
 
-    def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
+    def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         """Return the symbols that the object at `path` needs and none of the objects at `providers` defines."""
         ...
 

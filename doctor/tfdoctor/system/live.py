@@ -211,7 +211,7 @@ class LiveSystem:
             raise IsADirectoryError(errno.EISDIR, "Is a directory", path)
         return _retry_when_out_of_files(lambda: read_elf(self._locate(path), self.platform["machine"]))
 
-    def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
+    def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         try:
             provider_paths = [self._locate(provider) for provider in providers]
             return _retry_when_out_of_files(lambda: find_unresolved(self._locate(path), provider_paths))

@@ -239,7 +239,7 @@ class RecordedSystem:
             raise OSError(entry["errno"], str(entry.get("strerror") or "recorded error"), path)
         return _elf_from_json(entry)
 
-    def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
+    def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
         table, name = self._table("unresolved"), normalize_path(path)
         return tuple(table.get(f"{name}#{len(providers)}", table.get(name, ())))
 

@@ -129,8 +129,8 @@ class RecordingSystem:
         self._record_answer("elf", path, _list_set_fields(elf))
         return elf
 
-    def unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        symbols = self._inner.unresolved_symbols(path, providers)
+    def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
+        symbols = self._inner.find_unresolved_symbols(path, providers)
         with self._lock:
             self._unresolved.setdefault(normalize_path(path), {})[len(providers)] = list(symbols)
         return symbols

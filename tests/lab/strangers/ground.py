@@ -63,7 +63,7 @@ class Undrawn(Exception):  # noqa: N818 - it is not an error
 
 
 @dataclass(slots=True)
-class Index:
+class GroundIndex:
     """The versions of which the package index has wheels.
 
     They are kept in a file, so that a seed keeps its meaning.
@@ -137,7 +137,7 @@ class BaseContents:
     """Extension modules and libraries of companions, relative to site-packages."""
     modules: Sequence[str]
     """Python files of companions and of TensorFlow's first folders, relative to site-packages."""
-    index: Index
+    index: GroundIndex
 
     @property
     def release(self) -> tuple[int, int]:
@@ -164,7 +164,7 @@ def normalize_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def inspect_base(base: str, root: Path, index: Index) -> BaseContents:
+def inspect_base(base: str, root: Path, index: GroundIndex) -> BaseContents:
     """Inspect an intact base."""
     site = next(iter(sorted(root.glob("lib/python*/site-packages"))))
     versions = {}

@@ -15,7 +15,15 @@ from lab.broken_env import Unavailable
 from lab.situations import can_mount
 from lab.strangers import results
 from lab.strangers.grammar import OWN, USAGES, VARIABLE_SOURCES, Change, Meaning, Story, draw
-from lab.strangers.ground import BASES_BY_RELEASE, NEEDS_LINK, ON_PATH, TOOLKITS, BaseContents, Index, Undrawn
+from lab.strangers.ground import (
+    BASES_BY_RELEASE,
+    NEEDS_LINK,
+    ON_PATH,
+    TOOLKITS,
+    BaseContents,
+    GroundIndex,
+    Undrawn,
+)
 from lab.strangers.kinds import BY_NAME, KINDS, find_meaning
 from lab.strangers.trying import (
     SeedTrial,
@@ -35,7 +43,7 @@ COMPANIONS = dict.fromkeys(
 )
 
 
-class FixedIndex(Index):
+class FixedIndex(GroundIndex):
     """An index with the same versions of every package."""
 
     has: tuple[str, ...] = ("3.1", "2.0", "1.9.1")

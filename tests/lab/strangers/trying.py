@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 from lab.broken_env import inherit_variables, make_base
 from lab.compare import describe_disagreement
 from lab.restoring import MAX_COPIED_BYTES, Entry, Snapshot, list_tree
-from lab.strangers.ground import BASES_BY_RELEASE, BaseContents, Index, Undrawn, inspect_base
+from lab.strangers.ground import BASES_BY_RELEASE, BaseContents, GroundIndex, Undrawn, inspect_base
 from lab.strangers.kinds import apply_change, find_meaning
 from lab.strangers.person import User
 from lab.truth import Truth, observe
@@ -44,7 +44,7 @@ class Stock:
     tool: Path
     made: dict[str, Snapshot] = field(default_factory=dict)
     grounds: dict[str, BaseContents] = field(default_factory=dict)
-    index: Index | None = None
+    index: GroundIndex | None = None
     lock: int = -1
 
     def __post_init__(self) -> None:
@@ -74,7 +74,7 @@ class Stock:
                 make_base(BASES_BY_RELEASE[name], root)
             _unshare_files(root)
             self._compile_bytecode(root)
-            self.index = self.index or Index(self.folder / "index.json")
+            self.index = self.index or GroundIndex(self.folder / "index.json")
             self.grounds[name] = inspect_base(name, root, self.index)
         return self.grounds[name]
 

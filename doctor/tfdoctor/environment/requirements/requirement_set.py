@@ -86,7 +86,7 @@ class RequirementSet:
             for version in patches
         )
 
-    def for_python(self, python: str) -> PythonRequirements:
+    def select_for_python(self, python: str) -> PythonRequirements:
         """Return the requirements for a Python version, such as `"3.11"`. Raise UsageError."""
         lines: list[str] = []
         limits: list[str] = []

@@ -172,7 +172,7 @@ def _detect_missing_at_import(case: LogContext) -> Decision | None:
 
 
 def _is_containerized(case: LogContext) -> bool:
-    return case.in_container() or "/redis/modules/" in "".join(
+    return case.is_in_container() or "/redis/modules/" in "".join(
         event.text for event in case.log.list_events("import-so")
     )
 
@@ -222,8 +222,8 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB:
-        if no_node or no_kernel or case.in_container():
-            return Cause.CONTAINER_NO_GPU if no_node or case.in_container() else Cause.NO_DRIVER, (
+        if no_node or no_kernel or case.is_in_container():
+            return Cause.CONTAINER_NO_GPU if no_node or case.is_in_container() else Cause.NO_DRIVER, (
                 Cause.STUB_LIBCUDA,
                 Cause.NO_DRIVER,
             )
@@ -233,7 +233,7 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
     if no_kernel:
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DRIVER or _lacks_driver_library(case):
-        if no_node and case.in_container():
+        if no_node and case.is_in_container():
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DEVICE:
@@ -248,7 +248,7 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
 def _choose_no_device_cause(case: LogContext, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
     """Return the cause if cuInit finds no device, and the other possible ones."""
     if no_node:
-        cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
+        cause = Cause.CONTAINER_NO_GPU if case.is_in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
     if case.log.has("scheduler-hint") or case.registration is not None:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
@@ -282,7 +282,7 @@ def _detect_missing_driver(case: LogContext) -> Decision | None:
         return None
     events = tuple(library.event for library in missing[:2])
     lacks_node = case.log.has("device-node-missing")
-    if missing[0].event.id == "damaged-library" or (lacks_node and case.in_container()):
+    if missing[0].event.id == "damaged-library" or (lacks_node and case.is_in_container()):
         return Decision(Cause.CONTAINER_NO_GPU, events, (Cause.NO_DRIVER, Cause.CONTAINER_DRIVER_LIBS))
     return Decision(Cause.NO_DRIVER, events, (Cause.CONTAINER_NO_GPU,))
 
@@ -338,7 +338,7 @@ def _detect_driver_messages(case: LogContext) -> Decision | None:
     if log.has("kernel-driver-missing"):
         return Decision(Cause.NO_DRIVER, case.list_evidence("kernel-driver-missing"))
     if log.has("device-node-missing"):
-        cause = Cause.CONTAINER_NO_GPU if case.in_container() else Cause.NO_DEVICE
+        cause = Cause.CONTAINER_NO_GPU if case.is_in_container() else Cause.NO_DEVICE
         return Decision(cause, case.list_evidence("device-node-missing"), (Cause.NO_DRIVER,))
     if log.has("libcuda-not-loaded") and not any(
         is_driver(opened.get("soname")) for opened in log.list_events("dso-opened")

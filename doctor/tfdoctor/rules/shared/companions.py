@@ -106,16 +106,16 @@ def companion_finding(context: RuleContext, rule: Rule, companion: Companion) ->
             Remedy(
                 "Install a version that this TensorFlow works with.",
                 (
-                    advice.pip_install(context.target, [_working_requirement(context, companion)]),
+                    advice.pip_install(context.target, [_find_working_requirement(context, companion)]),
                     advice.check_again(context.target),
                 ),
-                steps=(Install((_working_requirement(context, companion),)),),
+                steps=(Install((_find_working_requirement(context, companion),)),),
             )
         ],
     )
 
 
-def _working_requirement(context: RuleContext, companion: Companion) -> str:
+def _find_working_requirement(context: RuleContext, companion: Companion) -> str:
     """Return a requirement for a version that works with this TensorFlow.
 
     It should satisfy all entries of the table, so that the package is replaced only once.

@@ -30,7 +30,7 @@ def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
     ]
 
 
-def other_python_remedies(context: RuleContext) -> list[Remedy]:
+def make_other_python_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy to examine another Python: the known ones, else a general hint."""
     choice = context.facts.choice
     others = choice.others if choice is not None else ()
