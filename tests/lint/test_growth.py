@@ -136,7 +136,8 @@ def test_reached_limit_is_reported() -> None:
     ):
         _, limit_text = lint_text(text, kind, LintTarget())
         assert limit in str(limit_text)
-        assert lint_text(text.replace(IMPORTS, ""), "python", LintTarget())[0] == [] or "findings" in limit
+        if "findings" not in limit:
+            assert lint_text(text.replace(IMPORTS, ""), "python", LintTarget())[0] == []
 
 
 def test_cluster_limit_is_reported() -> None:
