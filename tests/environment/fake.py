@@ -279,7 +279,7 @@ class Fake:
         env |= {name: text for name, text in self.variables.items() if name != "LD_LIBRARY_PATH"}
         return {name: text for name, text in (env | more).items() if text}
 
-    def command(self, *arguments: str) -> list_files[str]:
+    def command(self, *arguments: str) -> list[str]:
         """Return the command `tfdoctor …` for this environment."""
         return [sys.executable, "-m", "tfdoctor", *arguments, "--python", str(self.root)]
 
@@ -328,7 +328,7 @@ class Fake:
             start_new_session=True,
         )
 
-    def list_codes(self) -> list_files[str]:
+    def list_codes(self) -> list[str]:
         """Return the codes that `check` reports as warnings or errors."""
         return [
             finding["code"]
