@@ -1,7 +1,7 @@
-"""Why TensorFlow does or does not use the GPUs, and what to do about it.
+"""Find out why TensorFlow does not use a GPU, and what to do about it.
 
-For programs: `tfdoctor.check()`, `tfdoctor.diagnose(text)`, `tfdoctor.recommend()`. In notebooks: `%load_ext
-tfdoctor`. These functions are in `tfdoctor.api`, which is loaded when one of them is first used.
+Programs can call `tfdoctor.check()`, `tfdoctor.diagnose(text)` and `tfdoctor.recommend()`. Notebooks can run
+`%load_ext tfdoctor`. These functions are in `tfdoctor.api`, which is loaded when one of them is first used.
 """
 
 __version__ = "0.1.0"
@@ -9,6 +9,7 @@ __all__ = ["Error", "check", "diagnose", "load_ipython_extension", "recommend"]
 
 
 def __getattr__(name: str) -> object:
+    """Load a public name from `tfdoctor.api` when it is first used."""
     if name not in __all__:
         msg = f"module {__name__!r} has no attribute {name!r}"
         raise AttributeError(msg)

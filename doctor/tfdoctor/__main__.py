@@ -1,6 +1,6 @@
 """Entry point of `python -m tfdoctor` and of the command `tfdoctor`.
 
-It ends without a traceback if the user interrupts it or memory runs out.
+The process ends without a traceback if the user interrupts it or memory runs out.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ if TYPE_CHECKING:  # to start quickly, import only modules that Python has loade
     from typing import NoReturn
 
 GC_THRESHOLD_OBJECTS = 100_000
-"""Number of new objects that starts a garbage collection; `check` creates fewer."""
+"""Number of new objects after which garbage is collected. `check` creates fewer, so that it needs no collection."""
 
 
 def run() -> NoReturn:
     """Run the command line. Its modules are imported here so that an import error can be reported."""
     if signal.getsignal(signal.SIGINT) is not signal.SIG_IGN:
-        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # there is no child process to stop yet
+        signal.signal(signal.SIGINT, lambda *_: os._exit(130))  # no child process to stop yet
     gc.set_threshold(GC_THRESHOLD_OBJECTS)
     _restart_without_pythonpath()
     try:
@@ -32,7 +32,7 @@ def run() -> NoReturn:
         reason = "there is not enough memory" if isinstance(error, MemoryError) else str(error)
         if sys.stderr is not None:
             sys.stderr.write(f"tfdoctor: it could not be loaded: {reason}.\n")
-        sys.exit(3)
+        sys.exit(3)  # ExitCode.IMPOSSIBLE
     try:
         command()
     except SystemExit as exit_request:
@@ -40,7 +40,7 @@ def run() -> NoReturn:
         raise
     except MemoryError:  # too little is left for the usual error message
         os.write(2, b"tfdoctor: there is not enough memory.\n")
-        os._exit(3)
+        os._exit(3)  # ExitCode.IMPOSSIBLE
     except ImportError:  # from a module that is imported late
         _restart_without_loader_variables()
         raise
@@ -64,7 +64,7 @@ def _exit_immediately(status: object) -> None:
 
 
 def _restart_without_pythonpath() -> None:
-    """Restart without PYTHONPATH, whose folders precede tfdoctor's own and are meant for the examined Python.
+    """Restart without PYTHONPATH, because its folders precede tfdoctor's own and are meant for the examined Python.
 
     Do nothing if tfdoctor itself is found through PYTHONPATH.
     """
@@ -89,8 +89,8 @@ def _restart_without_pythonpath() -> None:
 def _restart_without_loader_variables() -> None:
     """Restart without LD_LIBRARY_PATH and LD_PRELOAD.
 
-    They may make this Python load an incompatible library. Their values are passed on in TFDOCTOR_LOADER,
-    with which `system.live` examines the machine.
+    These variables may make this Python load an incompatible library. Their values are passed on in
+    TFDOCTOR_LOADER, so that `system.live` can examine the machine with them. Do nothing after such a restart.
     """
     loader_variables = {
         name: os.environ[name] for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if name in os.environ

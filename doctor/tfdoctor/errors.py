@@ -1,7 +1,7 @@
 """Exceptions that users see, and the exit codes of all commands (see CONTRIBUTING.md).
 
-An `Error` has one sentence that says what is wrong, and sometimes a hint that says what to type next. Any
-other exception that escapes is a defect of tfdoctor.
+An `Error` has a sentence about the problem, and optionally a hint about the command to run next. Any other
+exception that reaches the user is a bug in tfdoctor.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ class ExitCode(enum.IntEnum):
     OK = 0
     """Completed; no finding at or above `--fail-on`."""
     FOUND = 1
-    """Completed; there is such a finding, or no plan."""
+    """Completed; there is a finding at or above `--fail-on`, or no plan was found."""
     USAGE = 2
-    """The request is wrong: unknown option, file missing or not readable, not a version."""
+    """The request is wrong: an unknown option, a missing or unreadable file, an invalid version."""
     IMPOSSIBLE = 3
-    """The command could not be carried out: no engine, network, permission, or a time limit."""
+    """The command could not be completed: no engine, no network, no permission, or a time limit."""
     INTERRUPTED = 130
-    """The user pressed Ctrl-C; all child processes have been stopped."""
+    """The user pressed Ctrl-C. All child processes have been stopped."""
 
 
 class Error(Exception):
@@ -39,14 +39,14 @@ class Error(Exception):
 
 
 class UsageError(Error):
-    """The request itself is wrong; nothing was examined."""
+    """An error in the request itself. Nothing was examined."""
 
     exit_code = ExitCode.USAGE
     kind = "usage"
 
 
 def install_hint(package: str) -> str:
-    """Return the command that installs a package of an extra into the environment of tfdoctor."""
+    """Return the command that installs an optional dependency into tfdoctor's own environment."""
     from importlib.util import find_spec
 
     python = shlex.quote(sys.executable)

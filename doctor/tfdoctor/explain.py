@@ -1,4 +1,4 @@
-"""Pages about codes and causes, for `tfdoctor explain` and docs/rules.md. Pure.
+"""Pages about codes and causes, for `tfdoctor explain` and docs/rules.md.
 
 A rule's documentation is the docstring of its module: a first line, then the sections of `HEADINGS`.
 """
@@ -31,7 +31,7 @@ from tfdoctor.compat import Compat
 from tfdoctor.dockerfile.checks import DOCKERFILE_RULES
 from tfdoctor.errors import UsageError
 from tfdoctor.findings import Cause
-from tfdoctor.fleet.codes import FLEET_FINDINGS as OF_FLEETS
+from tfdoctor.fleet.codes import FLEET_FINDINGS as FLEET_PAGES
 from tfdoctor.lint.codes import KINDS
 from tfdoctor.logs.advice import remedies
 from tfdoctor.logs.events import Log
@@ -93,12 +93,12 @@ class CauseEntry:
     meaning: str
     codes: tuple[str, ...]
     remedies: tuple[Remedy, ...] = ()
-    """Remedies that no rule's page has."""
+    """Remedies for a cause that no rule's page describes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The answer to one query; `query` is None if the user asked for everything."""
+    """The entries that match one query. `query` is None if the user asked for all entries."""
 
     query: str | None
     rules: tuple[RuleEntry, ...]
@@ -106,15 +106,15 @@ class Explanation:
     related: tuple[RuleEntry, ...] = ()
     """Other rules that can report one of `causes`."""
     retired: RetiredRule | None = None
-    """The retired rule that the query names; `rules` are then those that replace it."""
+    """The retired rule that the query names, if any. `rules` are then the rules that replace it."""
     meaning: str = ""
-    """Meaning of the message in the query, in a sentence or two."""
+    """Meaning of the message in the query, in a sentence or two; "" if the query is not a message."""
 
 
 def next_command(explanation: Explanation) -> str:
-    """Return the command to run after reading a page, which names the remedy on this machine.
+    """Return the command to run after reading a page. Its output names the remedy on this machine.
 
-    "" if the page has commands of its own, or if it lists everything.
+    "" if the page itself has commands, or if it lists all entries.
     """
     codes = {rule.code for rule in explanation.rules}
     if explanation.query is None or any(
@@ -123,7 +123,7 @@ def next_command(explanation: Explanation) -> str:
         return ""
     if codes & {page.code for page in FAULTS}:
         return "tfdoctor cluster"
-    if codes & {page.code for page in OF_FLEETS}:
+    if codes & {page.code for page in FLEET_PAGES}:
         return "tfdoctor fleet report DIR"
     if codes & {page.code for page in KINDS}:
         return "tfdoctor lint ."
@@ -361,25 +361,25 @@ LOG_NOTES = {
         ),
     ),
     **{
-        row.code: RuleEntry(
-            row.code,
-            row.name,
-            row.title,
+        page.code: RuleEntry(
+            page.code,
+            page.name,
+            page.title,
             (),
-            row.summary,
-            (Section("What it means", row.meaning), Section("What to do", row.remedy)),
+            page.summary,
+            (Section("What it means", page.meaning), Section("What to do", page.remedy)),
         )
-        for row in (*FAULTS, *OF_FLEETS, *KINDS)
+        for page in (*FAULTS, *FLEET_PAGES, *KINDS)
     },
 }
-"""Pages by code for what `diagnose`, `placement`, `cluster`, `fleet` and `lint` report without a cause.
+"""Pages, by code, for the findings of `diagnose`, `placement`, `cluster`, `fleet`, `bench` and `lint` without a cause.
 
-The page on memory is among them.
+The page about GPU memory is among them.
 """
 
 
 def rule_entry(rule: Rule | DockerfileRule) -> RuleEntry:
-    """Return a rule's entry with its documentation."""
+    """Return the entry for a rule, with the documentation from its module's docstring."""
     text = sys.modules[rule.check.__module__].__doc__ or ""
     return RuleEntry(
         code=rule.code,
@@ -408,60 +408,64 @@ def lookup(
 ) -> Explanation:
     """Return the entries for a code ("TFD203", "203"), a rule name, a cause, or the words of a message.
 
-    Case does not matter. If a rule and a cause have the same name, return the rule with the cause and the
-    other rules that can report it. For a retired code, return the codes that replace it. Raise UsageError
-    with the most similar names if nothing matches.
+    Case does not matter. If a rule and a cause have the same name, both are returned, with the other rules that
+    can report the cause. A retired code gives the rules that replace it. Raise UsageError with the most similar
+    names if nothing matches.
     """
     try:
         return _lookup_by_name(query, rules, retired)
     except UsageError:
-        code, says = _lookup_message(query)
+        code, meaning = _lookup_message(query)
         code = code or _search_pages(query, catalogue(rules))
         if not code:
             raise
-    return replace(_lookup_by_name(code, rules, retired), query=query, meaning=says)
+    return replace(_lookup_by_name(code, rules, retired), query=query, meaning=meaning)
 
 
 def _lookup_by_name(
     query: str, rules: Sequence[Rule | DockerfileRule], retired: Sequence[RetiredRule]
 ) -> Explanation:
     """Look up a code, a rule name or a cause. Raise UsageError if nothing matches."""
-    everything = catalogue(rules)
+    all_entries = catalogue(rules)
     word = query.strip().lower().replace("_", "-")
     code = f"TFD{word}" if re.fullmatch(r"\d{3}", word) else word.upper()
-    named = tuple(entry for entry in everything.rules if code == entry.code or word == entry.name)
+    matching_rules = tuple(entry for entry in all_entries.rules if code == entry.code or word == entry.name)
     retired_rule = next((rule for rule in retired if code == rule.code or word == rule.name), None)
-    if retired_rule is not None and not named:
+    if retired_rule is not None and not matching_rules:
         successors = current_codes(retired_rule.code, retired)
-        named = tuple(entry for entry in everything.rules if entry.code in successors)
-    named = named or tuple(entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name)
+        matching_rules = tuple(entry for entry in all_entries.rules if entry.code in successors)
+    matching_rules = matching_rules or tuple(
+        entry for entry in LOG_NOTES.values() if code == entry.code or word == entry.name
+    )
     log_cause = LOG_CODES.get(code)
     causes = tuple(
-        entry for entry in everything.causes if word == entry.cause.value or entry.cause is log_cause
+        entry for entry in all_entries.causes if word == entry.cause.value or entry.cause is log_cause
     )
-    if not named and not causes and retired_rule is None:
-        names = [*(entry.code for entry in everything.rules), *(entry.name for entry in everything.rules)]
+    if not matching_rules and not causes and retired_rule is None:
+        names = [*(entry.code for entry in all_entries.rules), *(entry.name for entry in all_entries.rules)]
         names += [*LOG_CODES, *LOG_NOTES, *(entry.name for entry in LOG_NOTES.values())]
         raise _make_no_match_error(
-            query, word, code, [*names, *(entry.cause.value for entry in everything.causes)]
+            query, word, code, [*names, *(entry.cause.value for entry in all_entries.causes)]
         )
     if not causes:
-        named_causes = {cause for entry in named if not entry.has_all_causes for cause in entry.causes}
-        causes = tuple(entry for entry in everything.causes if entry.cause in named_causes)
+        named_causes = {
+            cause for entry in matching_rules if not entry.has_all_causes for cause in entry.causes
+        }
+        causes = tuple(entry for entry in all_entries.causes if entry.cause in named_causes)
     related = tuple(
         entry
-        for entry in everything.rules
-        if entry not in named and any(entry.code in cause.codes for cause in causes)
+        for entry in all_entries.rules
+        if entry not in matching_rules and any(entry.code in cause.codes for cause in causes)
     )
-    if not named and len(related) == 1 and log_cause is None:
-        named, related = related, ()
-    if not named:
-        causes = tuple(replace(entry, remedies=_remedies(entry.cause)) for entry in causes)
-    return Explanation(query, named, causes, related, retired_rule)
+    if not matching_rules and len(related) == 1 and log_cause is None:
+        matching_rules, related = related, ()
+    if not matching_rules:
+        causes = tuple(replace(entry, remedies=_list_remedies(entry.cause)) for entry in causes)
+    return Explanation(query, matching_rules, causes, related, retired_rule)
 
 
-def _remedies(cause: Cause) -> tuple[Remedy, ...]:
-    """Return the remedies for a cause without assuming a release."""
+def _list_remedies(cause: Cause) -> tuple[Remedy, ...]:
+    """Return the remedies for a cause that apply to every TensorFlow release."""
     return remedies(LogContext(Log(), Compat.load()), cause)
 
 
@@ -469,7 +473,7 @@ def _remedies(cause: Cause) -> tuple[Remedy, ...]:
 
 
 def _lookup_message(query: str) -> tuple[str, str]:
-    """Return the code and the meaning of a log line; both are empty if the query is none."""
+    """Return the code and the meaning of a log line; both are "" if the query is not a known log line."""
     if not any(mark in query for mark in (" ", ".so", "_", "=")):
         return "", ""
     compat = Compat.load()
@@ -477,8 +481,8 @@ def _lookup_message(query: str) -> tuple[str, str]:
     case = LogContext(scan([query[:MAX_QUERY_CHARS].encode("utf-8", "replace")], catalogue), compat)
     decision = decide(case)
     events = decision.events or [event for matches in case.log.events.values() for event in matches]
-    says = events[0].signature.says if events else ""
-    names = [name for name in _LIBRARY.findall(query[:MAX_QUERY_CHARS]) if is_gpu_library(name)]
+    meaning = events[0].signature.says if events else ""
+    names = [name for name in _LIBRARY_PATTERN.findall(query[:MAX_QUERY_CHARS]) if is_gpu_library(name)]
     has_cause = decision.cause is not Cause.INCONCLUSIVE
     if names and (
         not has_cause or (decision.cause is Cause.IMPORT_MISSING_CUDA_LIB and "import" not in query.lower())
@@ -486,7 +490,7 @@ def _lookup_message(query: str) -> tuple[str, str]:
         missing = Cause.CUDNN_MISSING if is_cudnn(names[0]) else Cause.LIBS_NOT_INSTALLED
         return missing.data.code, ""
     if has_cause:
-        return decision.cause.data.code, says
+        return decision.cause.data.code, meaning
     signatures = [event.signature for matches in case.log.events.values() for event in matches]
     with_cause = next((signature for signature in signatures if signature.causes), None)
     if with_cause is not None:  # a single line does not decide; use the first cause that it can have
@@ -494,29 +498,37 @@ def _lookup_message(query: str) -> tuple[str, str]:
     lint_match = next((signature for signature in signatures if signature.id in _LINT_CODES), None)
     if lint_match is not None:
         return _LINT_CODES[lint_match.id], lint_match.says
-    return (HARMLESS, says) if any(signature.benign is not None for signature in signatures) else ("", "")
+    return (HARMLESS, meaning) if any(signature.benign is not None for signature in signatures) else ("", "")
 
 
 _LINT_CODES = {"configured-late": LINT["configured-too-late"], "growth-differs": LINT["growth-not-on-all"]}
-"""Codes of the `lint` findings about messages that a line of the program causes, by signature."""
+"""Codes of the `lint` findings, by the log signature of the message that the program's mistake causes."""
 
 
 MAX_QUERY_CHARS = 4000
-"""Number of characters of a query that are read."""
-_LIBRARY = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
-_COMMON = frozenset(
+"""Only this many characters of a query are read."""
+_LIBRARY_PATTERN = re.compile(r"lib[\w+-]{1,60}\.so[.\d]{0,20}")
+"""The file name of a shared library."""
+_COMMON_WORDS = frozenset(
     re.findall(
         r"\w+",
         "the and for not with that this are was you your from have has can cannot could gpu tensorflow error warning "
         "use why does what how get see when device devices file files failed",
     )
 )
+"""Words that say nothing about the page that a query is about."""
 
 
-def _search_pages(query: str, everything: Explanation) -> str:
-    """Return the code of the page that has the most words of the query; empty if no page has enough."""
+def _search_pages(query: str, all_entries: Explanation) -> str:
+    """Return the code of the page that shares the most words with the query; "" if no page shares enough.
+
+    A page must have more than half of the words. A word in the title, name or summary counts
+    more than one in the text.
+    """
     words = {
-        word for word in re.findall(r"[a-z0-9]{3,40}", query[:MAX_QUERY_CHARS].lower()) if word not in _COMMON
+        word
+        for word in re.findall(r"[a-z0-9]{3,40}", query[:MAX_QUERY_CHARS].lower())
+        if word not in _COMMON_WORDS
     }
     pages = [
         (
@@ -524,7 +536,7 @@ def _search_pages(query: str, everything: Explanation) -> str:
             f"{entry.title} {entry.name} {entry.summary}",
             " ".join(section.text for section in entry.sections),
         )
-        for entry in (*everything.rules, *LOG_NOTES.values())
+        for entry in (*all_entries.rules, *LOG_NOTES.values())
     ]
     pages += [
         (code, f"{cause.data.title} {cause.value}", cause.data.meaning) for code, cause in LOG_CODES.items()
@@ -563,12 +575,12 @@ SITUATIONS: dict[str, tuple[str, str]] = {
 }
 """The pages of docs/situations, which are not part of the package.
 
-Each has the words that lead to it and the command to run first.
+Each page has keywords, and the command to run first.
 """
 
 
 def _find_situation(query: str) -> str:
-    """Return a sentence about the page that covers one of these words; empty if no page does."""
+    """Return a sentence about the page that has a word of the query as a keyword; "" if there is none."""
     words = set(re.findall(r"[\w.]{2,40}", query[:MAX_QUERY_CHARS].lower()))
     for page, (keywords, command) in SITUATIONS.items():
         if words & set(keywords.split()):

@@ -1,7 +1,6 @@
-"""Conclusions from the facts: findings, remedies, outcomes, and the report that contains them.
+"""The classes for conclusions from the facts: findings, outcomes, predictions, and the report that contains them.
 
-The classes and the values follow the JSON schemas in docs/schemas. The root causes are the entries of
-`causes`.
+The JSON schemas in docs/schemas describe their fields and values. The root causes are defined in `causes`.
 """
 
 from __future__ import annotations
@@ -41,12 +40,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Evidence:
-    """One observation that proves a finding, and where the reader can check it."""
+    """One observation that proves a finding, and its source."""
 
     source: str
     """A command, a path, an environment variable or a log."""
     text: str
     line: int | None = None
+    """The line number in the source; None if the observation is not about a line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,11 +61,11 @@ class Finding:
     evidence: tuple[Evidence, ...] = ()
     remedies: tuple[Remedy, ...] = ()
     short_title: str = ""
-    """The title in a few words, for the line of the first page that shows this finding."""
+    """The title in a few words, for the summary at the top of the report."""
 
 
 class Check:
-    """Base class of the checks of machines (`rules`) and of Dockerfiles."""
+    """Base class of the rules for machines (`rules`) and of the rules for Dockerfiles."""
 
     __slots__ = ()
     code: str
@@ -83,7 +83,10 @@ class Check:
         evidence: Sequence[Evidence] = (),
         remedies: Sequence[Remedy] = (),
     ) -> Finding:
-        """Build a finding of this check."""
+        """Return a finding with this check's code.
+
+        `title` and `row` replace the title and the short title of the check.
+        """
         return Finding(
             code=self.code,
             cause=cause,
@@ -97,7 +100,7 @@ class Check:
 
 
 class OutcomeKind(str, enum.Enum):
-    """The ways in which a rule can end. Each run ends in exactly one of them."""
+    """The kinds of outcome of a rule. Each run of a rule has exactly one."""
 
     FOUND = "found"
     CLEAN = "clean"
@@ -114,22 +117,26 @@ class Outcome:
     kind: OutcomeKind
     findings: tuple[Finding, ...] = ()
     reason: str = ""
-    """The reason, as a sentence, if `kind` is NOT_APPLICABLE, COULD_NOT_CHECK or CRASHED."""
+    """Why the rule has no result, as a sentence, if `kind` is NOT_APPLICABLE, COULD_NOT_CHECK or CRASHED."""
 
 
 @dataclass(frozen=True, slots=True)
 class Prediction:
-    """Prediction of what TensorFlow will do in this environment, made without importing it."""
+    """Prediction of what TensorFlow will do in this environment, made without importing TensorFlow.
+
+    None means that the facts do not allow a prediction.
+    """
 
     gpu_registered: bool | None
     gpu_count: int | None
     missing_libraries: tuple[str, ...]
     """Sorted sonames that TensorFlow needs to register GPUs and that the loader cannot resolve.
 
-    If a library that TensorFlow opens exists but one of its own dependencies is missing, this names the
-    dependency.
+    If a library that TensorFlow opens exists but one of its own dependencies is missing, the dependency is
+    listed.
     """
     cause: Cause | None
+    """Why TensorFlow will use no GPU; None if it will use one or if the cause is not known."""
     import_ok: bool | None = None
     reasons: tuple[str, ...] = ()
     """The reasoning, one sentence per stage, in the order in which TensorFlow reaches the stages."""
@@ -149,14 +156,14 @@ class Observation:
     """One entry per device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str = ""
     cause: Cause | None = None
-    """Why the import failed, according to its error, or why a GPU computed nothing, according to the log.
+    """Why the import failed or a GPU computed nothing, according to the error or the log.
 
-    None if everything worked or if neither names a cause.
+    None if everything worked, or if the error and the log name no cause.
     """
     stop_reason: str = ""
-    """The reason why the process was stopped from outside ("did not end in time").
+    """Why tfdoctor stopped the process ("did not end in time"); "" if it ended by itself.
 
-    What it had not done by then proves nothing.
+    Results that are missing because of this prove nothing.
     """
 
 
@@ -168,11 +175,11 @@ class Verdict:
     cause: Cause | None
     summary: str
     headline: str = ""
-    """A short form of the summary for the top of the screen: whether the GPU is used, and why not."""
+    """A short form of the summary for the top of the screen."""
 
 
 class Status(str, enum.Enum):
-    """The condition of an area."""
+    """The status of an area."""
 
     GOOD = "good"
     WARNING = "warning"
@@ -182,22 +189,22 @@ class Status(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Area:
-    """One line of the first page."""
+    """One area of the report's summary, such as the driver or CUDA. It is one line there."""
 
     name: str
     status: Status
     text: str
     findings: tuple[Finding, ...] = ()
-    """The findings that `text` does not mention, the most severe first."""
+    """The findings of the area that `text` does not mention, the most severe first."""
     brief: tuple[str, ...] = ()
-    """Shorter forms of `text`, the longest first."""
+    """Shorter forms of `text` for narrow terminals, the longest first."""
     reason: bool = False
     """True if `text` says why the area has this status."""
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """The complete result of `check`. Renderers only show it and compute nothing."""
+    """The complete result of `check`. Renderers only format it."""
 
     facts: Facts
     prediction: Prediction
@@ -207,18 +214,20 @@ class Report:
     """The root cause first, then the findings that follow from it, then the rest by severity."""
     verdict: Verdict = field(default=Verdict(None, None, ""))
     root: Finding | None = None
+    """The finding about the root cause; None if no finding has that cause."""
     consequences: tuple[Finding, ...] = ()
+    """The findings that follow from the root cause."""
     areas: tuple[Area, ...] = ()
-    """The first page, one line per area."""
+    """The summary, one line per area."""
 
     @property
     def main(self) -> Finding | None:
-        """The finding to report first: the root cause, else the first finding that is more than information."""
+        """The finding to report first: the root cause, else the first warning or error; None if there is none."""
         serious = (finding for finding in self.findings if finding.severity > Severity.INFO)
         return self.root or next(serious, None)
 
     def counts(self) -> dict[str, int]:
-        """Count the rules by outcome. The keys are those of the JSON schema."""
+        """Return the number of rules by kind of outcome. The keys are those of the JSON schema."""
         result = {kind.value: 0 for kind in OutcomeKind}
         for outcome in self.outcomes:
             result[outcome.kind.value] += 1
@@ -227,7 +236,7 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """The result of one stage."""
+    """The result of one stage of `verify`."""
 
     name: str
     status: str
@@ -238,7 +247,7 @@ class Stage:
 
 @dataclass(frozen=True, slots=True)
 class Simulation:
-    """Stand-in GPUs behind a stand-in driver, and what running with them showed (`--simulate`)."""
+    """Simulated GPUs behind a simulated driver (`--simulate`), and what a run with them proves."""
 
     title: str
     """For example "2 x GeForce RTX 4090 (compute capability 8.9), driver 550.54.15 (CUDA 12.4)"."""
@@ -274,7 +283,7 @@ class Verification:
 
     @property
     def ok(self) -> bool | None:
-        """Whether at least one stage passed and none failed; False if one failed, None if all were skipped."""
+        """True if a stage passed and none failed, False if one failed, None if all were skipped."""
         if any(stage.status == "failed" for stage in self.stages):
             return False
         return True if any(stage.status == "passed" for stage in self.stages) else None

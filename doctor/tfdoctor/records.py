@@ -2,9 +2,9 @@
 
 The standard library's `@dataclass` compiles six methods for each class, which takes half a millisecond, and
 `check` defines a hundred and fifty classes but creates objects of a few dozen. Here nothing is compiled: the
-methods are shared, and `__init__` is prepared when the first object is created. For everyone else these are
-dataclasses: `fields`, `replace`, patterns and type checkers work. Of the options of `field`, only default,
-default_factory and repr are supported.
+methods are shared, and `__init__` is prepared when the first object is created. Otherwise the classes are
+ordinary dataclasses: `fields`, `replace`, pattern matching and type checkers work. The only options of `field`
+that are supported are default, default_factory and repr.
 """
 
 from __future__ import annotations
@@ -20,7 +20,9 @@ if TYPE_CHECKING:
 __all__ = ["dataclass"]
 
 _FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True)
+"""Decorator that defines only the fields and slots of a dataclass."""
 _NAMED_FIELDS = dataclasses.dataclass(init=False, repr=False, eq=False, slots=True, kw_only=True)
+"""The same for keyword-only fields."""
 
 
 if not TYPE_CHECKING:
@@ -48,9 +50,9 @@ def _record(cls: type, *, kw_only: bool) -> type:
 
 
 def _init(self: Any, *args: Any, **kwargs: Any) -> None:
-    """Create the class's `__init__` at the first call and replace this function by it.
+    """Build the class's real `__init__` at the first call, and replace this function with it.
 
-    The fields are known only then.
+    The fields are not known earlier.
     """
     owner: Any = next(cls for cls in type(self).__mro__ if "__dataclass_fields__" in cls.__dict__)
     owner.__init__ = initialise = _build_initializer(owner)
@@ -74,6 +76,7 @@ def _build_initializer(cls: Any) -> Callable[..., None]:
     post_init = getattr(cls, "__post_init__", None)
 
     def complete(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+        """Return the values of all fields in order. Raise TypeError if the arguments do not match the fields."""
         values_by_name = dict(zip(names, args, strict=False))
         unexpected = [name for name in kwargs if name not in names or name in values_by_name]
         values_by_name.update(kwargs)
@@ -103,6 +106,7 @@ def _build_initializer(cls: Any) -> Callable[..., None]:
 
 
 def _values(self: Any) -> tuple[Any, ...]:
+    """Return the values of all fields in order."""
     return tuple([getattr(self, name) for name in self.__dataclass_fields__])
 
 

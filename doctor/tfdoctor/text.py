@@ -1,7 +1,7 @@
-"""Functions that make text from outside safe to show, and regular expressions compiled on demand.
+"""Functions that make untrusted text safe to print, and regular expressions that are compiled on demand.
 
-Such text comes from logs, file names and the output of other programs. Safe text still contains personal
-data: what is to be published has to pass `privacy` as well.
+Untrusted text comes from logs, file names and the output of other programs. Safe text may still contain
+personal data, which `privacy` removes.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["clean", "clean_line", "join_words", "lazy_pattern", "lower_first", "upper_first"]
 
+# Terminal escape sequences: CSI (ESC [), OSC (ESC ]) and two-character sequences.
 _ANSI = re.compile(r"\x1b(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,2048}(?:\x07|\x1b\\)?|[@-Z\\-_])")
 # All characters that a terminal might act on: C0 except tab and newline, DEL, C1, line and paragraph separators,
 # and the bidirectional controls, which can make a path look like another one.
@@ -21,6 +22,7 @@ _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202
 _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 
 _TRUNCATION_MARK = " […]"
+"""The end of a text that was truncated."""
 
 
 def clean(text: str, *, limit: int = 4000) -> str:
@@ -40,29 +42,31 @@ def clean_line(text: str, *, limit: int = 400) -> str:
     return " ".join(clean(text, limit=limit).split())
 
 
+# `user:password@` or `token@` after `//`, or `user:password@` before a host; not the `@sha256:` of an image.
 _CREDENTIALS = re.compile(
     r"(?P<scheme>(?:\b[a-zA-Z][a-zA-Z0-9+.-]{0,30}:)?//)(?:[^\s`'\"]{0,200}:[^\s`'\"]{0,200}|[^\s`'\"@/]{0,500})@"
     r"|(?<![\w/.@-])[\w.+-]{1,64}:(?!//)[^\s`'\"]{1,500}@(?!sha256:)(?=[\w.\[-])"
 )
 
 
-_IN_QUERY = re.compile(
+# A query parameter of a URL with a name such as access_token or X-Amz-Signature.
+_SECRET_PARAMETER = re.compile(
     r"(?i)([?&][\w-]{0,40}(?:token|key|secret|pass\w{0,10}|sig|signature|code)=)[^&\s`'\"]{1,500}"
 )
 
 
 def strip_credentials(text: str, values: Iterable[str] = ()) -> str:
-    """Return the text without the user names and passwords in its addresses.
+    """Return the text without the user names, passwords and tokens in its URLs.
 
-    `values` are addresses that the text may quote; their passwords may contain spaces and quotes.
+    `values` are URLs that the text may quote. Their passwords are removed even if they contain spaces or quotes.
     """
     for value in values:
         before, at, _ = value.rpartition("@")
         secret = before.rpartition("//")[2]
-        for spelled in (secret, clean_line(secret), repr(secret)[1:-1]) if at and ":" in before else ():
-            text = text.replace(f"{spelled}@", "")
+        for spelling in (secret, clean_line(secret), repr(secret)[1:-1]) if at and ":" in before else ():
+            text = text.replace(f"{spelling}@", "")
     text = _CREDENTIALS.sub(lambda match: match["scheme"] or "", text)
-    return _IN_QUERY.sub(r"\1…", text)
+    return _SECRET_PARAMETER.sub(r"\1…", text)
 
 
 def join_words(parts: Sequence[str]) -> str:
@@ -75,7 +79,10 @@ NAMES = ("TensorFlow", "Tensor", "Python", "Docker", "Podman", "Keras", "Jupyter
 
 
 def lower_first(text: str) -> str:
-    """Convert the first letter to lower case, for the second half of a sentence. Names and codes keep theirs."""
+    """Convert the first letter to lower case, for use inside a sentence.
+
+    Names (NAMES) and abbreviations are not changed.
+    """
     if len(text) > 1 and text[0].isupper() and text[1].islower() and not text.startswith(NAMES):
         return text[0].lower() + text[1:]
     return text

@@ -1,4 +1,4 @@
-"""All comparisons of versions, so that none is ever made as text or as a float.
+"""Parsing and comparison of versions. No other module compares versions as text or as floats.
 
 There are four notations, each with its own rules:
 
@@ -8,7 +8,7 @@ There are four notations, each with its own rules:
 * CUDA's integers (`12080` is 12.8);
 * compute capabilities (`8.6`, `86`, `sm_86`, `compute_90a`).
 
-`Spec` is what a user types after `--tf`.
+`Spec` is the value of the option `--tf`.
 """
 
 from __future__ import annotations
@@ -54,22 +54,26 @@ __all__ = [
 ]
 
 _DOTTED = re.compile(r"\d+(?:\.\d+)*")
+"""A dotted version number."""
 _PREFIX = re.compile(r"\d+(?:\.\d+)?")
+"""The first number or numbers of a version: 2, 2.17."""
 _CAPABILITY = re.compile(r"(?:sm_|compute_|sm|cc)?\s*(\d+)(?:\.(\d+))?([af])?", re.IGNORECASE)
+"""A compute capability: 8.6, 86, sm_86, compute_90a."""
 _CLAUSE = re.compile(r"(<=|>=|==|!=|~=|<|>)\s*([0-9]+(?:\.[0-9]+)*(?:rc[0-9]+|\.?dev[0-9]*)?)(\.\*)?")
+"""A condition that needs no `packaging.specifiers`: operator, version, optional `.*`."""
 _PROJECT = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]{0,198}[A-Za-z0-9])?")
 """The project name with which every requirement begins (PEP 508)."""
 _TAG = re.compile(r"cp(\d)(\d+)")
+"""The tag of a CPython version: cp310."""
 _MAX_TEXT_CHARS = 400
 """Maximum length of a version or a specification, in characters.
 
-It is below the smallest limit that Python can have for the digits of an integer (640), so that int() never
-fails.
+Python may limit the digits that int() accepts, but not to fewer than 640. With this maximum, int() never fails.
 """
 
 
 class VersionSyntaxError(ValueError):
-    """The text is not a version, or not a specification of versions."""
+    """Raised for text that is not a version, or not a version specification."""
 
 
 def _require_short(text: str, kind: str) -> str:
@@ -130,14 +134,14 @@ def compare(left: str, right: str) -> int:
 
 
 def is_at_least(version: str, minimum: str) -> bool:
-    """Return whether dotted version `have` is `want` or newer."""
+    """Return whether the dotted version is `minimum` or newer."""
     return numbers(version) >= numbers(minimum)
 
 
 def is_driver_at_least(version: str, minimum: str) -> bool:
-    """Return whether driver `have` is `want` or newer.
+    """Return whether the driver version is `minimum` or newer.
 
-    `have` may be a branch (`"450"`), which counts as its newest driver.
+    `version` may be a branch (`"450"`), which counts as the newest driver of that branch.
     """
     return is_at_least(version, minimum) or has_prefix(minimum, version)
 
@@ -182,7 +186,7 @@ def has_prefix(text: str, prefix: str) -> bool:
 def sort_key(text: str) -> tuple[int, Version]:
     """Return a key that sorts PEP 440 versions and puts any other text first.
 
-    Never raises.
+    It never raises an exception.
     """
     try:
         return (1, parse(text))
@@ -193,7 +197,7 @@ def sort_key(text: str) -> tuple[int, Version]:
 def cuda_from_int(value: int) -> str:
     """Convert CUDA's integer version to text: `"12.8"` for 12080, `"11.2"` for 11020.
 
-    NVIDIA does not use the last digit. Raise VersionSyntaxError below 1000.
+    The last digit is ignored, because NVIDIA does not use it. Raise VersionSyntaxError if the value is below 1000.
     """
     if value < 1000:
         msg = f"{value} is not a CUDA version integer (1000 x major + 10 x minor)"
@@ -223,7 +227,7 @@ def parse_capability(text: str) -> tuple[int, int]:
 def runs_machine_code(card: tuple[int, int], code: tuple[int, int]) -> bool:
     """Return whether a GPU of capability `card` runs machine code built for capability `code`.
 
-    The major numbers must be equal and the minor of `code` no higher.
+    The major numbers must be equal, and the minor number of `code` must not be higher.
     """
     return code[0] == card[0] and code[1] <= card[1]
 
@@ -252,7 +256,7 @@ def tag_of_python(version: str) -> str:
 
 
 @lru_cache(maxsize=512)
-def _specifiers(text: str) -> SpecifierSet:
+def _parse_specifiers(text: str) -> SpecifierSet:
     """Parse a specification with `packaging`. Raise VersionSyntaxError if it is invalid."""
     from packaging.specifiers import InvalidSpecifier, SpecifierSet
 
@@ -271,10 +275,10 @@ def satisfies(version: str, specification: str) -> bool:
     import. Raise VersionSyntaxError if either text is invalid.
     """
     candidate = parse(version)
-    clauses = _plain_clauses(specification)
+    clauses = _parse_plain_clauses(specification)
     if clauses is None:
-        return _specifiers(specification).contains(candidate, prereleases=True)
-    return all(_holds(candidate, operator, limit, prefix) for operator, limit, prefix in clauses)
+        return _parse_specifiers(specification).contains(candidate, prereleases=True)
+    return all(_meets_condition(candidate, operator, limit, prefix) for operator, limit, prefix in clauses)
 
 
 def is_plain(specification: str) -> bool:
@@ -282,7 +286,7 @@ def is_plain(specification: str) -> bool:
 
     Raise VersionSyntaxError as `satisfies` does.
     """
-    return _plain_clauses(specification) is not None
+    return _parse_plain_clauses(specification) is not None
 
 
 @lru_cache(maxsize=4096)
@@ -305,7 +309,7 @@ def parse_requirement_or_none(text: str) -> Requirement | None:
 
 
 def project_of(text: str) -> str:
-    """Return the normalized project name of a requirement, empty if the text does not begin with one.
+    """Return the normalized project name of a requirement; "" if the text does not begin with one.
 
     For `"nvidia_cudnn.cu12[x]<10,>=9.3; extra == 'a'"` it is `"nvidia-cudnn-cu12"`.
     """
@@ -314,9 +318,9 @@ def project_of(text: str) -> str:
 
 
 def upper_limit(text: str) -> str | None:
-    """Return the version that a requirement must stay below: `"2"` for `"numpy>=1.20,<2"`.
+    """Return the version that a requirement excludes with `<`: `"2"` for `"numpy>=1.20,<2"`.
 
-    None if it has no such limit.
+    If there are several, return the lowest. None if there is none, or if the requirement is not valid.
     """
     requirement = parse_requirement_or_none(text)
     limits = (
@@ -328,10 +332,12 @@ def upper_limit(text: str) -> str | None:
 
 
 @lru_cache(maxsize=512)
-def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
-    """Parse each condition as (operator, version, prefix for `.*`).
+def _parse_plain_clauses(
+    specification: str,
+) -> tuple[tuple[str, Version, tuple[int, ...] | None], ...] | None:
+    """Parse each condition as (operator, version, prefix).
 
-    None if a condition needs `packaging.specifiers`.
+    The prefix is that of a condition with `.*`, else None. Return None if a condition needs `packaging.specifiers`.
     """
     clauses: list[tuple[str, Version, tuple[int, ...] | None]] = []
     for part in _require_short(specification, "a specification of versions").split(","):
@@ -354,7 +360,7 @@ def _plain_clauses(specification: str) -> tuple[tuple[str, Version, tuple[int, .
     return tuple(clauses)
 
 
-def _holds(version: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
+def _meets_condition(version: Version, operator: str, limit: Version, prefix: tuple[int, ...] | None) -> bool:
     """Return whether a version meets one condition. `prefix` is set for conditions with `.*`."""
     if prefix is not None:
         release = version.release + (0,) * (len(prefix) - len(version.release))
@@ -373,14 +379,14 @@ def _holds(version: Version, operator: str, limit: Version, prefix: tuple[int, .
 
 
 class Spec:
-    """The versions that a user asks for: a prefix, one exact version, or a set of conditions.
+    """The versions that a user requests: a prefix, one exact version, or a set of conditions.
 
-    * `"2.4"` or `"1"`: the newest with these first numbers (a pre-release only if there is no other);
+    * `"2.4"` or `"1"`: the newest version with these first numbers (a pre-release only if there is no other);
     * `"2.15.0"`, `"2.22.0rc0"`: exactly this version;
     * `">=2.10,<2.13"`, `"~=2.4.1"`, `"==2.4.*"`: all versions that `packaging` accepts;
     * `"latest"`: the newest final version.
 
-    Raises VersionSyntaxError for anything else.
+    Raise VersionSyntaxError for anything else.
     """
 
     __slots__ = ("_exact", "_latest", "_prefix", "_set", "text")
@@ -396,7 +402,7 @@ class Spec:
         if is_prefix(self.text):
             self._prefix = self.text
         elif re.match(r"[<>=!~]", self.text):
-            self._set = _specifiers(self.text)
+            self._set = _parse_specifiers(self.text)
         else:
             self._exact = parse(self.text)
 
@@ -421,6 +427,6 @@ class Spec:
         return (finals or candidates)[:1]
 
     def newest(self, versions: Iterable[str]) -> str | None:
-        """Return the newest matching version, or None."""
+        """Return the newest matching version; None if none matches."""
         chosen = self.select(versions)
         return chosen[0] if chosen else None

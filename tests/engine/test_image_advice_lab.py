@@ -221,7 +221,7 @@ def good(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     with contextlib.ExitStack() as stack:
         if program == "docker":
             lab = request.getfixturevalue("lab_engine")
-            lab.gpus(GPU_COUNTS["docker"])
+            lab.set_gpu_count(GPU_COUNTS["docker"])
             ground = make_docker_engine(lab)
         else:
             try:

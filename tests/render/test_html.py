@@ -259,13 +259,11 @@ def test_output_of_the_user_program_is_hidden() -> None:
     tensorflow_line = (
         "2024-01-01 00:00:00.000000: I tensorflow/core/util/port.cc:113] oneDNN custom operations are on."
     )
-    trace = (
-        'Traceback (most recent call last):\n  File "train.py", line 3\n    login("hunter2")\nValueError: no'
-    )
+    trace = 'Traceback (most recent call last):\n  File "train.py", line 3\n    login("hunter2")\nValueError: no entry'
     text = " ".join(check_page(log_page(f"my words\n{tensorflow_line}\n{trace}\n{LOG}bye\n")).texts)
-    for visible in ("oneDNN custom", 'File "train.py"', "ValueError: no", "Skipping registering"):
+    for visible in ("oneDNN custom", 'File "train.py"', "ValueError: …", "Skipping registering"):
         assert visible in text
-    for hidden in ("my words", "hunter2", "bye"):
+    for hidden in ("my words", "hunter2", "no entry", "bye"):
         assert hidden not in text
 
 
@@ -301,7 +299,7 @@ def test_last_state_of_an_overwritten_line_is_shown() -> None:
 
 
 def test_hostile_log_is_escaped() -> None:
-    page = log_page(f"{LOG}ValueError: {HOSTILE}\n")
+    page = log_page(f"{LOG}NameError: {HOSTILE}\n")
     assert '<img src=x onerror="alert(1)">' in " ".join(check_page(page).texts)
 
 

@@ -1,8 +1,9 @@
-"""The commands that a user types, and the steps that `fix` applies, for one Python or container engine. Pure.
+"""Commands for the user to run, and steps that `fix` applies, for one Python or container engine.
 
-This package does not decide what is wrong: the rules do, and use it to make their remedies. A function takes
-a `Target`, which `target_of` builds from the facts of an examined machine and which can also be built without
-a machine.
+The rules decide what is wrong, and use this package to make their remedies. Most functions take a `Target`.
+`target_of` builds it from the facts about an examined machine; it can also be built without a machine.
+
+All functions are pure: they read no files and run no programs.
 """
 
 from tfdoctor.advice.commands import adapt_findings

@@ -1,9 +1,11 @@
-"""Remedies adapted to what this user can do; the first remedy covers all errors. Pure.
+"""Adapt remedies to what this user can do, and combine them so that the first one covers all errors. Pure.
 
-Rules write a remedy for the owner of an environment and for one finding. Here it is adapted to the user: if
-the environment belongs to somebody else or to the system, packages go into a separate folder that is added to
-the search path before Python starts; without sudo, the administrator is named. The remedy of the root finding
-also does what the other errors need, so that one round of commands is enough.
+A rule makes a remedy for one finding, as the owner of the environment would apply it. This module adapts it:
+
+* If the environment belongs to another user or to the system, packages go into a separate folder, which is
+  added to the search path before Python starts.
+* If there is no sudo, the text asks the administrator.
+* The remedy of the root finding also fixes the other errors, so that one round of commands is enough.
 """
 
 from __future__ import annotations
@@ -75,93 +77,108 @@ STEP_ORDER = (
 def adapt_findings(
     target: Target, root: Finding | None, findings: Sequence[Finding], excluded_codes: Iterable[str] = ()
 ) -> dict[int, Finding]:
-    """Map the `id` of each finding to the finding with remedies that this user can carry out.
+    """Map the `id` of each finding to the same finding with remedies that this user can apply.
 
-    `excluded_codes`: codes of findings that never explain what this Python meets.
+    Findings with one of the `excluded_codes` are not combined with the root finding, because they do not
+    affect this Python.
     """
-    skipped = frozenset(excluded_codes)
+    excluded = frozenset(excluded_codes)
     adapted_by_id = {}
     for finding in findings:
         if finding is root:
-            others = [f for f in findings if f is not root and f.code not in skipped]
+            others = [f for f in findings if f is not root and f.code not in excluded]
             if root.cause is Cause.SHADOWED_MODULE and _is_other_tensorflow(target):
                 others = [f for f in others if f.cause is Cause.SHADOWED_MODULE]
             adapted = _add_manual_steps(target, root, others, _adapt_root(target, root, others))
         else:
-            adapted = [new for remedy in finding.remedies for new in _adapt_remedy(target, remedy)]
+            adapted = [
+                adapted_remedy
+                for remedy in finding.remedies
+                for adapted_remedy in _adapt_remedy(target, remedy)
+            ]
         adapted_by_id[id(finding)] = replace(finding, remedies=tuple(_deduplicate_remedies(adapted)))
     return adapted_by_id
 
 
 def _deduplicate_remedies(remedies: Sequence[Remedy]) -> list[Remedy]:
-    """Return the remedies without those that repeat earlier commands, or the text if there are no commands."""
+    """Return the remedies without duplicates.
+
+    Two remedies are equal if they have the same commands or, without commands, the same text.
+    """
     unique: dict[object, Remedy] = {}
     for remedy in remedies:
         unique.setdefault(remedy.commands or remedy.text, remedy)
     return list(unique.values())
 
 
-# ---------------------------------------------------------------- all at once
+# ---------------------------------------------------------------- combined remedies
 
 
 def _adapt_root(target: Target, root: Finding, others: Sequence[Finding]) -> list[Remedy]:
     """Return the adapted remedies of the root finding; the first one also covers the other errors."""
     if not root.remedies:
         return []
-    first, rest = (
+    first_remedy, other_remedies = (
         root.remedies[0],
-        [new for remedy in root.remedies[1:] for new in _adapt_remedy(target, remedy)],
+        [adapted_remedy for remedy in root.remedies[1:] for adapted_remedy in _adapt_remedy(target, remedy)],
     )
-    joined = combine_remedies(target, root, others)
-    if joined is None:
-        return [*_adapt_remedy(target, first), *rest]
-    # `fix` handles each finding by itself, and may have been started for one of them only, so the steps stay.
+    combined = combine_remedies(target, root, others)
+    if combined is None:
+        return [*_adapt_remedy(target, first_remedy), *other_remedies]
+    # `fix` applies each finding separately, perhaps only this one, so the steps of the first remedy are kept.
     adapted = [
-        adapt_to_kernel(target, replace(new, steps=first.steps) if new.steps == joined.steps else new)
-        for new in _place_remedy(target, joined)
+        adapt_to_kernel(
+            target,
+            replace(adapted_remedy, steps=first_remedy.steps)
+            if adapted_remedy.steps == combined.steps
+            else adapted_remedy,
+        )
+        for adapted_remedy in _place_remedy(target, combined)
     ]
-    if first.steps:
-        return [*adapted, *rest]
-    adapted_first = _adapt_remedy(target, first)[0]
-    if adapted_first.text != first.text:  # somebody else must do this one, but not the others
-        return [adapted_first, *adapted, *rest]
+    if first_remedy.steps:
+        return [*adapted, *other_remedies]
+    adapted_first = _adapt_remedy(target, first_remedy)[0]
+    if adapted_first.text != first_remedy.text:  # another user must apply this one, but not the others
+        return [adapted_first, *adapted, *other_remedies]
     return [
         *(
             replace(
-                _chain_remedies([adapted_first], new),
-                changes_system=adapted_first.changes_system or new.changes_system,
+                _chain_remedies([adapted_first], adapted_remedy),
+                changes_system=adapted_first.changes_system or adapted_remedy.changes_system,
                 steps=adapted_first.steps,
                 replaces=adapted_first.replaces,
             )
-            for new in adapted
+            for adapted_remedy in adapted
         ),
-        *rest,
+        *other_remedies,
     ]
 
 
 def _add_manual_steps(
     target: Target, root: Finding, others: Sequence[Finding], remedies: list[Remedy]
 ) -> list[Remedy]:
-    """Return the remedies of the root finding, with the manual commands of other errors before the first one."""
+    """Return the remedies of the root finding, the first one with the manual commands of other errors before it."""
     if not remedies or not _can_join(target, root):
         return remedies
-    firsts = [item.remedies[0] for item in others if item.severity is Severity.ERROR and item.remedies]
-    manual = [
+    first_remedies = [
+        item.remedies[0] for item in others if item.severity is Severity.ERROR and item.remedies
+    ]
+    manual_remedies = [
         item
-        for item in firsts
+        for item in first_remedies
         if not item.steps
         and not item.changes_system
-        and _is_manual(target, item)
+        and _ends_with_same_check(target, item)
         and item != root.remedies[0]
     ]
-    joined = _chain_remedies(manual, remedies[0])
-    return [joined, *remedies[1:]] if joined.commands != remedies[0].commands else remedies
+    combined = _chain_remedies(manual_remedies, remedies[0])
+    return [combined, *remedies[1:]] if combined.commands != remedies[0].commands else remedies
 
 
 def _chain_remedies(earlier: Sequence[Remedy], last: Remedy) -> Remedy:
     """Return `last` with the commands of the earlier remedies before its own.
 
-    TensorFlow is checked only once, at the end.
+    The last command of each earlier remedy is the check; it is left out, so that the check runs only once.
     """
     lines = dict.fromkeys(
         line for remedy in earlier for line in remedy.commands[:-1] if line not in last.commands
@@ -179,42 +196,47 @@ def _join_texts(remedies: Sequence[Remedy]) -> str:
 
 def _can_join(target: Target, root: Finding) -> bool:
     """Return whether the remedies of other errors can be combined with that of the root finding."""
-    first = root.remedies[0]
+    first_remedy = root.remedies[0]
     if root.severity is not Severity.ERROR:
         return False
-    return bool(first.steps) or _is_manual(target, first)
+    return bool(first_remedy.steps) or _ends_with_same_check(target, first_remedy)
 
 
 def combine_remedies(target: Target, root: Finding, others: Sequence[Finding]) -> Remedy | None:
-    """Return one remedy with the steps of the root finding and those that the other errors need besides.
+    """Return one remedy with the steps of the root finding and the missing steps of the other errors.
 
-    None if the other errors need no further steps, or if the root finding must be fixed first.
+    None if the other errors need no further steps, or if their remedies cannot be combined with this one.
     """
-    first = root.remedies[0]
+    first_remedy = root.remedies[0]
     if not _can_join(target, root):
         return None
-    steps, parts = list(first.steps), [first] if first.steps else []
+    steps, combined_remedies = list(first_remedy.steps), [first_remedy] if first_remedy.steps else []
     for finding in others:
         if finding.severity is not Severity.ERROR or not finding.remedies or not finding.remedies[0].steps:
             continue
-        missing = _list_missing_steps(finding.remedies[0].steps, steps)
-        if missing:
-            steps += missing
-            parts.append(finding.remedies[0])
-    if len(steps) == len(first.steps):
+        missing_steps = _list_missing_steps(finding.remedies[0].steps, steps)
+        if missing_steps:
+            steps += missing_steps
+            combined_remedies.append(finding.remedies[0])
+    if len(steps) == len(first_remedy.steps):
         return None
     steps.sort(key=lambda step: STEP_ORDER.index(type(step)))
     commands = (*format_steps(target, steps), check_again(target))
-    return Remedy(_join_texts(parts), commands, first.changes_system and bool(first.steps), tuple(steps))
+    return Remedy(
+        _join_texts(combined_remedies),
+        commands,
+        first_remedy.changes_system and bool(first_remedy.steps),
+        tuple(steps),
+    )
 
 
-def _is_manual(target: Target, remedy: Remedy) -> bool:
-    """Return whether `fix` cannot apply the remedy and the same TensorFlow is checked afterwards.
+def _ends_with_same_check(target: Target, remedy: Remedy) -> bool:
+    """Return whether the remedy ends with a check of the same TensorFlow.
 
-    Other problems of that TensorFlow must then still be fixed.
+    If it does, the other problems of that TensorFlow must still be fixed.
     """
-    alike = target.tensorflow is not None and not remedy.replaces
-    return alike and remedy.commands[-1:] == (check_again(target),)
+    is_same_tensorflow = target.tensorflow is not None and not remedy.replaces
+    return is_same_tensorflow and remedy.commands[-1:] == (check_again(target),)
 
 
 def _is_other_tensorflow(target: Target) -> bool:
@@ -222,16 +244,20 @@ def _is_other_tensorflow(target: Target) -> bool:
     return target.tensorflow is not None and target.tensorflow.behind is not None
 
 
-def _list_missing_steps(steps: Iterable[Step], present: Sequence[Step]) -> list[Step]:
-    """Return the steps that are not present yet; projects that are installed anyway are not installed twice."""
+def _list_missing_steps(steps: Iterable[Step], present_steps: Sequence[Step]) -> list[Step]:
+    """Return the steps that are not in `present_steps`.
+
+    Requirements of projects that `present_steps` already installs are removed, and so are links and removals of
+    paths that it already changes.
+    """
     projects = {
         versions.project_of(requirement)
-        for step in present
+        for step in present_steps
         if isinstance(step, Install)
         for requirement in step.requirements
     }
-    paths = {step.path for step in present if isinstance(step, (MakeLink, Remove))}
-    missing: list[Step] = []
+    paths = {step.path for step in present_steps if isinstance(step, (MakeLink, Remove))}
+    missing_steps: list[Step] = []
     for step in steps:
         if isinstance(step, Install):
             remaining = tuple(
@@ -240,25 +266,25 @@ def _list_missing_steps(steps: Iterable[Step], present: Sequence[Step]) -> list[
                 if versions.project_of(requirement) not in projects
             )
             if remaining:
-                missing.append(
+                missing_steps.append(
                     replace(
                         step,
                         requirements=remaining,
                         lock=step.lock if remaining == step.requirements else None,
                     )
                 )
-        elif step not in present and not (isinstance(step, (MakeLink, Remove)) and step.path in paths):
-            missing.append(step)
-    return missing
+        elif step not in present_steps and not (isinstance(step, (MakeLink, Remove)) and step.path in paths):
+            missing_steps.append(step)
+    return missing_steps
 
 
 def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return the commands for steps, as the owner of the environment runs them.
+    """Return the commands that do the same as the steps, for the owner of the environment.
 
     The commands that keep a variable for later shells come last.
     """
     lines: list[str] = []
-    keep: list[str] = []
+    persist_commands: list[str] = []
     for step in steps:
         if isinstance(step, Install):
             lines.append(_format_install(target, step))
@@ -272,10 +298,10 @@ def format_steps(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
         elif isinstance(step, Prepend):
             line = format_export(step.folders, step.name)
             lines.append(line)
-            keep += list_keep_commands(target, line)[1]
+            persist_commands += list_keep_commands(target, line)[1]
         else:
             lines.append(_format_variable_step(target, step))
-    return (*lines, *keep)
+    return (*lines, *persist_commands)
 
 
 def _format_install(target: Target, step: Install) -> str:
@@ -288,7 +314,7 @@ def _format_install(target: Target, step: Install) -> str:
 
 
 def list_requirements(target: Target, step: Install) -> tuple[str, ...]:
-    """Return the requirements of a step, or TensorFlow's extra if it installs the same."""
+    """Return the requirements of a step, or TensorFlow with its CUDA extra if that installs the same packages."""
     build = target.build
     release = build.release if build is not None and build.exact else None
     if step.lock is not None and release is not None and can_install_extra(target, release):
@@ -297,10 +323,10 @@ def list_requirements(target: Target, step: Install) -> tuple[str, ...]:
 
 
 def _format_variable_step(target: Target, step: RemoveEntries | Unset | Export | Rename | CommentOut) -> str:
-    """Return the command that changes a variable in this shell, or disables the line of a file that sets it."""
+    """Return the command that changes a variable in this shell, or comments out the line that sets it."""
     if isinstance(step, CommentOut):
-        mark = "pass  # " if step.path.endswith(".py") else "# "
-        return f"sed -i '{step.line}s/[^ \\t]/{mark}&/' {quote(step.path)}"
+        comment_mark = "pass  # " if step.path.endswith(".py") else "# "
+        return f"sed -i '{step.line}s/[^ \\t]/{comment_mark}&/' {quote(step.path)}"
     if isinstance(step, Unset):
         return f"unset {step.name}"
     if isinstance(step, Export):
@@ -316,11 +342,15 @@ def _format_variable_step(target: Target, step: RemoveEntries | Unset | Export |
 
 def _adapt_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return the remedy adapted to this user's permissions and to a Jupyter kernel."""
-    return [adapt_to_kernel(target, new) for new in _place_remedy(target, remedy)]
+    return [adapt_to_kernel(target, adapted_remedy) for adapted_remedy in _place_remedy(target, remedy)]
 
 
 def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
-    """Return remedies that change only what this user may change, with the programs that exist."""
+    """Return the remedies by which this user can do the same, with the available programs.
+
+    If the user may not write to the environment, they install into a separate folder or a new environment,
+    and the last one asks the owner. A remedy that needs no change is returned alone.
+    """
     remedy = _use_conda(target, _drop_sudo(target, remedy))
     folder = user_permissions.find_install_folder(target)
     if folder is InstallFolder.ELSEWHERE and _changes_tensorflow(remedy):
@@ -342,15 +372,17 @@ def _place_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
         text = f"Make your own environment with TensorFlow {release.version}."
         remedies.append(install_release(target, release, f"{reason} {text}"))
     if folder in OWNER_TEXTS:
-        # `fix` also runs as this user and would fail half way, so a remedy that others must apply has no
-        # steps.
+        # `fix` runs as this user and would fail half way, so a remedy that others must apply has no steps.
         text = OWNER_TEXTS[folder].format(owner=_get_owner(target), text=remedy.text)
         remedies.append(replace(remedy, text=text, steps=()))
     return remedies or [remedy]
 
 
 def _find_same_release(target: Target) -> Release | None:
-    """Return the installed release, or the best one if it is not known or has no GPU code."""
+    """Return the installed release; if it is not known or has no GPU code, the best release instead.
+
+    None if neither exists.
+    """
     build = target.build
     installed = build.release if build is not None and build.exact else None
     return installed if installed is not None and installed.gpu else find_best_release(target)
@@ -361,14 +393,14 @@ PLACE_REASONS = {
     InstallFolder.MANAGED: "The system manages this Python, and refuses pip (PEP 668).",
     InstallFolder.ELSEWHERE: "TensorFlow lies outside the folder that pip installs into.",
 }
-"""The reason why the remedy cannot be applied as written, by folder."""
+"""The reason why the remedy cannot be applied unchanged, by install folder."""
 
 
 OWNER_TEXTS = {
     InstallFolder.CLOSED: "Or ask {owner}, whose environment it is, to type this: {text}",
     InstallFolder.MANAGED: "Or, against the rule of this system (PEP 668): {text}",
 }
-"""The text of a remedy that only others can apply, or that breaks a rule of the system, by folder."""
+"""The text of a remedy that only the owner can apply, or that overrides PEP 668, by install folder."""
 
 
 def _get_owner(target: Target) -> str:
@@ -378,7 +410,7 @@ def _get_owner(target: Target) -> str:
 def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
     """Return the remedy without sudo if the user is root or has no sudo.
 
-    In the second case its text asks the administrator to run the commands.
+    Without sudo, its text asks the administrator to run the commands.
     """
     if not any("sudo " in command for command in remedy.commands):
         return remedy
@@ -395,10 +427,11 @@ def _drop_sudo(target: Target, remedy: Remedy) -> Remedy:
 
 
 def _use_conda(target: Target, remedy: Remedy) -> Remedy:
-    """Replace conda in commands with the program of its kind that is installed."""
+    """Return the remedy with mamba or micromamba in place of conda if only one of these is installed."""
     program = user_permissions.choose_conda(target)
     if program == "conda":
         return remedy
+    # line[5:] is the line without "conda"
     commands = (f"{program}{line[5:]}" if line.startswith("conda ") else line for line in remedy.commands)
     return replace(remedy, commands=tuple(commands))
 
@@ -412,19 +445,18 @@ def _changes_tensorflow(remedy: Remedy) -> bool:
 
 
 def _make_pythonpath_remedy(target: Target) -> Remedy | None:
-    """Return the remedy that removes another TensorFlow's folder from PYTHONPATH.
+    """Return the remedy that removes the folder of another TensorFlow from PYTHONPATH.
 
-    None unless that folder is on PYTHONPATH and this Python has its own TensorFlow, which is then not
-    replaced.
+    None if that folder is not on PYTHONPATH, or if this Python has no TensorFlow of its own.
     """
     python, entries = target.python, split_entries("PYTHONPATH", target.variables.get("PYTHONPATH", ""))
     folder = get_site_packages(target)
     if python is None or folder not in [posixpath.normpath(entry) for entry in entries]:
         return None
     installed = [
-        d
-        for d in python.distributions
-        if d.name in TENSORFLOW_DISTRIBUTIONS and d.location in python.site_packages
+        distribution
+        for distribution in python.distributions
+        if distribution.name in TENSORFLOW_DISTRIBUTIONS and distribution.location in python.site_packages
     ]
     if not installed:
         return None
@@ -439,18 +471,20 @@ def _make_pythonpath_remedy(target: Target) -> Remedy | None:
 
 
 def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str, ...]:
-    """Return commands with the same effect that do not write to TensorFlow's folder.
+    """Return commands that have the same effect as the steps but do not write to TensorFlow's folder.
 
-    Empty if there are none.
+    Empty if there are none, because a step removes something or installs TensorFlow itself.
     """
     wheels: list[str] = []
-    modules: list[str] = []
+    other_requirements: list[str] = []
     folders: list[str] = []
     lines: list[str] = []
     for step in steps:
         if isinstance(step, Install):
             for item in step.requirements:
-                (wheels if versions.project_of(item).startswith("nvidia-") else modules).append(item)
+                (wheels if versions.project_of(item).startswith("nvidia-") else other_requirements).append(
+                    item
+                )
         elif isinstance(step, MakeLink):
             target_path = posixpath.join(posixpath.dirname(step.path), step.target)
             folders.append(posixpath.dirname(posixpath.normpath(target_path)))
@@ -462,53 +496,67 @@ def _make_separate_commands(target: Target, steps: Iterable[Step]) -> tuple[str,
             return ()
         else:
             lines.append(_format_variable_step(target, step))
-    if any(versions.project_of(item) in TENSORFLOW_DISTRIBUTIONS for item in modules):
+    if any(versions.project_of(item) in TENSORFLOW_DISTRIBUTIONS for item in other_requirements):
         return ()
     if wheels:
         command, folders = _make_wheel_install(target, wheels, folders)
         lines.append(command)
     exports = [format_export(dict.fromkeys(folders))] if folders else []
-    if modules:
-        own_folder = _choose_folder(modules)
-        lines.append(user_permissions.format_folder_install(target, own_folder, modules))
-        exports.append(format_export([own_folder], "PYTHONPATH"))
-    kept_lines = [line for item in exports for line in list_keep_commands(target, item)[1]]
-    return (*lines, *exports, check_again(target), *kept_lines)
+    if other_requirements:
+        separate_folder = _choose_folder(other_requirements)
+        lines.append(user_permissions.format_folder_install(target, separate_folder, other_requirements))
+        exports.append(format_export([separate_folder], "PYTHONPATH"))
+    persist_commands = [line for item in exports for line in list_keep_commands(target, item)[1]]
+    return (*lines, *exports, check_again(target), *persist_commands)
 
 
 def _make_wheel_install(target: Target, wheels: list[str], folders: list[str]) -> tuple[str, list[str]]:
     """Return (command that installs NVIDIA's wheels into a separate folder, folders for LD_LIBRARY_PATH).
 
-    A library searches its dependencies in its own folder: those that are not installed are added, and the
-    folders of those beside TensorFlow are returned too.
+    A library searches for its dependencies relative to its own folder. So common dependencies that are not
+    installed are added to the command, and the folders of installed dependencies to the search path.
     """
-    folder_of, site = _map_wheel_folders(target), get_site_packages(target)
+    folder_by_project, site = _map_wheel_folders(target), get_site_packages(target)
     projects = {versions.project_of(requirement) for requirement in wheels}
     python = target.python
-    present = {d.name for d in python.distributions if d.location == site} if python is not None else set()
-    partners = {project for project in folder_of if _get_library_name(project) in DEPENDENCY_WHEELS}
-    added = [
+    present_names = (
+        {distribution.name for distribution in python.distributions if distribution.location == site}
+        if python is not None
+        else set()
+    )
+    dependency_projects = {
+        project for project in folder_by_project if _get_library_name(project) in DEPENDENCY_WHEELS
+    }
+    added_projects = [
         project
-        for project in folder_of
-        if project in partners - present - projects and _get_library_name(project) in COMMON_DEPENDENCIES
+        for project in folder_by_project
+        if project in dependency_projects - present_names - projects
+        and _get_library_name(project) in COMMON_DEPENDENCIES
     ]
-    own_folder = _choose_folder(wheels)
-    projects |= set(added)
-    replaced = {f"{site}/{folder_of[project]}" for project in projects if project in folder_of}
-    return user_permissions.format_folder_install(target, own_folder, [*wheels, *added]), [
-        *(f"{own_folder}/{subfolder}" for project, subfolder in folder_of.items() if project in projects),
-        *(folder for folder in folders if folder not in replaced),
+    separate_folder = _choose_folder(wheels)
+    projects |= set(added_projects)
+    replaced_folders = {
+        f"{site}/{folder_by_project[project]}" for project in projects if project in folder_by_project
+    }
+    return user_permissions.format_folder_install(target, separate_folder, [*wheels, *added_projects]), [
+        *(
+            f"{separate_folder}/{subfolder}"
+            for project, subfolder in folder_by_project.items()
+            if project in projects
+        ),
+        *(folder for folder in folders if folder not in replaced_folders),
         *(
             f"{site}/{subfolder}"
-            for project, subfolder in folder_of.items()
-            if project in (partners & present) - projects
+            for project, subfolder in folder_by_project.items()
+            if project in (dependency_projects & present_names) - projects
         ),
     ]
 
 
 COMMON_DEPENDENCIES = frozenset({"cublas", "nvjitlink"})
+"""Wheels that are added to an installation if they are missing."""
 DEPENDENCY_WHEELS = COMMON_DEPENDENCIES | {"cusparse", "cuda-nvrtc"}
-"""Wheels with libraries that other wheels need; nearly all of them need one of `COMMON_DEPENDENCIES`."""
+"""Wheels with libraries that other wheels need."""
 
 
 def _get_library_name(project: str) -> str:
@@ -517,7 +565,10 @@ def _get_library_name(project: str) -> str:
 
 
 def _choose_folder(requirements: Sequence[str]) -> str:
-    """Return a separate folder for each set of wheels, because pip skips what a `--target` already contains."""
+    """Return the folder for a set of wheels.
+
+    Each set has its own folder, because pip skips packages that a `--target` folder already contains.
+    """
     names = [versions.project_of(requirement).removeprefix("nvidia-") for requirement in requirements]
     return f"{SEPARATE_FOLDER}/{names[0]}{f'-and-{len(names) - 1}-more' if len(names) > 1 else ''}"
 

@@ -1,4 +1,4 @@
-"""CUDA from conda, for releases whose libraries are in no wheel. Pure."""
+"""Commands that install CUDA from conda, for releases whose CUDA libraries are in no wheel. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
-    """Return the conda channel and packages that contain this CUDA and a matching cuDNN."""
+    """Return (conda channel, package specifications) for this CUDA version with a matching cuDNN."""
     if versions.major(cuda) >= 12:
         return "conda-forge", f"cuda-version={cuda} cuda-libraries cudnn"
     matching_cudnn = compat.conda_cudnn(cuda, cudnn)
@@ -21,7 +21,7 @@ def conda_packages(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, s
 
 
 def conda_folder(compat: Compat, cuda: str, cudnn: str | None) -> tuple[str, str]:
-    """Return the commands that create a separate folder with this CUDA and add it to LD_LIBRARY_PATH."""
+    """Return the commands that install this CUDA into a new conda environment and add it to LD_LIBRARY_PATH."""
     cuda = versions.major_minor(cuda)
     channel, packages = conda_packages(compat, cuda, cudnn)
     return (

@@ -1,7 +1,7 @@
-"""Problems that keep this machine's GPUs from its containers, found from `ContainerFacts`. Pure.
+"""Find the problems that keep this machine's GPUs from its containers, given its `ContainerFacts`. Pure.
 
-`check` reports them beside its verdict, which is about TensorFlow in a Python on this machine. Commands that
-build and run images use the same functions to explain a failure.
+`check` reports these problems in addition to its verdict, which concerns TensorFlow in a Python on this
+machine. Commands that build or run images use the same functions to explain a failure.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts.containers import CdiSpec, Runtime, ToolkitConfig
 
 HOOK = "nvidia-container-runtime-hook"
+"""The program of NVIDIA's container toolkit that `docker run --gpus` calls."""
 CDI_KIND = "nvidia.com/gpu"
 GUIDE = "https://docs.nvidia.com/datacenter/cloud-native/container-toolkit/latest/install-guide.html"
 GPUS, RUNTIME, DEVICE = (
@@ -48,7 +49,7 @@ class EngineProblem:
     """A problem that keeps GPUs from containers, now or later."""
 
     kind: str
-    """An identifier for programs: "no-toolkit", "daemon-json", …"""
+    """A stable identifier such as "no-toolkit" or "daemon-json"."""
     cause: Cause
     severity: Severity
     title: str
@@ -77,15 +78,15 @@ def make_capabilities_remedy(target: Target) -> Remedy:
 
 
 def get_docker_engine(containers: ContainerFacts) -> DockerEngine | None:
-    """Return Docker's engine; None if it did not answer."""
-    answer = value_of(containers.docker)
-    return answer if isinstance(answer, DockerEngine) else None
+    """Return the facts about Docker's engine; None if it did not respond, or if there is no Docker."""
+    docker_facts = value_of(containers.docker)
+    return docker_facts if isinstance(docker_facts, DockerEngine) else None
 
 
 def get_engine_silence(containers: ContainerFacts) -> EngineSilence | None:
-    """Return the reason why Docker's engine did not answer; None if it did, or if there is no Docker."""
-    answer = value_of(containers.docker)
-    return answer if isinstance(answer, EngineSilence) else None
+    """Return the reason why Docker's engine did not respond; None if it did, or if there is no Docker."""
+    docker_facts = value_of(containers.docker)
+    return docker_facts if isinstance(docker_facts, EngineSilence) else None
 
 
 def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
@@ -95,41 +96,41 @@ def toolkit_config(containers: ContainerFacts) -> ToolkitConfig | None:
 
 
 def gpu_specs(containers: ContainerFacts) -> tuple[CdiSpec, ...]:
-    """Return the CDI specifications of NVIDIA's GPUs, and unreadable ones, which may be such."""
+    """Return the CDI specifications for NVIDIA's GPUs, and the unreadable ones, because these may be for GPUs too."""
     return tuple(spec for spec in containers.cdi if spec.problem or spec.kind == CDI_KIND)
 
 
 def list_docker_gpu_options(containers: ContainerFacts) -> tuple[str, ...]:
     """Return the options of `docker run` with which this engine can give GPUs.
 
-    Empty if there are none, or if the engine did not answer.
+    Empty if there are none, or if the engine did not respond.
     """
     docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     if docker is None or docker.desktop:
         return ()
-    nvidia = docker.runtime("nvidia")
+    nvidia_runtime = docker.runtime("nvidia")
     if docker.snap:  # the snap contains its own toolkit, and registers the runtime if it could set it up
-        return (GPUS, RUNTIME) if nvidia is not None else ()
-    cdi = bool(docker.cdi_folders and gpu_specs(containers))
+        return (GPUS, RUNTIME) if nvidia_runtime is not None else ()
+    has_cdi = bool(docker.cdi_folders and gpu_specs(containers))
     options = []
-    hook = toolkit is not None and toolkit.has(HOOK)
-    by_cdi = (
-        cdi
+    has_hook = toolkit is not None and toolkit.has(HOOK)
+    gpus_uses_cdi = (
+        has_cdi
         and toolkit is not None
         and toolkit.has("nvidia-cdi-hook")
         and _has_version(docker, GPUS_BY_CDI_FROM)
     )
-    if hook or by_cdi:
+    if has_hook or gpus_uses_cdi:
         options.append(GPUS)
-    if nvidia is not None and nvidia.found is not False:
+    if nvidia_runtime is not None and nvidia_runtime.found is not False:
         options.append(RUNTIME)
-    if cdi:
+    if has_cdi:
         options.append(DEVICE)
     return tuple(options)
 
 
 def _has_version(docker: DockerEngine, version: str) -> bool:
-    """Return whether Docker's version is known and is this one or a newer one."""
+    """Return whether Docker's version is known and is at least this one."""
     number = (docker.version or "").partition("+")[0].partition("-")[0]
     return versions.is_version(number) and versions.is_at_least(number, version)
 
@@ -137,7 +138,7 @@ def _has_version(docker: DockerEngine, version: str) -> bool:
 def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
     """Return whether Podman can give GPUs to containers.
 
-    None without Podman, or if it depends on Podman's version and that is not known.
+    None if there is no Podman, or if the result depends on its version and that is not known.
     """
     podman, toolkit = containers.tool("podman"), value_of(containers.toolkit)
     if podman is None:
@@ -155,57 +156,57 @@ def can_podman_give_gpus(containers: ContainerFacts) -> bool | None:
 
 
 def find_unreachable_engine(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
-    """Return the problem that Docker's engine does not answer.
+    """Return the problem that Docker's engine does not respond.
 
-    Empty if it does, if there is no Docker, or if the engine is remote and was not asked.
+    Empty if it responds, if there is no Docker, or if the engine is remote, because then no request was sent.
     """
-    silent = get_engine_silence(containers)
-    if silent is None or silent.kind == "remote":
+    silence = get_engine_silence(containers)
+    if silence is None or silence.kind == "remote":
         return []
-    start = (
+    start_command = (
         "systemctl --user start docker"
         if containers.endpoint.startswith("unix:///run/user/")
         else f"{sudo}systemctl start docker"
     )
     remedies: tuple[Remedy, ...] = ()
     title, text = "Docker's engine does not answer", "Docker's client is installed."
-    start_remedies = (Remedy("Start the engine.", (start, "docker info"), changes_system=True),)
-    if silent.kind == "permission":
-        group = silent.group
+    start_remedies = (Remedy("Start the engine.", (start_command, "docker info"), changes_system=True),)
+    if silence.kind == "permission":
+        group = silence.group
         title = "This user has no permission to use Docker's engine"
         text = f"The socket of the engine belongs to the group {group or '(not known)'}, and this process is not in it."
-        join = Remedy(
+        join_remedy = Remedy(
             "Join that group, then log in again; its members can become root through Docker.",
             (f'sudo usermod -aG {quote(group)} "$USER"', "newgrp " + quote(group)) if group else (),
             changes_system=True,
         )
-        as_root = Remedy("Or run Docker's commands as root.", ("sudo docker info",))
-        remedies = (as_root,) if group in (None, "root") else (join, as_root)
-    elif silent.kind in ("not-running", "no-socket"):
+        root_remedy = Remedy("Or run Docker's commands as root.", ("sudo docker info",))
+        remedies = (root_remedy,) if group in (None, "root") else (join_remedy, root_remedy)
+    elif silence.kind in ("not-running", "no-socket"):
         title, text = "Docker's engine is not running", "Docker is installed."
         remedies = start_remedies
-    elif silent.kind == "no-client":
+    elif silence.kind == "no-client":
         title = "Docker's engine has a socket, but there is no docker command"
         text = "Its client is not on PATH, so it was not asked."
-    elif silent.kind == "context":
+    elif silence.kind == "context":
         title = "Docker's current context does not work"
         name = f" {containers.context!r}" if containers.context else ""
         text = f"The context{name} does not exist, or cannot be read."
         remedies = (
             Remedy("List the contexts, and choose one.", ("docker context ls", "docker context use default")),
         )
-    elif silent.kind == "timeout":
+    elif silence.kind == "timeout":
         text = "The socket is open, but the engine does not answer."
         remedies = (Remedy("See its log.", (f"{sudo}journalctl -u docker -n 50 --no-pager",)),)
     return [
         EngineProblem(
-            f"engine-{silent.kind}",
+            f"engine-{silence.kind}",
             Cause.INCONCLUSIVE,
             Severity.INFO,
             title,
             f"{text} Could not check whether it can give GPUs to containers. TensorFlow outside containers "
             "does not need it.",
-            (Evidence("docker info", silent.text),),
+            (Evidence("docker info", silence.text),),
             remedies,
         )
     ]
@@ -218,22 +219,22 @@ def find_engines_lacking_gpus(containers: ContainerFacts, sudo: str = "sudo ") -
     """Return the problems of engines that cannot give GPUs to containers."""
     docker, toolkit = get_docker_engine(containers), value_of(containers.toolkit)
     problems = []
-    unable = []
+    engines_without_gpus = []
     if docker is not None and docker.desktop:
         problems.append(_report_desktop(containers))
     elif docker is not None and docker.snap and not list_docker_gpu_options(containers):
         problems.append(_report_snap(sudo))
     elif docker is not None and not list_docker_gpu_options(containers):
-        unable.append("Docker")
+        engines_without_gpus.append("Docker")
     if can_podman_give_gpus(containers) is False:
-        unable.append("Podman")
-    if not unable:
+        engines_without_gpus.append("Podman")
+    if not engines_without_gpus:
         return problems
     if toolkit is None:
-        return [*problems, _report_missing_toolkit(containers, unable, sudo)]
-    if "Docker" in unable and docker is not None:
+        return [*problems, _report_missing_toolkit(containers, engines_without_gpus, sudo)]
+    if "Docker" in engines_without_gpus and docker is not None:
         problems.append(_report_unregistered_runtime(containers, docker, toolkit, sudo))
-    if "Podman" in unable:
+    if "Podman" in engines_without_gpus:
         problems.append(_report_missing_spec(containers, sudo))
     return problems
 
@@ -258,15 +259,17 @@ def _report_missing_toolkit(containers: ContainerFacts, engines: list[str], sudo
     evidence = [Evidence("PATH", "nvidia-ctk, nvidia-container-runtime and its hook are all missing")]
     if docker is not None:
         evidence.append(Evidence("docker info", f"Runtimes: {format_runtime_names(docker.runtimes)}"))
-    setup = [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in engines else []
+    setup_commands = (
+        [f"{sudo}nvidia-ctk cdi generate --output=/etc/cdi/nvidia.yaml"] if "Podman" in engines else []
+    )
     if "Docker" in engines and docker is not None:
-        setup += list_configure_commands(docker, sudo)
+        setup_commands += list_configure_commands(docker, sudo)
     remedies = [
         Remedy(
             f"Install the package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then let "
             f"it configure the "
             "engine.",
-            tuple(setup),
+            tuple(setup_commands),
             changes_system=True,
         )
     ]
@@ -302,7 +305,7 @@ def list_configure_commands(docker: DockerEngine, sudo: str) -> list[str]:
 def _report_unregistered_runtime(
     containers: ContainerFacts, docker: DockerEngine, toolkit: ContainerToolkit, sudo: str
 ) -> EngineProblem:
-    """Report that Docker does not use the toolkit, which is installed at least in part."""
+    """Report that the toolkit is installed, at least in part, but Docker does not use it."""
     evidence = [
         Evidence("PATH", f"there: {', '.join(path for _, path in toolkit.executables) or 'only OCI hooks'}"),
         Evidence("PATH", f"not there: {HOOK}"),
@@ -311,13 +314,13 @@ def _report_unregistered_runtime(
     if gpu_specs(containers) and not docker.cdi_folders:
         evidence.append(Evidence("docker info", "CDI is off"))
     if toolkit.has("nvidia-container-runtime"):
-        fix = Remedy(
+        remedy = Remedy(
             "Register the runtime, then restart the engine.",
             tuple(list_configure_commands(docker, sudo)),
             True,
         )
     else:
-        fix = Remedy(
+        remedy = Remedy(
             f"Install the whole package nvidia-container-toolkit from NVIDIA's repository ({GUIDE}), then "
             "register it.",
             tuple(list_configure_commands(docker, sudo)),
@@ -330,7 +333,7 @@ def _report_unregistered_runtime(
         f"`--runtime=nvidia` a runtime of "
         "that name, `--device` CDI; this engine has none of the three.",
         evidence,
-        [fix],
+        [remedy],
     )
 
 
@@ -384,7 +387,7 @@ def _report_desktop(containers: ContainerFacts) -> EngineProblem:
 
 
 def _report_snap(sudo: str) -> EngineProblem:
-    """Report that Docker's snap has not registered its NVIDIA runtime."""
+    """Report that Docker's snap has not registered the runtime of its own NVIDIA toolkit."""
     return make_runtime_problem(
         "snap",
         "Docker's snap has not set up its NVIDIA support",

@@ -1,4 +1,4 @@
-"""Container engines and CDI specifications that are set up wrongly, outdated, or lose their GPUs later. Pure."""
+"""Find wrong engine settings, outdated CDI specifications, and conditions that make containers lose GPUs. Pure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,10 @@ if TYPE_CHECKING:
 def list_engine_problems(
     containers: ContainerFacts, *, driver: str | None = None, sudo: str = "sudo "
 ) -> tuple[EngineProblem, ...]:
-    """Return all problems of container engines, the most severe first, for commands that run containers."""
+    """Return all problems of container engines, the most severe first, for commands that run containers.
+
+    `driver` is the loaded driver's version, or None if it is not known.
+    """
     problems = [
         *find_unreachable_engine(containers, sudo),
         *find_misconfigurations(containers, sudo),
@@ -40,14 +43,14 @@ def list_engine_problems(
         *find_stale_specs(containers, driver, sudo),
         *find_loss_conditions(containers, sudo),
     ]
-    return tuple(sorted(problems, key=lambda trouble: -trouble.severity))
+    return tuple(sorted(problems, key=lambda problem: -problem.severity))
 
 
 # ---------------------------------------------------------------- configuration
 
 
 def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
-    """Return the problems of configurations that cannot work."""
+    """Return the problems of engine and toolkit configurations that cannot work."""
     problems = [*_check_daemon_json(containers, sudo), *_find_missing_runtimes(containers, sudo)]
     docker, toolkit, config = (
         get_docker_engine(containers),
@@ -74,8 +77,8 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
         return problems
     if docker is None or not is_native or toolkit is None or not toolkit.has(HOOK):
         return problems
-    readable = not isinstance(toolkit.config, Unknown)
-    if docker.rootless and readable and not (config is not None and config.no_cgroups):
+    is_readable = not isinstance(toolkit.config, Unknown)
+    if docker.rootless and is_readable and not (config is not None and config.no_cgroups):
         problems.append(
             make_runtime_problem(
                 "rootless-cgroups",
@@ -124,7 +127,7 @@ def find_misconfigurations(containers: ContainerFacts, sudo: str = "sudo ") -> l
 
 
 def _format_cgroups(config: ToolkitConfig | None) -> str:
-    """Format the value of no-cgroups."""
+    """Return the value of no-cgroups as it appears in the configuration, or "not set"."""
     value = config.no_cgroups if config is not None else None
     return "not set" if value is None else str(value).lower()
 
@@ -157,19 +160,19 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineProb
             )
         ]
     docker = get_docker_engine(containers)
-    defined = {
+    defined_names = {
         runtime.name for runtime in (*config.runtimes, *(docker.runtimes if docker is not None else ()))
     }
-    default = config.default_runtime or ""
-    if default in STOCK_RUNTIMES or default in defined:
+    default_name = config.default_runtime or ""
+    if default_name in STOCK_RUNTIMES or default_name in defined_names:
         return []
     return [
         make_runtime_problem(
             "default-runtime",
-            f"Docker's default runtime {default!r} is not defined",
+            f"Docker's default runtime {default_name!r} is not defined",
             "The engine refuses to start with such a configuration.",
             [
-                Evidence(config.path, f'"default-runtime": "{default}"'),
+                Evidence(config.path, f'"default-runtime": "{default_name}"'),
                 Evidence(config.path, f"runtimes: {format_runtime_names(config.runtimes)}"),
             ],
             [
@@ -189,18 +192,20 @@ def _check_daemon_json(containers: ContainerFacts, sudo: str) -> list[EngineProb
 
 
 def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[EngineProblem]:
-    """Return the problems of NVIDIA runtimes whose program does not exist."""
+    """Return a problem for each NVIDIA runtime whose program does not exist."""
     docker, config = get_docker_engine(containers), value_of(containers.daemon_config)
     runtimes = {item.name: item for item in (docker.runtimes if docker is not None else ())}
     runtimes |= {item.name: item for item in (config.runtimes if config is not None else ())}
-    default = (docker.default_runtime if docker is not None else None) or (
+    default_name = (docker.default_runtime if docker is not None else None) or (
         config.default_runtime if config is not None else None
     )
     problems = []
     for runtime in runtimes.values():
         if runtime.found is not False or "nvidia" not in f"{runtime.name} {runtime.path}":
             continue
-        note = " It is the default runtime: no container starts at all." if runtime.name == default else ""
+        note = (
+            " It is the default runtime: no container starts at all." if runtime.name == default_name else ""
+        )
         problems.append(
             make_runtime_problem(
                 "runtime-missing",
@@ -212,7 +217,7 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
                         "docker info" if docker is not None else "daemon.json",
                         f"{runtime.name}: {runtime.path}",
                     ),
-                    Evidence("docker info", f"Default Runtime: {default or 'not known'}"),
+                    Evidence("docker info", f"Default Runtime: {default_name or 'not known'}"),
                 ],
                 [
                     Remedy(
@@ -235,12 +240,12 @@ def _find_missing_runtimes(containers: ContainerFacts, sudo: str) -> list[Engine
 def find_stale_specs(
     containers: ContainerFacts, driver: str | None, sudo: str = "sudo "
 ) -> list[EngineProblem]:
-    """Return the problems of CDI specifications that are unreadable or do not match the installed driver.
+    """Return a problem for each CDI specification that is unreadable or does not match the loaded driver.
 
-    `driver`: the version of the loaded driver; None if it is not known.
+    `driver` is the version of the loaded driver, or None if it is not known.
     """
     docker, config = get_docker_engine(containers), toolkit_config(containers)
-    in_use = bool(
+    is_cdi_used = bool(
         containers.tool("podman", "nerdctl")
         or (docker is not None and docker.cdi_folders)
         or (config is not None and (config.mode or "").endswith("cdi"))
@@ -248,8 +253,8 @@ def find_stale_specs(
     specs = gpu_specs(containers)
     problems = []
     for index, spec in enumerate(specs):
-        fault = _describe_spec_fault(spec, driver)
-        if not fault:
+        fault_text = _describe_spec_fault(spec, driver)
+        if not fault_text:
             continue
         # If two folders define the same devices, CDI uses the later folder.
         replacements = [
@@ -257,22 +262,22 @@ def find_stale_specs(
             for other in specs[index + 1 :]
             if not _describe_spec_fault(other, driver) and set(spec.devices) <= set(other.devices)
         ]
-        replaced = bool(
+        is_replaced = bool(
             replacements and not spec.problem and _get_folder(replacements[0].path) != _get_folder(spec.path)
         )
-        serious = in_use and not replaced
+        is_serious = is_cdi_used and not is_replaced
         problems.append(
             EngineProblem(
                 "cdi-unreadable" if spec.problem else "cdi-stale",
                 Cause.CONTAINER_DRIVER_LIBS,
-                Severity.WARNING if serious else Severity.INFO,
+                Severity.WARNING if is_serious else Severity.INFO,
                 "The CDI specification cannot be used"
                 if spec.problem
                 else "The CDI specification does not match the driver",
-                f"{fault} "
+                f"{fault_text} "
                 + (
                     f"Engines that look into {_get_folder(replacements[0].path)} take its devices from there."
-                    if replaced
+                    if is_replaced
                     else "Containers that ask for its devices do not start, or start with the wrong libraries."
                 ),
                 tuple(_list_spec_evidence(spec, driver)),
@@ -301,7 +306,7 @@ def _get_folder(path: str) -> str:
 
 
 def _describe_spec_fault(spec: CdiSpec, driver: str | None) -> str:
-    """Return a sentence about what is wrong with a specification; empty if nothing is."""
+    """Return a sentence that describes the fault of a specification; empty if there is none."""
     if spec.problem:
         return f"{spec.path}: {spec.problem.rstrip('.')}."
     if spec.missing:
@@ -321,6 +326,7 @@ def _is_same_version(first: str, second: str) -> bool:
 
 
 def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
+    """Return the evidence for the fault of a specification."""
     evidence = [Evidence(spec.path, f"not there: {path}") for path in spec.missing[:4]]
     if spec.problem:
         evidence.append(Evidence(spec.path, spec.problem))
@@ -335,7 +341,7 @@ def _list_spec_evidence(spec: CdiSpec, driver: str | None) -> list[Evidence]:
 
 
 def find_loss_conditions(containers: ContainerFacts, sudo: str = "sudo ") -> list[EngineProblem]:
-    """Return conditions under which a container loses its GPUs while it runs, or cannot open them."""
+    """Return the settings that make a running container lose its GPUs, or keep it from opening them."""
     docker, toolkit, config = (
         get_docker_engine(containers),
         value_of(containers.toolkit),

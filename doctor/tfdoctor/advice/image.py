@@ -1,6 +1,6 @@
-"""Remedies for images: lines of a Dockerfile, another base image, or an image that tfdoctor builds. Pure.
+"""Convert remedies for an image into Dockerfile lines, another base image, or an image that tfdoctor builds.
 
-Commands in a shell of the host or of a container do not change an image.
+Commands that run in a shell on the host or in a container do not change an image. Pure.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ BASE_IMAGE_CAUSES = frozenset(
         Cause.LIBS_WRONG_VERSION,
     }
 )
-"""Causes that another base image removes."""
+"""Causes that another base image can remove."""
 HOST_CAUSES = frozenset(
     {
         Cause.COMPAT_NOT_SUPPORTED,
@@ -66,7 +66,7 @@ HOST_CAUSES = frozenset(
 )
 """Causes outside an image: the driver, and how a container is started."""
 RELEASE_CAUSES = frozenset({Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD})
-"""Causes that only an image with another TensorFlow removes."""
+"""Causes that only an image with another TensorFlow can remove."""
 GENERIC_GPU_OPTIONS = (GPUS, DEVICE)
 """The options of `run` that remedies for any engine use."""
 
@@ -78,14 +78,14 @@ def adapt_image_findings(
 
     The remedy of the root finding also covers the other errors.
     """
-    skipped = frozenset(excluded_codes)
+    excluded = frozenset(excluded_codes)
     adapted = {id(finding): adapt_image_finding(target, finding) for finding in findings}
     if root is not None and root.remedies:
-        others = [finding for finding in findings if finding is not root and finding.code not in skipped]
-        joined = combine_remedies(target, root, others)
-        if joined is not None:
+        others = [finding for finding in findings if finding is not root and finding.code not in excluded]
+        combined = combine_remedies(target, root, others)
+        if combined is not None:
             adapted[id(root)] = adapt_image_finding(
-                target, replace(root, remedies=(joined, *root.remedies[1:]))
+                target, replace(root, remedies=(combined, *root.remedies[1:]))
             )
     return adapted
 
@@ -93,21 +93,28 @@ def adapt_image_findings(
 def adapt_image_finding(target: Target, finding: Finding) -> Finding:
     """Return the finding with remedies for an image (`Target.image`).
 
-    Remedies that concern the host are kept.
+    A finding about the host keeps its remedies; only those that change a Python, files or variables are
+    converted.
     """
     if finding.cause in HOST_CAUSES:
-        host_remedies = [new for remedy in finding.remedies for new in _adapt_host_remedy(target, remedy)]
+        host_remedies = [
+            converted for remedy in finding.remedies for converted in _adapt_host_remedy(target, remedy)
+        ]
         return replace(finding, remedies=tuple(host_remedies))
     build = target.build
     release = build.release if build is not None and build.exact else None
     needs_base = finding.cause in BASE_IMAGE_CAUSES and release is not None
     candidates = [remedy for remedy in finding.remedies if not (needs_base and remedy.replaces)]
-    remedies = [new for remedy in candidates for new in _convert_remedy(target, remedy, whole=needs_base)]
+    remedies = [
+        converted
+        for remedy in candidates
+        for converted in _convert_remedy(target, remedy, needs_whole_cuda=needs_base)
+    ]
     if needs_base and release is not None:
         remedies += suggest_base_images(target.compat, release, _get_python(target))
     if finding.cause is not Cause.HIDDEN_BY_ENV and not any(remedy.replaces for remedy in remedies):
         build_remedy = (
-            _make_card_build_remedy(target) if finding.cause in RELEASE_CAUSES else make_build_remedy(release)
+            _make_gpu_build_remedy(target) if finding.cause in RELEASE_CAUSES else make_build_remedy(release)
         )
         remedies.append(_rename_result(target, build_remedy))
     return replace(finding, remedies=tuple(remedies))
@@ -116,26 +123,27 @@ def adapt_image_finding(target: Target, finding: Finding) -> Finding:
 def _adapt_host_remedy(target: Target, remedy: Remedy) -> list[Remedy]:
     """Return the remedies for a finding about the host.
 
-    Only changes of a Python, of files or of variables are converted.
+    A remedy that changes a Python, files or variables is converted for the image; any other is kept.
     """
     if remedy.replaces:  # it installs another TensorFlow
-        return _convert_remedy(target, remedy, whole=False)
+        return _convert_remedy(target, remedy, needs_whole_cuda=False)
     image, steps = target.image, remedy.steps or _list_exports(remedy)
     if image is not None and image.name and not remedy.steps and steps and all(map(_format_variable, steps)):
-        # Which GPU of this machine is used, and how, is decided at the start of a container.
+        # These variables select GPUs of this machine, so they are options of `run`, not part of the image.
         return [replace(remedy, commands=(format_start_command(image, *map(_format_variable, steps)),))]
     if steps or _list_file_commands(remedy):
-        return _convert_remedy(target, replace(remedy, steps=steps), whole=False)
+        return _convert_remedy(target, replace(remedy, steps=steps), needs_whole_cuda=False)
     return [_end_with_check(target, remedy)]
 
 
 _EXPORT = re.compile(r"export (?P<name>[A-Z][A-Z0-9_]{0,80})=(?P<value>.{1,4000})")
+"""A command that sets a variable in a shell."""
 
 
 def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
-    """Return the steps of a remedy whose commands only set variables of a shell.
+    """Return the steps of a remedy whose commands only set shell variables.
 
-    Empty if they do anything else.
+    Empty if a command does anything else, except checking again.
     """
     steps: list[Step] = []
     for line in remedy.commands:
@@ -149,13 +157,13 @@ def _list_exports(remedy: Remedy) -> tuple[Step, ...]:
         values = shlex.split(value)
         if len(values) != 1 or "$" in value:
             return ()
-        prepends = value != match["value"]
-        steps.append(Prepend(name, tuple(values[0].split(":"))) if prepends else Export(name, values[0]))
+        has_prepend = value != match["value"]
+        steps.append(Prepend(name, tuple(values[0].split(":"))) if has_prepend else Export(name, values[0]))
     return tuple(steps)
 
 
 def suggest_base_images(compat: Compat, release: Release, python: str | None) -> list[Remedy]:
-    """Return the remedy with the best nvidia/cuda image to build on; empty if there is none."""
+    """Return the remedy that uses the best nvidia/cuda image as the base; empty if no image fits."""
     text = f"Build on an image that has what TensorFlow {release.version} opens."
     return [Remedy(text, (f"FROM {tag.name}",)) for tag in list_fitting_tags(compat, release, python)[:1]]
 
@@ -169,7 +177,7 @@ def make_build_remedy(
     )
 
 
-def _make_card_build_remedy(target: Target) -> Remedy:
+def _make_gpu_build_remedy(target: Target) -> Remedy:
     """Return the remedy that builds an image for these GPUs, whose Python and TensorFlow may differ."""
     text = "Build an image of a TensorFlow that has code for this card."
     return Remedy(text, (" ".join(["tfdoctor build", *target.host.options]),))
@@ -186,16 +194,16 @@ def _get_image_name(target: Target) -> str:
 
 
 def choose_image_name(image: str) -> str:
-    """Return the name of an image that is built from this one, so that no existing image is overwritten."""
+    """Return a new name for an image that is built from this one, so that the existing one is not overwritten."""
     if "@" in image or not _REFERENCE.fullmatch(image):
         return "fixed:1"
-    folder, slash, last = image.rpartition("/")
-    name, _, tag = last.partition(":")
+    folder, slash, name_and_tag = image.rpartition("/")
+    name, _, tag = name_and_tag.partition(":")
     return f"{folder}{slash}{name}:{(tag or 'latest')[:120]}-fixed"
 
 
 _REFERENCE = re.compile(r"(?!sha256:|[0-9a-f]{12,64}$)[a-z0-9][\w./:-]{0,400}")
-"""A name of an image, not its ID."""
+"""An image name, but not an image ID."""
 
 
 def format_start_command(image: TargetImage, *options: str) -> str:
@@ -205,7 +213,7 @@ def format_start_command(image: TargetImage, *options: str) -> str:
 
 
 def _end_with_check(target: Target, remedy: Remedy) -> Remedy:
-    """Return the remedy with the check command for an image, and with the image's own name and engine."""
+    """Return the remedy with commands that check this image, and that use its name and its engine."""
     name = _get_image_name(target)
     check_command = f"tfdoctor verify {quote(name)}" if name else "tfdoctor build --check Dockerfile"
     lines = [check_command if line.startswith("tfdoctor check") else line for line in remedy.commands]
@@ -222,17 +230,22 @@ def _format_run_command(image: TargetImage, line: str) -> str:
     program, *arguments = line.split(" ")
     if program not in ("docker", "podman") or arguments[:1] != ["run"] or "IMAGE" not in arguments:
         return line
-    rest = " ".join(arguments)
+    command_rest = " ".join(arguments)
     for option in GENERIC_GPU_OPTIONS:
-        rest = rest.replace(option, image.access)
+        command_rest = command_rest.replace(option, image.access)
     quoted = (
-        quote(image.name) if argument == "IMAGE" else argument for argument in rest.split(" ") if argument
+        quote(image.name) if argument == "IMAGE" else argument
+        for argument in command_rest.split(" ")
+        if argument
     )
     return " ".join((image.program, *quoted))
 
 
 def _rename_result(target: Target, remedy: Remedy) -> Remedy:
-    """Return a build remedy that gives the new image its own name and verifies it."""
+    """Return a build remedy that gives the new image its own name and verifies it.
+
+    Any other remedy is returned unchanged.
+    """
     name = _get_image_name(target)
     if not name or len(remedy.commands) != 1 or not remedy.commands[0].startswith("tfdoctor build"):
         return remedy
@@ -242,28 +255,28 @@ def _rename_result(target: Target, remedy: Remedy) -> Remedy:
     )
 
 
-def _convert_remedy(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
-    """Return a remedy converted to lines of a Dockerfile; empty if it has no meaning for an image."""
+def _convert_remedy(target: Target, remedy: Remedy, *, needs_whole_cuda: bool) -> list[Remedy]:
+    """Return the remedies that do the same in an image; empty if there are none.
+
+    `needs_whole_cuda` is explained at `_make_dockerfile_remedies`.
+    """
     if remedy.commands and all(
         line.startswith(("tfdoctor build", "tfdoctor recommend")) for line in remedy.commands
     ):
         return [_rename_result(target, _end_with_check(target, remedy))]
-    image, files = target.image, _list_file_commands(remedy)
-    if not remedy.steps and not (image is not None and image.name and files):
+    image, run_lines = target.image, _list_file_commands(remedy)
+    if not remedy.steps and not (image is not None and image.name and run_lines):
         return [] if remedy.commands else [remedy]
     if image is None or not image.name:
-        return _make_dockerfile_remedies(target, remedy, whole=whole)
-    return _make_image_remedies(target, image, remedy, files)
+        return _make_dockerfile_remedies(target, remedy, needs_whole_cuda=needs_whole_cuda)
+    return _make_image_remedies(target, image, remedy, run_lines)
 
 
 _FILE_COMMAND = re.compile(r"(?:sudo )?(?:chmod|mv|rm) ")
 
 
 def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:
-    """Return the RUN lines of a remedy that only changes files, which can be those of an image.
-
-    Empty if it does anything else.
-    """
+    """Return the RUN lines for a remedy that only changes files; empty if it does anything else."""
     changes = [line for line in remedy.commands if not line.startswith(("tfdoctor check", "cat "))]
     if remedy.steps or not all(_FILE_COMMAND.match(line) for line in changes):
         return ()
@@ -271,19 +284,19 @@ def _list_file_commands(remedy: Remedy) -> tuple[str, ...]:
 
 
 def _make_image_remedies(
-    target: Target, image: TargetImage, remedy: Remedy, files: tuple[str, ...]
+    target: Target, image: TargetImage, remedy: Remedy, run_lines: tuple[str, ...]
 ) -> list[Remedy]:
     """Return the remedies for an existing image.
 
-    They are lines for its Dockerfile, or for one that builds on it, and options of `run` for variables to
-    unset.
+    The first one has lines for the image's Dockerfile, or for a new one that builds on the image. If the
+    remedy only sets variables, another one has options of `run`. Variables to unset have a remedy of their own.
     """
     remedies = []
     text = _SHELL_NOTE.sub("", remedy.text)
-    lines = (*files, *(line for step in remedy.steps for line in _convert_step(target, step)))
+    lines = (*run_lines, *(line for step in remedy.steps for line in _convert_step(target, step)))
     if lines:
-        as_root = image.user.partition(":")[0] in ("", "0", "root")
-        user = "" if as_root or all(line.startswith("ENV ") for line in lines) else image.user
+        runs_as_root = image.user.partition(":")[0] in ("", "0", "root")
+        user = "" if runs_as_root or all(line.startswith("ENV ") for line in lines) else image.user
         new_image = choose_image_name(image.name)
         remedies.append(
             Remedy(
@@ -330,7 +343,7 @@ _SHELL_NOTE = re.compile(
 
 
 def _convert_step(target: Target, step: Step) -> list[str]:
-    """Return the lines of a Dockerfile for a step; empty if an existing line must be removed instead."""
+    """Return the Dockerfile lines for a step; empty if an existing line must be removed instead."""
     if isinstance(step, Unset):
         return []
     if isinstance(step, Export):
@@ -346,25 +359,27 @@ def _convert_step(target: Target, step: Step) -> list[str]:
     return [f"RUN {line}" for line in format_steps(target, (step,))]
 
 
-def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, whole: bool) -> list[Remedy]:
-    """Return the remedies for a Dockerfile, whose own lines are changed; where files will be is not known.
+def _make_dockerfile_remedies(target: Target, remedy: Remedy, *, needs_whole_cuda: bool) -> list[Remedy]:
+    """Return the remedies for an image that a Dockerfile will build, in which no file paths are known yet.
 
-    `whole`: all of CUDA comes with TensorFlow or none of it from pip, because NVIDIA's wheels do not work
-    with libraries of another CUDA.
+    If `needs_whole_cuda`, a remedy that installs only part of CUDA with pip is left out, because NVIDIA's
+    wheels do not work with libraries of another CUDA.
     """
     steps = remedy.steps
     installs = [step for step in steps if isinstance(step, Install)]
-    linked = any(isinstance(step, (MakeLink, LinkParts, Prepend)) for step in steps)
-    if (whole and (linked or not all(step.lock for step in installs))) or (linked and not installs):
+    uses_search_path = any(isinstance(step, (MakeLink, LinkParts, Prepend)) for step in steps)
+    if (needs_whole_cuda and (uses_search_path or not all(step.lock for step in installs))) or (
+        uses_search_path and not installs
+    ):
         return []
     lines = [f"ENV {step.name}={quote(step.value)}" for step in steps if isinstance(step, Export)]
     if installs:
         requirements = [requirement for step in installs for requirement in list_requirements(target, step)]
-        # packages that the loader must be told about are left to another base image
+        # wheels that the loader finds only on a search path are left out; another base image provides them
         packages = [
             quote(requirement)
             for requirement in requirements
-            if not (linked and requirement.startswith("nvidia-"))
+            if not (uses_search_path and requirement.startswith("nvidia-"))
         ]
         if not packages:
             return []

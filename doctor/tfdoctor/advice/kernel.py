@@ -1,4 +1,4 @@
-"""Remedies for a Python that a Jupyter kernel starts: variables are set in kernel.json, not in a shell. Pure."""
+"""Adapt remedies to a Python that Jupyter starts: its variables are set in kernel.json, not in a shell. Pure."""
 
 from __future__ import annotations
 
@@ -23,36 +23,37 @@ _PERSISTENT_LINE = re.compile(r"echo .*>> |mkdir -p .*/etc/conda/activate\.d$")
 
 
 def adapt_to_kernel(target: Target, remedy: Remedy) -> Remedy:
-    """Return the remedy with variables set in kernel.json, whose `env` overrides the shell's variables.
+    """Return the remedy with its variables set in kernel.json, whose `env` overrides the shell's variables.
 
-    It has no steps if one of them changes variables of the shell, since `fix` does not change kernel.json.
+    If one of its steps changes shell variables, the result has no steps, because `fix` does not change
+    kernel.json. A remedy is returned unchanged if it sets no variables or if there is no kernel.json.
     """
     path = target.choice.kernel if target.choice is not None else None
     if path is None:
         return remedy
-    changes, rest = [], []
+    env_changes, other_commands = [], []
     for command in remedy.commands:
-        change = _describe_change(target, command)
-        if change:
-            changes.append(change)
+        env_change = _describe_change(target, command)
+        if env_change:
+            env_changes.append(env_change)
         else:
-            rest.append(command)
-    if not changes:
+            other_commands.append(command)
+    if not env_changes:
         return remedy
-    rest = [command for command in rest if not _PERSISTENT_LINE.match(command)]
-    text = f'{remedy.text} In {path}, below "env": {"; ".join(changes)}. Then start the kernel again.'
+    other_commands = [command for command in other_commands if not _PERSISTENT_LINE.match(command)]
+    text = f'{remedy.text} In {path}, below "env": {"; ".join(env_changes)}. Then start the kernel again.'
     return replace(
         remedy,
         text=text,
-        commands=tuple(rest) if rest else (check_again(target),),
+        commands=tuple(other_commands) if other_commands else (check_again(target),),
         steps=() if any(isinstance(step, SHELL_STEPS) for step in remedy.steps) else remedy.steps,
     )
 
 
 def _describe_change(target: Target, command: str) -> str:
-    """Describe the change of kernel.json that replaces a shell command.
+    """Return a clause about the kernel.json change that replaces a shell command.
 
-    Empty if the command sets no variable, or removes one that the kernel does not set.
+    Empty if the command changes no variable, or removes one that kernel.json does not set.
     """
     kernel_sets = target.choice.kernel_sets if target.choice is not None else ()
     if (match := _RENAME.fullmatch(command)) is not None:

@@ -1,4 +1,4 @@
-"""Remedies that install CUDA libraries for an installed TensorFlow and make it find them. Pure."""
+"""Remedies that install CUDA libraries for an installed TensorFlow so that it can find them. Pure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 
 
 def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy]:
-    """Return the remedies that install these libraries for this TensorFlow and make it find them."""
+    """Return the remedies that install these libraries so that this TensorFlow finds them.
+
+    Empty if the build is not known. They use conda if conda installed TensorFlow, or if there are no wheels.
+    """
     build = target.build
     if build is None:
         return []
@@ -34,36 +37,44 @@ def make_library_remedies(target: Target, sonames: Sequence[str]) -> list[Remedy
             *suggest_release(target, "Use {release}, whose CUDA libraries come as wheels."),
         ]
     release = build.release if build.exact else None
-    steps, install = make_install_steps(target, requirements)
+    steps, install_commands = make_install_steps(target, requirements)
     if set(sonames) >= set(build.required) and release is not None:
         if can_install_extra(target, release):
-            install = (pip_install(target, list_gpu_requirements(target, release)),)
-        chosen = target.compat.cuda_set(release.version)
-        if chosen is not None and not any(step.reinstall for step in steps):
-            steps = (Install(chosen.pins, dependencies=False, lock=chosen.id),)
-    places = map_wheel_folders(target, build.cuda or "", sonames)
+            install_commands = (pip_install(target, list_gpu_requirements(target, release)),)
+        cuda_set = target.compat.cuda_set(release.version)
+        if cuda_set is not None and not any(step.reinstall for step in steps):
+            steps = (Install(cuda_set.pins, dependencies=False, lock=cuda_set.id),)
+    folder_by_soname = map_wheel_folders(target, build.cuda or "", sonames)
     site = get_site_packages(target)
-    links = make_link_steps(target.compat, release, site, places) if release is not None and site else ()
+    links = (
+        make_link_steps(target.compat, release, site, folder_by_soname)
+        if release is not None and site
+        else ()
+    )
     remedies = [
         Remedy(
             "Install NVIDIA's wheels; this TensorFlow finds them by itself."
             if not links
             else f"Install NVIDIA's wheels, and link the libraries that TensorFlow {build.version} does not find "
             "into a folder where it looks.",
-            (*install, *link_commands(links), check_again(target)),
+            (*install_commands, *link_commands(links), check_again(target)),
             steps=(*steps, *links),
         )
     ]
     if links or release is None:
-        missed = places if release is None or not release.runpath_misses else release.runpath_misses
-        folders = dict.fromkeys(f"{site}/{places[name]}" for name in missed if name in places)
+        unfound_names = (
+            folder_by_soname if release is None or not release.runpath_misses else release.runpath_misses
+        )
+        folders = dict.fromkeys(
+            f"{site}/{folder_by_soname[name]}" for name in unfound_names if name in folder_by_soname
+        )
         text = "Instead of linking, add the folders to the search path before Python starts."
         if release is None:
             remedies, text = (
                 [],
                 "Install NVIDIA's wheels and add their folders to the search path before Python starts.",
             )
-        remedies.append(make_path_remedy(target, folders, text, first=install, steps=steps))
+        remedies.append(make_path_remedy(target, folders, text, first=install_commands, steps=steps))
     return remedies
 
 
@@ -77,7 +88,10 @@ def _is_from_conda(target: Target) -> bool:
 
 
 def _make_conda_remedies(target: Target) -> list[Remedy]:
-    """Return the remedies that install CUDA from conda, into the active environment or a new folder."""
+    """Return the remedies that install CUDA from conda, into this conda environment or into a new folder.
+
+    Empty if TensorFlow's CUDA version is not known.
+    """
     build, python = target.build, target.python
     if build is None or build.cuda is None:
         return []

@@ -1,8 +1,10 @@
-"""Relative links to NVIDIA's libraries in folders that TensorFlow searches. Pure.
+"""Make relative links to NVIDIA's libraries in folders that TensorFlow searches. Pure.
 
-The loader searches the RUNPATH (up to 2.8: RPATH) of the object that opens a library. From 2.14 on it
-contains the folders of NVIDIA's wheels, with gaps. Older releases have `$ORIGIN/`, TensorFlow's own folder,
-and find links there: 2.5.3, 2.10.1 and 2.13.1 registered the stand-in GPUs this way, without LD_LIBRARY_PATH.
+The loader searches the RUNPATH of the object that opens a library (in TensorFlow up to 2.8, its RPATH). From
+2.14 on this contains the folders of most of NVIDIA's wheels. In older releases it contains `$ORIGIN/`, which is
+TensorFlow's own folder, and the loader finds links there: 2.5.3, 2.10.1 and 2.13.1 registered the stand-in
+GPUs this way, without LD_LIBRARY_PATH.
+
 A library that is found through a link searches its own dependencies relative to the link, so all libraries of
 a wheel are linked together.
 """
@@ -25,7 +27,10 @@ if TYPE_CHECKING:
 
 
 def framework_folders(release: Release | None) -> tuple[str, ...]:
-    """Return the folders below nvidia/ on the RUNPATH of libtensorflow_framework (from 2.14 on)."""
+    """Return the folders below nvidia/ on the RUNPATH of libtensorflow_framework.
+
+    Empty for releases before 2.14, and for an unknown release.
+    """
     runpath = release.runpath if release is not None else {}
     return next((folders for name, folders in runpath.items() if "libtensorflow_framework" in name), ())
 
@@ -44,14 +49,14 @@ def choose_runpath_folder(folders: Sequence[str]) -> str | None:
 
 
 def link_to(library: str, folder: str) -> MakeLink:
-    """Return the link in `folder` with the file name of `library`, which is a path."""
+    """Return a link in `folder` to the file at the path `library`, with the same file name."""
     return MakeLink(f"{folder}/{posixpath.basename(library)}", posixpath.relpath(library, folder))
 
 
 def make_library_link(name: str, source_folder: str, folder: str) -> Step:
-    """Return the step that links a library in the folder `own` into `folder`.
+    """Return the step that links the library `name` in `source_folder` into `folder`.
 
-    For cuDNN the parts that it opens are linked too.
+    For cuDNN, the other libraries that it opens are linked too.
     """
     stem, _, version = name.partition(".so")
     if stem == "libcudnn":
@@ -62,17 +67,19 @@ def make_library_link(name: str, source_folder: str, folder: str) -> Step:
 def make_link_steps(
     compat: Compat, release: Release, site: str, places: Mapping[str, str]
 ) -> tuple[Step, ...]:
-    """Return the links that an installation in `site` needs to find these libraries.
+    """Return the links that a release installed in `site` needs to find these libraries.
 
-    Empty if it finds them without links. `places` maps each soname to the folder of its wheel, relative to
-    `site`.
+    `places` maps each soname to its wheel's folder, relative to `site`. Empty if the release finds
+    the libraries without links.
     """
     folders = framework_folders(release)
     if folders:
-        target = choose_runpath_folder([f"{site}/nvidia/{folder}/lib" for folder in folders])
-        missed = [name for name in release.runpath_misses if name in places]
+        link_folder = choose_runpath_folder([f"{site}/nvidia/{folder}/lib" for folder in folders])
+        unfound_names = [name for name in release.runpath_misses if name in places]
         return tuple(
-            make_library_link(name, f"{site}/{places[name]}", target) for name in missed if target is not None
+            make_library_link(name, f"{site}/{places[name]}", link_folder)
+            for name in unfound_names
+            if link_folder is not None
         )
     if not compat.has(release.version, "cuda-in-own-folder"):
         return ()
@@ -98,11 +105,14 @@ def _format_path(path: str) -> str:
 
 
 def list_links(compat: Compat, release: Release, cuda_set: CudaSet, site: str) -> tuple[MakeLink, ...]:
-    """Return the links that a release needs to find its wheels in `site`, one for each file; often none."""
+    """Return the links that a release needs to find the libraries of its wheels in `site`, one for each file.
+
+    Empty for most releases.
+    """
     files = [library for library in cuda_set.files.values() if library.folder.endswith("/lib")]
     links: dict[MakeLink, None] = {}
-    places = {library.file: library.folder for library in files}
-    for step in make_link_steps(compat, release, site, places):
+    folder_by_soname = {library.file: library.folder for library in files}
+    for step in make_link_steps(compat, release, site, folder_by_soname):
         if isinstance(step, MakeLink):
             links[step] = None
         elif isinstance(step, LinkParts):

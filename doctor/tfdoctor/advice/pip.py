@@ -1,4 +1,4 @@
-"""Commands that install into one Python and check it again; all arguments are quoted. Pure."""
+"""Commands that install packages into one Python and check it again; all arguments are quoted. Pure."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CHECK_AGAIN = "tfdoctor check"
 
 
 AUTOMATIC_CHOICES = ("$", "python3 on", "python on")
-"""The beginnings of `PythonFacts.requested` if the user named no Python."""
+"""The beginnings of `PythonFacts.requested` and `Choice.how` that mean that the user named no Python."""
 
 
 def quote(text: str) -> str:
@@ -25,7 +25,7 @@ def quote(text: str) -> str:
 
 
 def pip_install(target: Target, requirements: Iterable[str], *, options: str = "") -> str:
-    """Return the command that installs into the examined Python with pip or uv, whichever this user has."""
+    """Return the command that installs requirements into the examined Python, with pip or uv."""
     return user_permissions.install(target, requirements, options)
 
 
@@ -44,14 +44,14 @@ def venv_with(target: Target, requirements: Iterable[str], python: str = "python
 
 
 def get_interpreter(target: Target) -> str:
-    """Return the examined Python, from which another environment can be created."""
+    """Return the path of the examined Python, or "python3" if it is not known."""
     return target.python.executable if target.python is not None else "python3"
 
 
 def install_commands(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return the commands that install into this Python and check it.
+    """Return the commands that install requirements into the examined Python and check it.
 
-    If the system or another user owns it, they use a new environment instead.
+    If the system or another user owns that Python, the commands create a new environment instead.
     """
     python = target.python
     if python is not None and user_permissions.needs_new_environment(target):

@@ -1,4 +1,4 @@
-"""The TensorFlow release to install, and the commands that install it with all that it needs for a GPU. Pure."""
+"""Choose a TensorFlow release, and make the commands that install it with all that it needs for a GPU. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,10 @@ if TYPE_CHECKING:
 
 
 def can_install_extra(target: Target, release: Release, python: str | None = None) -> bool:
-    """Return whether this release has a CUDA extra and pip can install it on this Python."""
+    """Return whether this release has a CUDA extra that pip can install on this Python.
+
+    If `python` is None, the examined Python is meant.
+    """
     if release.pip_extra is None:
         return False
     version = python or (target.python.version if target.python is not None else None)
@@ -45,7 +48,7 @@ def can_install_extra(target: Target, release: Release, python: str | None = Non
 
 
 def list_gpu_requirements(target: Target, release: Release, python: str | None = None) -> tuple[str, ...]:
-    """Return the requirements for this release with its CUDA libraries, if they are available as wheels."""
+    """Return the requirements for this release, with its CUDA libraries if these are available as wheels."""
     if can_install_extra(target, release, python):
         requirements = [f"{release.package}[{release.pip_extra}]=={release.version}"]
         cudnn_pins = [
@@ -64,17 +67,18 @@ def list_gpu_requirements(target: Target, release: Release, python: str | None =
 
 
 def companion_pins(compat: Compat, release: Release) -> tuple[str, ...]:
-    """Return upper limits for NumPy and protobuf that this release needs and does not declare.
+    """Return the upper limits for NumPy and protobuf that this release needs but does not declare.
 
-    Without them pip installs the newest ones: after `pip install tensorflow==2.10.1` the import fails.
+    Without these limits pip installs the newest versions: after `pip install tensorflow==2.10.1` the import
+    fails.
     """
     return tuple(compat.companion_limits(release.version, release.requires).values())
 
 
 def find_best_release(target: Target, *, python: str | None = None) -> Release | None:
-    """Return the release that fits this machine best on the examined Python, or on `python`.
+    """Return the release that fits this machine best on `python`, which defaults to the examined Python.
 
-    This is the release that `recommend` names. None if no release fits or no Python is known.
+    This is the release that `recommend` names. None if no release fits, or if no Python is known.
     """
     version = python or (target.python.version if target.python is not None else None)
     best = fit.find_best_fit(target.compat, target.host, python=version) if version is not None else None
@@ -82,7 +86,7 @@ def find_best_release(target: Target, *, python: str | None = None) -> Release |
 
 
 def make_recommend_remedy() -> Remedy:
-    """Return the remedy for a machine and Python that no release fits."""
+    """Return the remedy for a machine and a Python on which no release works."""
     return Remedy(
         "No TensorFlow with GPU code works on this machine and Python: this shows why, and what would work.",
         ("tfdoctor recommend",),
@@ -92,7 +96,7 @@ def make_recommend_remedy() -> Remedy:
 def install_release(target: Target, release: Release, text: str, python: str | None = None) -> Remedy:
     """Return the remedy that installs this release with all that it needs for a GPU.
 
-    `python`: a version other than the examined one's, for which a new environment is created.
+    If `python` names a version, a new environment is created with that Python.
     """
     if target.image is not None:
         return Remedy(text, (f"tfdoctor build --tf {release.version}",), replaces=True)
@@ -130,15 +134,15 @@ def make_replacement(target: Target, names: tuple[str, ...], release: Release, t
 
 
 def make_link_commands(target: Target, release: Release, site: str) -> tuple[str, ...]:
-    """Return the commands that a new installation of this release in `site` needs to find its CUDA libraries.
+    """Return the commands that let a new installation of this release in `site` find its CUDA libraries.
 
-    They create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. Often empty.
-    `site` may start with "$PWD".
+    They create links to NVIDIA's wheels, or install CUDA from conda if there are no wheels. Empty if the
+    release finds its libraries without them. `site` may start with "$PWD".
     """
-    needed = release.required_libraries
-    if not site or release.cuda is None or not needed:
+    required_libraries = release.required_libraries
+    if not site or release.cuda is None or not required_libraries:
         return ()
-    if not list_release_wheels(target, release, needed):
+    if not list_release_wheels(target, release, required_libraries):
         return conda_folder(target.compat, release.cuda, release.cudnn)
     return link_commands(_make_link_steps(target, release, site))
 
@@ -147,14 +151,15 @@ def _make_link_steps(target: Target, release: Release, site: str) -> tuple[Step,
     """Return the links to NVIDIA's wheels that this release needs; empty if it finds them without links."""
     if release.cuda is None:
         return ()
-    places = map_wheel_folders(target, release.cuda, release.required_libraries)
-    return make_link_steps(target.compat, release, site, places)
+    folder_by_soname = map_wheel_folders(target, release.cuda, release.required_libraries)
+    return make_link_steps(target.compat, release, site, folder_by_soname)
 
 
 def suggest_release(target: Target, text: str) -> list[Remedy]:
     """Return the remedy that installs the best release for this machine and Python.
 
-    Empty if there is none, or if it is the installed one.
+    Empty if no release fits, or if the best one is already installed. "{release}" in `text` is replaced with
+    the release.
     """
     release, build = find_best_release(target), target.build
     if release is None or (build is not None and build.version == release.version):

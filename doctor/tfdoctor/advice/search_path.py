@@ -1,4 +1,4 @@
-"""Changes of the loader's search path: folders added to it, removed from it, or linked from. Pure."""
+"""Remedies that add folders to the loader's search path, remove them, or link libraries into it. Pure."""
 
 from __future__ import annotations
 
@@ -25,14 +25,17 @@ def format_export(folders: Iterable[str], name: str = "LD_LIBRARY_PATH") -> str:
 
     Folders may begin with "$HOME/" or "$PWD/".
     """
-    parts, rest = list(folders), f"${{{name}:+:${name}}}"
+    parts, old_value = list(folders), f"${{{name}:+:${name}}}"
     needs_shell = [part.startswith(("$HOME/", "$PWD/")) for part in parts]
     if all(needs_shell):
-        return f'export {name}="{":".join(parts)}{rest}"'
+        return f'export {name}="{":".join(parts)}{old_value}"'
     if not any(needs_shell):
-        return f'export {name}={quote(":".join(parts))}"{rest}"'
-    quoted = (f'"{part}"' if shell else quote(part) for part, shell in zip(parts, needs_shell, strict=True))
-    return f'export {name}={":".join(quoted)}"{rest}"'
+        return f'export {name}={quote(":".join(parts))}"{old_value}"'
+    quoted = (
+        f'"{part}"' if needs_home else quote(part)
+        for part, needs_home in zip(parts, needs_shell, strict=True)
+    )
+    return f'export {name}={":".join(quoted)}"{old_value}"'
 
 
 def format_export_lines(folder: str, name: str) -> tuple[str, str]:
@@ -40,8 +43,8 @@ def format_export_lines(folder: str, name: str) -> tuple[str, str]:
 
     The first one sets the variable `name` to the folder, so that the lines stay short.
     """
-    rest = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
-    return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{rest}"'
+    old_value = "${LD_LIBRARY_PATH:+:$LD_LIBRARY_PATH}"
+    return f"{name}={quote(folder)}", f'export LD_LIBRARY_PATH="${name}{old_value}"'
 
 
 def make_path_remedy(
@@ -54,8 +57,8 @@ def make_path_remedy(
 ) -> Remedy:
     """Return the remedy that adds folders to LD_LIBRARY_PATH, now and for later shells.
 
-    `first` and `steps`: commands and steps that come before. If `steps` is None, `fix` cannot apply the
-    remedy.
+    The commands in `first` and the `steps` come before this change. If `steps` is None, the result has no
+    steps, and `fix` cannot apply it.
     """
     paths = tuple(folders)
     line = format_export(paths)
@@ -65,9 +68,9 @@ def make_path_remedy(
 
 
 def list_keep_commands(target: Target, line: str) -> tuple[str, tuple[str, ...]]:
-    """Return a sentence and the commands that keep a shell command for later shells.
+    """Return a sentence and the commands that make later shells run the shell command `line` too.
 
-    The file is conda's activate.d, the activate script of a virtual environment, or ~/.profile.
+    The commands write it into conda's activate.d, the activate script of a virtual environment, or ~/.profile.
     """
     python = target.python
     if user_permissions.find_install_folder(target) is user_permissions.InstallFolder.CLOSED:
@@ -92,7 +95,8 @@ def remove_folders_of_files(
 ) -> Remedy | None:
     """Return the remedy that removes the folders of these files from LD_LIBRARY_PATH.
 
-    None if not all of them are found through that variable.
+    None if there are no files, or if one of them is not found through that variable. `hidden` is explained at
+    `remove_folders`.
     """
     if not files or not all(tried.via.startswith("LD_LIBRARY_PATH") for tried in files):
         return None
@@ -106,11 +110,10 @@ def remove_folders(
 ) -> Remedy | None:
     """Return the remedy that removes these folders and empty entries from LD_LIBRARY_PATH.
 
-    None if none of the folders is on it.
-
-    `hidden`: libraries that are then no longer found, and are linked into a folder that TensorFlow searches.
+    None if none of the folders is on it. `hidden` are libraries outside the search path; the remedy also links
+    them into a folder that TensorFlow searches, if there is one.
     """
-    removal = _make_drop(target, folders)
+    removal = _make_folder_removal(target, folders)
     link = link_into_runpath(target, hidden)
     if removal is None or link is None:
         return removal
@@ -118,11 +121,13 @@ def remove_folders(
     return Remedy(text, (*removal.commands[:-1], *link.commands), steps=(*removal.steps, *link.steps))
 
 
-def _make_drop(target: Target, folders: Sequence[str]) -> Remedy | None:
+def _make_folder_removal(target: Target, folders: Sequence[str]) -> Remedy | None:
     """Return the remedy that removes these folders from LD_LIBRARY_PATH; None if none is on it."""
     entries = _list_entries(target) or list(target.library_path)
     text = f"Remove {', '.join(folders)} from LD_LIBRARY_PATH where TensorFlow runs."
-    return _drop_entries(target, entries, [e for e in entries if (e.rstrip("/") or "/") in folders], text)
+    return _make_entry_removal(
+        target, entries, [entry for entry in entries if (entry.rstrip("/") or "/") in folders], text
+    )
 
 
 def remove_matching_folders(target: Target, word: str, text: str) -> Remedy | None:
@@ -131,7 +136,7 @@ def remove_matching_folders(target: Target, word: str, text: str) -> Remedy | No
     None if there are no such folders.
     """
     entries = _list_entries(target)
-    return _drop_entries(target, entries, [entry for entry in entries if word in f"{entry}/"], text)
+    return _make_entry_removal(target, entries, [entry for entry in entries if word in f"{entry}/"], text)
 
 
 def _list_entries(target: Target) -> list[str]:
@@ -139,13 +144,15 @@ def _list_entries(target: Target) -> list[str]:
     return split_entries("LD_LIBRARY_PATH", target.variables.get("LD_LIBRARY_PATH", ""))
 
 
-def _drop_entries(target: Target, entries: Sequence[str], wrong: Sequence[str], text: str) -> Remedy | None:
+def _make_entry_removal(
+    target: Target, entries: Sequence[str], unwanted: Sequence[str], text: str
+) -> Remedy | None:
     """Return the remedy that sets LD_LIBRARY_PATH without the wrong entries; None if there are none."""
-    if not wrong:
+    if not unwanted:
         return None
-    remaining = [entry for entry in entries if entry not in wrong]
+    remaining = [entry for entry in entries if entry not in unwanted]
     command = f"export LD_LIBRARY_PATH={quote(':'.join(remaining))}" if remaining else "unset LD_LIBRARY_PATH"
-    steps = (RemoveEntries("LD_LIBRARY_PATH", tuple(dict.fromkeys(wrong))),)
+    steps = (RemoveEntries("LD_LIBRARY_PATH", tuple(dict.fromkeys(unwanted))),)
     return Remedy(text, (command, check_again(target)), steps=steps)
 
 
@@ -164,22 +171,22 @@ def make_ldconfig_remedy(target: Target, folders: Sequence[str]) -> Remedy:
 
 
 def link_into_runpath(target: Target, libraries: Sequence[FoundElsewhere]) -> Remedy | None:
-    """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's own RUNPATH.
+    """Return the remedy that links libraries of NVIDIA's wheels into a folder on TensorFlow's RUNPATH.
 
-    This changes least: no variable is set, and nothing outside the environment is touched. None if TensorFlow
-    searches no folder beside them, or if they are not from wheels.
+    This remedy sets no variable and changes nothing outside the environment. None if there are no libraries,
+    if one of them is not from a wheel, or if the RUNPATH has no folder in the same site-packages.
     """
     if not libraries:
         return None
     steps: dict[Step, None] = {}
     for library in libraries:
-        site, inside, _ = library.path.partition("/nvidia/")
+        site, separator, _ = library.path.partition("/nvidia/")
         library_folder = posixpath.dirname(library.path)
         wheels = [f for f in target.runpath_folders if f.startswith(f"{site}/nvidia/")]
         folder = choose_runpath_folder(
             wheels or [f for f in target.runpath_folders if f.startswith(f"{site}/")]
         )
-        if not inside or folder is None:
+        if not separator or folder is None:
             return None
         steps[
             make_library_link(library.name, library_folder, folder)

@@ -1,4 +1,4 @@
-"""The package manager of a Linux distribution, and its commands that install NVIDIA's driver. Pure."""
+"""Find the package manager of a Linux distribution, and its commands that install NVIDIA's driver. Pure."""
 
 from __future__ import annotations
 
@@ -34,15 +34,15 @@ def package_manager(target: Target) -> str | None:
 
 
 def find_package_manager(*names: str | None) -> str | None:
-    """Return the package manager of the first known distribution (ID and ID_LIKE of /etc/os-release).
+    """Return the package manager of the first known distribution among `names`.
 
-    None if none of them is known.
+    The names are IDs as in ID and ID_LIKE of /etc/os-release. None if none of them is known.
     """
     return next((MANAGERS[name] for name in names if name in MANAGERS), None)
 
 
 def make_driver_remedy(target: Target) -> Remedy:
-    """Return the remedy that installs NVIDIA's driver on this distribution."""
+    """Return the remedy that installs NVIDIA's driver; it has no commands for an unknown distribution."""
     manager = package_manager(target)
     if manager == APT and target.distribution == "ubuntu":
         commands: tuple[str, ...] = ("sudo ubuntu-drivers install", "sudo reboot")

@@ -1,4 +1,4 @@
-"""The target of commands: a Python, its TensorFlow, and the programs and rights of the user. Pure."""
+"""The target of remedies: a Python, its TensorFlow, and the user's programs and rights. Pure."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ __all__ = ["Target", "TargetImage", "target_of"]
 
 @dataclass(frozen=True, slots=True)
 class TargetImage:
-    """A container image that is examined, and how its containers are started on this machine."""
+    """An examined container image, and the options that start its containers on this machine."""
 
     name: str
     """The name given to the engine; empty for an image that a Dockerfile will build."""
@@ -37,7 +37,10 @@ class TargetImage:
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """The target of commands; None and empty values are not known, and lead to general commands."""
+    """The machine, the Python and the user for which remedies are made.
+
+    A value that is None or empty is not known; commands that depend on it are then general ones.
+    """
 
     compat: Compat
     host: Host = field(default_factory=Host)
@@ -46,6 +49,7 @@ class Target:
     choice: Choice | None = None
     """How that Python was chosen."""
     tensorflow: TensorFlowFacts | None = None
+    """The TensorFlow of that Python; None if it has none."""
     build: Build | None = None
     library_path: tuple[str, ...] = ()
     """The entries of LD_LIBRARY_PATH as the loader reads them."""
@@ -55,6 +59,7 @@ class Target:
     programs: frozenset[str] | None = None
     """The relevant programs on this user's PATH; None if they were not looked for."""
     root: bool | None = None
+    """Whether the user is root; None if that is not known."""
     distribution: str | None = None
     """ID of /etc/os-release."""
     like: tuple[str, ...] = ()
@@ -64,7 +69,10 @@ class Target:
 
 
 def target_of(facts: Facts, compat: Compat, image: TargetImage | None = None) -> Target:
-    """Build the target from the facts of an examined machine, or of an image, which root builds."""
+    """Return the target for the facts about an examined machine or image.
+
+    In an image every folder is writable, because root builds it.
+    """
     tensorflow, loader, machine = value_of(facts.tensorflow), value_of(facts.loader), facts.machine
     python = value_of(facts.python)
     if image is not None and python is not None:

@@ -1,4 +1,4 @@
-"""Hints on how to undo the commands of a remedy, or that they change nothing."""
+"""Hints that say how to undo the commands of a remedy, or that the commands change nothing."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _UNDO_HINTS: tuple[tuple[str, str], ...] = (
         "A restart changes no setting; save your work first.",
     ),
 )
-"""Patterns of commands, or of their parts after a pipe, with hints; the first match is used."""
+"""(pattern, hint) for commands or the parts of a pipeline; the first match is used."""
 _READ_ONLY = re.compile(
     r"(?:time )?(?:tfdoctor (?:check|explain|recommend|matrix|diagnose|verify)|tail|head|cat|ls|ldd|grep|namei|findmnt|"
     r"type|file|stat|dmesg|journalctl|lspci|lsof|fuser -v|scontrol|sinfo|"
@@ -65,13 +65,18 @@ _READ_ONLY = re.compile(
     r"docker (?:info|logs|context ls)|conda (?:env )?list|python3 -m json\.tool|dpkg -S|snap logs|nvcc|id\b|ps\b|"
     r"systemctl status|nvidia-ctk cdi list|wsl(?:\.exe)? --version|\S*python\S* (?:-S )?-c |ulimit|env\b|echo [^|>]*$)"
 )
+"""Commands that change nothing."""
 _DOCKER = re.compile(r"docker |tfdoctor build\b")
 _QUOTED = re.compile(r"'[^']*'|\"[^\"]*\"")
 _COMMAND = re.compile(r"(?:^|\||&&|;)\s*(?:sudo (?:-\S+ )*)?")
+"""The text before a command: the start of the line or a shell operator, with sudo if it is used."""
 
 
 def describe_undo(remedy: Remedy) -> str:
-    """Return the hint for a remedy; "" if it has no commands, or only unknown ones."""
+    """Return the hint for the first known command that changes something.
+
+    Empty if the remedy has no commands or none of them is known. `READ_ONLY_TEXT` if no command changes anything.
+    """
     if not remedy.commands:
         return ""
     unquoted = [_QUOTED.sub("''", command) for command in remedy.commands]
@@ -83,14 +88,17 @@ def describe_undo(remedy: Remedy) -> str:
 
 
 def needs_root(remedy: Remedy) -> bool:
-    """Return whether the remedy needs root."""
+    """Return whether the remedy changes the system or uses sudo."""
     return remedy.changes_system or any("sudo " in command for command in remedy.commands)
 
 
 def describe_undo_rights(remedy: Remedy) -> str:
-    """Return the hint of `describe_undo`, after a note if no root is needed; "" if there is no hint."""
+    """Return the hint of `describe_undo`, with a note before it if the remedy does not need root.
+
+    Empty if there is no hint.
+    """
     hint = describe_undo(remedy)
     if not hint or needs_root(remedy):
         return hint
-    docker = any(_DOCKER.match(command) for command in remedy.commands)
-    return f"No root needed{' where you may use Docker' if docker else ''}. {hint}"
+    uses_docker = any(_DOCKER.match(command) for command in remedy.commands)
+    return f"No root needed{' where you may use Docker' if uses_docker else ''}. {hint}"

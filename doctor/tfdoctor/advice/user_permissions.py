@@ -1,7 +1,11 @@
-"""The commands that this user can run on this machine, and the folder that they install into. Pure.
+"""Installation commands that this user can run on this machine. Pure.
 
-They depend on the available programs (uv, sudo, conda), on write permissions, on whether the system forbids
-pip (PEP 668), and on whether TensorFlow is in the folder that pip installs into.
+They depend on four things:
+
+* the available programs (uv, sudo, conda),
+* the user's write permissions,
+* whether the system forbids pip (PEP 668),
+* whether TensorFlow is in the folder that pip installs into.
 """
 
 from __future__ import annotations
@@ -22,7 +26,7 @@ PIP_ENVIRONMENT = "$HOME/pip-for-tensorflow"
 
 
 class InstallFolder(enum.Enum):
-    """The folder that a command would install into if it used the examined Python."""
+    """The kind of folder that pip would install into if it were run with the examined Python."""
 
     OWN = "its own folder"
     USER = "the user's folder, which contains TensorFlow"
@@ -32,23 +36,27 @@ class InstallFolder(enum.Enum):
 
 
 def find_install_folder(target: Target) -> InstallFolder:
-    """Return the folder that pip would install into; OWN if the Python is not known."""
+    """Return the kind of folder that pip would install into; OWN if the Python is not known."""
     python = target.python
     if python is None:
         return InstallFolder.OWN
     if python.externally_managed and not python.virtual:
         return InstallFolder.MANAGED
-    folder = _tensorflow_folder(target)
+    folder = _get_tensorflow_folder(target)
     if folder and folder == python.user_site:
         return InstallFolder.USER
-    closed = {path for path, _ in python.unwritable}
-    site = [posixpath.normpath(path) for path in python.site_packages]
-    if folder and site and posixpath.normpath(folder) not in site:
-        return InstallFolder.CLOSED if closed & {folder, *python.site_packages} else InstallFolder.ELSEWHERE
-    return InstallFolder.CLOSED if closed & {folder, *python.site_packages} else InstallFolder.OWN
+    unwritable_folders = {path for path, _ in python.unwritable}
+    site_folders = [posixpath.normpath(path) for path in python.site_packages]
+    if folder and site_folders and posixpath.normpath(folder) not in site_folders:
+        return (
+            InstallFolder.CLOSED
+            if unwritable_folders & {folder, *python.site_packages}
+            else InstallFolder.ELSEWHERE
+        )
+    return InstallFolder.CLOSED if unwritable_folders & {folder, *python.site_packages} else InstallFolder.OWN
 
 
-def _tensorflow_folder(target: Target) -> str:
+def _get_tensorflow_folder(target: Target) -> str:
     return posixpath.dirname(target.tensorflow.package_dir) if target.tensorflow is not None else ""
 
 
@@ -79,7 +87,10 @@ def lacks_sudo(target: Target) -> bool:
 
 
 def install(target: Target, requirements: Iterable[str], options: str = "") -> str:
-    """Return the command that installs into the examined Python, including the installation of pip if needed."""
+    """Return the command that installs requirements into the examined Python.
+
+    If there is neither pip nor uv, the command installs pip first.
+    """
     return _format_command(target, "install", options, requirements)
 
 
@@ -89,7 +100,7 @@ def format_uninstall(target: Target, names: Iterable[str]) -> str:
 
 
 def format_folder_install(target: Target, folder: str, requirements: Iterable[str]) -> str:
-    """Return the command that installs wheels, without dependencies, into a new folder.
+    """Return the command that installs requirements into a new folder, without their dependencies.
 
     The folder may begin with "$HOME/".
     """
@@ -102,57 +113,58 @@ def quote_home_path(path: str) -> str:
 
 
 def _format_command(target: Target, verb: str, options: str, items: Iterable[str]) -> str:
-    """Return a pip or uv command for the examined Python, with the options that its folder needs."""
+    """Return a pip or uv command for the examined Python, with the options that its install folder requires."""
     arguments = " ".join(shlex.quote(item) for item in items)
     python = target.python
     if python is None:
-        yes = "-y " if verb == "uninstall" else ""
-        return f"python3 -m pip {verb} {yes}{f'{options} ' if options else ''}{arguments}"
-    separate = "--target" in options
-    setup, program = _choose_program(target, python, separate=separate)
+        yes_option = "-y " if verb == "uninstall" else ""
+        return f"python3 -m pip {verb} {yes_option}{f'{options} ' if options else ''}{arguments}"
+    uses_target_folder = "--target" in options
+    setup_command, program = _choose_program(target, python, uses_target_folder=uses_target_folder)
     flags = [options] if options else []
-    uv = program.startswith("uv ")
-    if verb == "uninstall" and not uv:
+    uses_uv = program.startswith("uv ")
+    if verb == "uninstall" and not uses_uv:
         flags.insert(0, "-y")
-    if uv:
+    if uses_uv:
         flags.insert(0, f"--python {shlex.quote(python.executable)}")
     folder = find_install_folder(target)
-    if not separate and folder is InstallFolder.USER and verb == "install" and not uv:
+    if not uses_target_folder and folder is InstallFolder.USER and verb == "install" and not uses_uv:
         flags.insert(0, "--user")
-    if not separate and folder is InstallFolder.MANAGED:
-        in_user_site = target.tensorflow is not None and _tensorflow_folder(target) == python.user_site
-        flags.insert(0, "--user" if in_user_site and verb == "install" and not uv else "")
+    if not uses_target_folder and folder is InstallFolder.MANAGED:
+        in_user_site = target.tensorflow is not None and _get_tensorflow_folder(target) == python.user_site
+        flags.insert(0, "--user" if in_user_site and verb == "install" and not uses_uv else "")
         flags.insert(0, "--break-system-packages")
     joined = " ".join(flag for flag in flags if flag)
-    return f"{setup}{program} {verb} {joined}{' ' if joined else ''}{arguments}"
+    return f"{setup_command}{program} {verb} {joined}{' ' if joined else ''}{arguments}"
 
 
-def _choose_program(target: Target, python: PythonFacts, *, separate: bool) -> tuple[str, str]:
-    """Return (setup command, program): the program is "uv pip" or a pip command that works for this Python.
+def _choose_program(target: Target, python: PythonFacts, *, uses_target_folder: bool) -> tuple[str, str]:
+    """Return (setup command, program); the program is "uv pip" or a pip command that works for this Python.
 
-    The installer of the existing packages is preferred, because it knows this user's index. `separate`:
-    nothing is installed into the Python itself, which need not be writable.
+    The installer of the existing packages is preferred, because it knows this user's index. If
+    `uses_target_folder`, nothing is installed into the Python itself, so it need not be writable. The setup
+    command is empty if the program can be used at once.
     """
-    uv, own_pip = has_program(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
+    has_uv, own_pip = has_program(target, "uv"), f"{shlex.quote(python.executable)} -m pip"
     installers = {distribution.installer for distribution in python.distributions}
     installed_by_uv = "uv" in installers and "pip" not in installers
-    uv_serves = separate or not _needs_pip(target)
-    if uv_serves and uv is not False and installed_by_uv and (uv or not python.pip):
+    can_use_uv = uses_target_folder or not _needs_pip(target)
+    if can_use_uv and has_uv is not False and installed_by_uv and (has_uv or not python.pip):
         return "", "uv pip"
     if python.pip is not False:
         return "", own_pip
-    if uv and uv_serves:
+    if has_uv and can_use_uv:
         return "", "uv pip"
     if (
         python.ensurepip
-        and not separate
+        and not uses_target_folder
         and find_install_folder(target) in (InstallFolder.OWN, InstallFolder.USER, InstallFolder.ELSEWHERE)
     ):
         user_option = " --user" if find_install_folder(target) is InstallFolder.USER else ""
         return f"{shlex.quote(python.executable)} -m ensurepip{user_option} && ", own_pip
     if python.ensurepip:
         tools_python = f'"{PIP_ENVIRONMENT}/bin/python"'
-        python_option = "" if separate else f" --python {shlex.quote(python.executable)}"
+        python_option = "" if uses_target_folder else f" --python {shlex.quote(python.executable)}"
         return (
             f'{shlex.quote(python.executable)} -m venv "{PIP_ENVIRONMENT}" && ',
             f"{tools_python} -m pip{python_option}",
@@ -169,28 +181,25 @@ def _choose_program(target: Target, python: PythonFacts, *, separate: bool) -> t
 
 
 def needs_new_environment(target: Target) -> bool:
-    """Return whether TensorFlow should be installed into a new environment.
-
-    This is so if the system or another user owns this Python.
-    """
+    """Return whether TensorFlow needs a new environment, because the system or another user owns this Python."""
     return find_install_folder(target) in (InstallFolder.MANAGED, InstallFolder.CLOSED)
 
 
 def make_environment_commands(target: Target, python: str, folder: str, arguments: str) -> tuple[str, ...]:
-    """Return the commands that create a virtual environment and install into it.
+    """Return the commands that create a virtual environment in `folder` and install requirements into it.
 
-    `arguments`: quoted requirements, joined with spaces.
+    `arguments` are the quoted requirements, joined with spaces.
     """
     examined, name = target.python, shlex.quote(python)
     new_python = f"{folder}/bin/python"
-    default = (
+    default_commands = (
         f"{name} -m venv {folder}",
         f"{new_python} -m pip install --upgrade pip",
         f"{new_python} -m pip install {arguments}",
     )
     if examined is None or python != examined.executable or examined.ensurepip is not False:
-        return default
-    # this Python cannot create pip, as on Debian without python3-venv
+        return default_commands
+    # this Python has no ensurepip, as on Debian without python3-venv
     if has_program(target, "uv"):
         return (
             f"uv venv --python {name} {folder}",
@@ -203,12 +212,15 @@ def make_environment_commands(target: Target, python: str, folder: str, argument
         )
     if has_program(target, "apt-get") and not lacks_sudo(target):
         package = f"python{'.'.join(examined.version.split('.')[:2])}-venv"
-        return (f"{sudo_prefix(target)}apt-get install {package}", *default)
-    return default
+        return (f"{sudo_prefix(target)}apt-get install {package}", *default_commands)
+    return default_commands
 
 
 def choose_uv(target: Target) -> tuple[tuple[str, ...], str]:
-    """Return (commands that install uv, command name of uv); the commands are empty if uv is available."""
+    """Return (commands that install uv, command that runs uv).
+
+    There are no installation commands if uv is available or the Python is not known.
+    """
     if has_program(target, "uv") is not False or target.python is None:
         return (), "uv"
     return make_environment_commands(target, target.python.executable, "tf-uv", "uv"), "tf-uv/bin/uv"
@@ -222,11 +234,11 @@ def choose_conda(target: Target) -> str:
 
 
 def _needs_pip(target: Target) -> bool:
-    """Return whether pip is required, because the installation needs `--user`, which uv does not support."""
+    """Return whether pip is required, because the installation needs `--user` and uv does not support that."""
     python = target.python
     return find_install_folder(target) is InstallFolder.USER or (
         find_install_folder(target) is InstallFolder.MANAGED
         and python is not None
         and python.user_site is not None
-        and _tensorflow_folder(target) == python.user_site
+        and _get_tensorflow_folder(target) == python.user_site
     )

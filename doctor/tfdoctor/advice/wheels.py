@@ -1,4 +1,4 @@
-"""NVIDIA's wheels: the ones that contain a library, their version pins and their folders. Pure."""
+"""Find the NVIDIA wheels that contain a library, with their version pins and their folders. Pure."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 
 def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements of NVIDIA's wheels with these libraries, pinned like TensorFlow's own extra.
+    """Return requirements for the NVIDIA wheels that contain these libraries, pinned as in TensorFlow's own extra.
 
     Empty if there are no wheels for its CUDA (11.0 and older), or if one of the libraries is in no wheel.
     """
@@ -32,7 +32,7 @@ def cuda_requirements(target: Target, sonames: Sequence[str]) -> tuple[str, ...]
 
 
 def list_release_wheels(target: Target, release: Release, sonames: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements of NVIDIA's wheels with these libraries for a release that is not installed."""
+    """Return requirements for the NVIDIA wheels that contain these libraries, for a release that is not installed."""
     if release.cuda is None:
         return ()
     return _list_wheels(
@@ -46,7 +46,7 @@ def list_release_wheels(target: Target, release: Release, sonames: Sequence[str]
 
 
 def wheel_project(target: Target, soname: str, cuda: str) -> tuple[str, str] | None:
-    """Return (project, folder) of the wheel with exactly this soname for this CUDA major version.
+    """Return (project, folder) of the wheel with exactly this soname for the major version of this CUDA.
 
     The folder is relative to site-packages. None if no wheel has the library.
     """
@@ -54,8 +54,8 @@ def wheel_project(target: Target, soname: str, cuda: str) -> tuple[str, str] | N
     wheel, parts = target.compat.wheel_for(soname, major), split_soname(soname)
     if wheel is None or parts is None:
         return None
-    packaged = target.compat.soname_for(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
-    if packaged is not None and packaged != soname:
+    packaged_soname = target.compat.soname_for(parts[0], target.compat.cuda_of_wheels.get(major, cuda))
+    if packaged_soname is not None and packaged_soname != soname:
         return None
     return wheel.project, wheel.folder
 
@@ -69,9 +69,9 @@ def _list_wheels(
     cudnn: str | None,
     version: str | None,
 ) -> tuple[str, ...]:
-    """Return the requirements of the wheels with these libraries; empty if one of them is in no wheel."""
+    """Return requirements for the wheels that contain these libraries; empty if one of them is in no wheel."""
     wheels = [wheel_project(target, soname, cuda) for soname in sonames]
-    # an incomplete set of libraries is of no use
+    # TensorFlow registers no GPU with an incomplete set of libraries
     if not wheels or any(wheel is None for wheel in wheels):
         return ()
     if version is not None and not target.compat.has(version, "cuda-in-own-folder"):
@@ -89,33 +89,42 @@ def _list_wheels(
 
 
 def cudnn_requirement(target: Target, project: str, pinned: str, built_cudnn: str | None = None) -> str:
-    """Return a cuDNN requirement with the major version of the build and with code for these GPUs.
+    """Return a cuDNN requirement with the major version of the build and with code for the target's GPUs.
 
-    `built`: the cuDNN version of the build; if it is None, return `pinned`.
+    `pinned` is the release's own requirement, or just the project if it has none. `built_cudnn` is the cuDNN
+    version of the build; if it is None, `pinned` is returned unchanged.
     """
     if built_cudnn is None:
         return pinned
     major = versions.major(built_cudnn)
-    cards = [card.capability for card in target.host.cards]
-    old = [card for card in cards if not versions.is_at_least(card, "7.5")]
-    kepler = [card for card in cards if not versions.is_at_least(card, "5.0")]
+    capabilities = [capability.capability for capability in target.host.cards]
+    old_capabilities = [
+        capability for capability in capabilities if not versions.is_at_least(capability, "7.5")
+    ]
+    kepler_capabilities = [
+        capability for capability in capabilities if not versions.is_at_least(capability, "5.0")
+    ]
     if pinned == project:
-        if major == 8 and kepler and project.endswith("-cu11"):
-            return f"{project}>=8.5,<{target.compat.cudnn_end(kepler[0], 8)}"  # 8.9 has no code below 5.0
+        if major == 8 and kepler_capabilities and project.endswith("-cu11"):
+            return f"{project}>=8.5,<{target.compat.cudnn_end(kepler_capabilities[0], 8)}"  # 8.9 has no code below 5.0
         minimum = built_cudnn if "." in built_cudnn else str(major)
         pinned = f"{project}>={minimum},<{major + 1}"
-    if old and major == 9 and "==" not in pinned:
-        limit = target.compat.cudnn_end(old[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
+    if old_capabilities and major == 9 and "==" not in pinned:
+        limit = target.compat.cudnn_end(old_capabilities[0], 9)  # 9.11 dropped Maxwell, Pascal and Volta
         return f"{project}>=9.3,<{limit}" if limit is not None else pinned
     return pinned
 
 
 def strip_versions(target: Target, requirements: Sequence[str]) -> tuple[str, ...]:
-    """Return the requirements with the installed versions excluded, because pip keeps a version that fits."""
+    """Return the requirements with the installed versions excluded.
+
+    Otherwise pip would keep an installed version that satisfies the requirement.
+    """
     return tuple(_strip_installed(target, text) for text in requirements)
 
 
 def _strip_installed(target: Target, requirement: str) -> str:
+    """Return the requirement with the installed version excluded, if that version satisfies it."""
     name = versions.project_of(requirement)
     specifier = requirement[len(name) :]
     installed = target.python.distribution(name) if target.python is not None else None
@@ -166,20 +175,20 @@ def make_install_steps(
 ) -> tuple[tuple[Install, ...], tuple[str, ...]]:
     """Return (steps, commands) that install wheels whose libraries are missing.
 
-    Wheels that are registered all the same are reinstalled, because pip takes them for installed.
+    Wheels that are registered although their files are missing are reinstalled, because pip would skip them.
     """
-    registered = tuple(
+    registered_pins = tuple(
         pin for requirement in requirements if (pin := find_registered_wheel(target, requirement)) is not None
     )
-    fresh = tuple(
+    unregistered_requirements = tuple(
         requirement for requirement in requirements if find_registered_wheel(target, requirement) is None
     )
     steps: list[Install] = []
     commands: list[str] = []
-    if fresh:
-        steps.append(Install(fresh))
-        commands.append(pip_install(target, fresh))
-    if registered:
-        steps.append(Install(registered, reinstall=True, dependencies=False))
-        commands.append(pip_install(target, registered, options="--force-reinstall --no-deps"))
+    if unregistered_requirements:
+        steps.append(Install(unregistered_requirements))
+        commands.append(pip_install(target, unregistered_requirements))
+    if registered_pins:
+        steps.append(Install(registered_pins, reinstall=True, dependencies=False))
+        commands.append(pip_install(target, registered_pins, options="--force-reinstall --no-deps"))
     return tuple(steps), tuple(commands)

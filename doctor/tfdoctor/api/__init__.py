@@ -1,1 +1,1 @@
-"""The API for Python programs (`calls`) and notebooks (`notebook`); `import tfdoctor` loads it at first use."""
+"""The API for Python programs (`calls`) and notebooks (`notebook`). `import tfdoctor` loads it at its first use."""

@@ -1,8 +1,9 @@
-"""The results of `check`, `diagnose` and `recommend --json` as Python values.
+"""Run `check`, `diagnose` and `recommend` from Python.
 
-Each function returns the document of its command (docs/schemas; types in `shapes`) and prints nothing. As on
-the command line, nothing is changed or sent, and TensorFlow runs only in a child process, if at all. They
-raise `Error`, which has a `message` and a `hint`, if the command would exit with 2 or 3.
+Each function returns the document that its command prints with `--json` (see docs/schemas, and the types in
+`shapes`). It prints nothing. As on the command line, nothing is changed or sent, and TensorFlow runs only in a child
+process, if at all. A function raises `Error`, which has a `message` and a `hint`, if the command would exit with 2
+or 3.
 """
 
 from __future__ import annotations
@@ -32,10 +33,13 @@ def check(
 ) -> Check:
     """Return why TensorFlow can or cannot use the GPUs, like `tfdoctor check --json`.
 
-    python: the interpreter to examine, or the folder of its environment; None: that of the active
-    environment, or else python3 on PATH. Pass `sys.executable` for the current one. deep: also run
-    TensorFlow. facts: a recording of `capture` to examine instead of this machine. timeout: seconds to
-    collect the facts. Raises Error.
+    * `python` is the interpreter to examine, or the folder of its environment. None means the interpreter of the
+      active environment, or else python3 on PATH. Pass `sys.executable` for the current one.
+    * `deep` also runs TensorFlow.
+    * `facts` is a recording that `capture` made, to examine instead of this machine.
+    * `timeout` is the time in seconds to collect the facts.
+
+    Raise Error if the machine or the recording cannot be examined, or if `deep` and `facts` are combined.
     """
     from pathlib import Path
 
@@ -64,7 +68,7 @@ def check(
 
 
 def diagnose(text: str | bytes) -> Diagnosis:
-    """Return the diagnosis of a TensorFlow log, like `tfdoctor diagnose --json`. Never raises on any text."""
+    """Return the diagnosis of a TensorFlow log, like `tfdoctor diagnose --json`. No text raises an error."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.render.log import log_json
@@ -85,9 +89,14 @@ def recommend(
 ) -> Recommendation:
     """Return the TensorFlow releases that work and how to install them, like `tfdoctor recommend --json`.
 
-    tf: "2.15" or ">=2.10,<2.13"; None: the best. gpu: names or compute capabilities; empty: those of this
-    machine. method: "pip" or "container"; None: both. facts: a recording to plan for instead of this machine.
-    Raises Error.
+    * `tf` is a TensorFlow version or specifier, such as "2.15" or ">=2.10,<2.13". None means the best one.
+    * `gpu` is one or more GPU names or compute capabilities. Empty means the GPUs of this machine.
+    * `driver` is the driver version. None means that of this machine.
+    * `python` is the Python version. None means any.
+    * `method` is "pip" or "container". None means both.
+    * `facts` is a recording that `capture` made, to plan for instead of this machine.
+
+    Raise Error if an argument is invalid, or if the recording cannot be read.
     """
     from pathlib import Path
 
@@ -113,21 +122,21 @@ def recommend(
 
 
 def as_printed(document: dict[str, Any]) -> Any:
-    """Convert a document to the values in its JSON, without tuples and enumerations."""
+    """Return a document as it is read back from its JSON, without tuples and enumerations."""
     return json.loads(json.dumps(document))
 
 
 @contextlib.contextmanager
 def handle_signals() -> Iterator[None]:
-    """Stop child processes if a signal asks this process to end.
+    """Stop the child processes if a signal asks this process to end.
 
-    Afterwards the signal is raised again for the handler of the caller.
+    Then the signal is raised again, for the handler that the calling program installed.
     """
     from tfdoctor.system import signals
 
     try:
         with signals.handle_ending_signals():
             yield
-    except signals.TerminationError as ended:
-        signal.raise_signal(ended.number)
+    except signals.TerminationError as error:
+        signal.raise_signal(error.number)
         raise

@@ -1,6 +1,7 @@
-"""The IPython magic `%tfdoctor`: `check` of the Python of the kernel, shown as HTML in notebooks.
+"""The IPython magic `%tfdoctor`.
 
-All other commands run as on the command line, in a child process, and their output is passed on.
+It checks the kernel's Python and shows the result as HTML in notebooks. All other commands run in a child process, as
+on the command line, and their output is passed on.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["CheckResult", "tfdoctor_magic"]
 
 DISPLAYABLE_OPTIONS = {"python", "deep", "timeout"}
-"""Options of `check` with which its result is shown as HTML."""
+"""The options of `check` that do not prevent its result from being shown as HTML."""
 
 PYTHON_COMMANDS = ("fix", "capture", "report")
-"""Commands besides `check` that examine a Python."""
+"""The other commands that examine a Python interpreter."""
 
 
 class CheckResult:
-    """A result of `check`: HTML in a notebook, text elsewhere, and `answer` for programs."""
+    """A result of `check`, which is shown as HTML in a notebook and as text elsewhere."""
 
     def __init__(self, report: Report, fix: Offer | None, notes: Sequence[str]) -> None:
         self._report = report
@@ -40,7 +41,7 @@ class CheckResult:
 
     @property
     def answer(self) -> Check:
-        """The value that `tfdoctor.check` returns."""
+        """The document that `tfdoctor.check` returns, for programs."""
         from tfdoctor.api.calls import as_printed
         from tfdoctor.render.report import report_json
 
@@ -60,10 +61,10 @@ class CheckResult:
 
 
 def tfdoctor_magic(line: str) -> CheckResult | None:
-    """Run `%tfdoctor`: report why TensorFlow can or cannot use the GPUs in this kernel's Python.
+    """Report why TensorFlow can or cannot use the GPUs in this kernel's Python.
 
-    `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH]` return the result for display. All other
-    commands, such as `%tfdoctor explain TFD203`, run as on the command line and return None.
+    `%tfdoctor` and `%tfdoctor check [--deep] [--python PATH] [--timeout SECONDS]` return the result for display. All
+    other commands, such as `%tfdoctor explain TFD203`, run as on the command line and return None.
     """
     try:
         arguments = shlex.split(line)
@@ -79,7 +80,7 @@ def tfdoctor_magic(line: str) -> CheckResult | None:
 
 
 def _lacks_python(arguments: Sequence[str], options: Options | None) -> bool:
-    """Return whether the command examines a Python that is not given, so this kernel's is added."""
+    """Return whether the command examines a Python interpreter, but the arguments do not say which one."""
     if options is not None:
         return options["python"] is None and options["facts"] is None
     return arguments[0] in PYTHON_COMMANDS and not any(
@@ -88,13 +89,13 @@ def _lacks_python(arguments: Sequence[str], options: Options | None) -> bool:
 
 
 def _is_displayable(options: Options) -> bool:
-    """Return whether these are options of `check` with which its result is shown as HTML."""
+    """Return whether all options of `check` outside DISPLAYABLE_OPTIONS have their default values."""
     displayable = dict.fromkeys(DISPLAYABLE_OPTIONS)
     return {**options, **displayable} == {**(parse_check(["check"]) or {}), **displayable}
 
 
 def _check_kernel(options: Options) -> CheckResult | None:
-    """Check a Python, by default that of this kernel. Return None after an error, which is printed."""
+    """Check a Python interpreter, by default that of this kernel. If that fails, print the error and return None."""
     from tfdoctor.api.calls import handle_signals
     from tfdoctor.compat import Compat
     from tfdoctor.environment.fix_availability import find_offer
@@ -120,7 +121,10 @@ def _check_kernel(options: Options) -> CheckResult | None:
 
 
 def _note_late_changes(env: Mapping[str, str]) -> list[str]:
-    """Return notes on variables that were changed in this process, which the loader reads only at its start."""
+    """Return notes on the loader's variables that were changed too late.
+
+    `env` has the variables with which this process was started, which is when the loader reads them.
+    """
     names = ("LD_LIBRARY_PATH", "LD_PRELOAD")
     return [
         f"{name} was changed since this Python started. Its loader does not see that: set it before the start."
@@ -130,7 +134,7 @@ def _note_late_changes(env: Mapping[str, str]) -> list[str]:
 
 
 def _run_command(arguments: Sequence[str]) -> None:
-    """Run the command line without input and pass its output on line by line."""
+    """Run a tfdoctor command without input, and pass its output on line by line."""
     env = {**os.environ, "PYTHONUNBUFFERED": "1", "COLUMNS": "80"}
     with subprocess.Popen(
         [sys.executable, "-m", "tfdoctor", *arguments],

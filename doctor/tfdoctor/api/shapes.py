@@ -1,4 +1,4 @@
-"""The documents of `--json` as types, all plain dictionaries. A test keeps them in line with docs/schemas."""
+"""The types of the documents that `--json` prints. All are plain dictionaries. A test compares them with docs/schemas."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Recipe = Literal["venv", "pip-cuda", "cuda-base", "official", "conda-cuda", "ngc
 
 
 class EvidenceJson(TypedDict):
-    """Where a finding was observed."""
+    """A place where a finding was observed."""
 
     source: str
     line: int | None
@@ -18,7 +18,7 @@ class EvidenceJson(TypedDict):
 
 
 class RemedyJson(TypedDict):
-    """What to do about a finding, and its commands."""
+    """A remedy for a finding, with its commands."""
 
     text: str
     commands: list[str]
@@ -48,15 +48,16 @@ class Tool(TypedDict):
 
 
 class VerdictJson(TypedDict):
-    """Whether TensorFlow can use a GPU; None: unknown."""
+    """The verdict of a check."""
 
     gpu_usable: bool | None
+    """Whether TensorFlow can use a GPU. None if unknown."""
     cause: str | None
     summary: str
 
 
 class PredictionJson(TypedDict):
-    """What TensorFlow will do in this environment."""
+    """The predicted behaviour of TensorFlow in this environment. None means unknown."""
 
     gpu_registered: bool | None
     gpu_count: int | None
@@ -67,7 +68,7 @@ class PredictionJson(TypedDict):
 
 
 class ObservationJson(TypedDict):
-    """What TensorFlow did in a child process (`deep`)."""
+    """The behaviour of TensorFlow in a child process, observed by `check --deep`."""
 
     import_ok: bool
     gpu_registered: bool | None
@@ -95,9 +96,10 @@ class RuleOutcome(TypedDict):
     code: str
     outcome: Literal["found", "clean", "not_applicable", "could_not_check", "crashed"]
     why: str
+    """The reason for the outcome."""
 
 
-class _Compared(TypedDict):
+class _RequiredComparable(TypedDict):
     """The required keys of `Comparable`."""
 
     area: str
@@ -105,8 +107,8 @@ class _Compared(TypedDict):
     value: str | None
 
 
-class Comparable(_Compared, total=False):
-    """A fact that can be compared with another machine's."""
+class Comparable(_RequiredComparable, total=False):
+    """A fact that can be compared with the same fact of another machine."""
 
     unknown: str
     little: bool
@@ -121,10 +123,10 @@ class Check(TypedDict):
     prediction: PredictionJson
     observed: ObservationJson | None
     facts: dict[str, Any]
-    """The facts about the machine, as in docs/schemas/check.schema.json."""
+    """The facts about the machine, as docs/schemas/check.schema.json describes them."""
     values: list[Comparable]
     at: float
-    """The time of the check in seconds since 1970, by this machine's clock."""
+    """The time of the check in seconds since 1970, according to this machine's clock."""
     outcomes: Outcomes
     rules: list[RuleOutcome]
     findings: list[FindingJson]
@@ -208,7 +210,7 @@ class HostJson(TypedDict):
 
 
 class RequestJson(TypedDict):
-    """What the user asked for."""
+    """The user's request."""
 
     tensorflow: str | None
     python: str | None
@@ -219,7 +221,7 @@ class RequestJson(TypedDict):
 
 
 class ReasonJson(TypedDict):
-    """Why something does not work."""
+    """A reason why an installation does not work."""
 
     cause: str
     text: str
@@ -240,11 +242,13 @@ class PartJson(TypedDict):
 
     name: str
     bytes: int | None
+    """The size of the part. None if unknown."""
     why: str
+    """A comment on the size."""
 
 
 class OptionJson(TypedDict):
-    """An installation that works; the best has rank 1."""
+    """An installation that works. The best one has rank 1."""
 
     rank: int
     method: Method
@@ -263,7 +267,7 @@ class OptionJson(TypedDict):
 
 
 class RejectedJson(TypedDict):
-    """An installation that does not work, and why."""
+    """An installation that does not work, with the reasons."""
 
     method: Method
     recipe: Recipe
@@ -279,7 +283,7 @@ class NearestJson(TypedDict):
 
 
 class Elsewhere(TypedDict):
-    """A TensorFlow for such a machine that tfdoctor neither plans nor builds."""
+    """A TensorFlow for such a machine from another source, which tfdoctor does not plan or build."""
 
     text: str
     command: str
@@ -287,14 +291,14 @@ class Elsewhere(TypedDict):
 
 
 class WithoutGpu(TypedDict):
-    """A TensorFlow for the CPU alone."""
+    """A TensorFlow that uses only the CPU."""
 
     text: str
     commands: list[str]
 
 
 class ConflictJson(TypedDict):
-    """Why no installation works."""
+    """The reasons why no installation works, and the nearest alternatives."""
 
     reasons: list[ReasonJson]
     nearest: list[NearestJson]

@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_bench"]
 
 MAX_DISTURBED_SHARE = 0.25
-"""If more than this part of the measurements was disturbed, the whole run is; else only these measurements."""
+"""Share of disturbed measurements above which the whole run counts as disturbed."""
 MIN_PEAK_SHARE = 0.3
-"""Part of the float32 peak below which a GPU's largest product is reported; cuBLAS reaches 0.6 and more."""
+"""Share of the float32 peak below which a GPU's fastest product is reported. cuBLAS reaches 0.6 and more."""
 
 
 def evaluate_bench(
@@ -40,9 +40,11 @@ def evaluate_bench(
 ) -> Bench:
     """Evaluate what was measured.
 
-    `peaks` maps each device to the GFLOP/s that it can reach with each data type, if known. With `software`, the GPUs
-    are tfdoctor's software GPU: their times are kept and marked, but they are neither compared with a peak nor used
-    to say whether a GPU is worth using. `look` is the command that says what is wrong with this TensorFlow.
+    `peaks` maps each device to the GFLOP/s that it can reach with each data type, if known. `look` is the command that
+    reports what is wrong with this TensorFlow.
+
+    With `software`, the GPUs are tfdoctor's software GPU. Their times are marked, and are neither compared with a peak
+    nor used to say whether a GPU is worth using.
     """
     devices = tuple(_add_peaks(item, peaks, software=software) for item in measured.devices)
     by_name = {item.device: item for item in devices}
@@ -53,7 +55,7 @@ def evaluate_bench(
     links = () if software else evaluate_links(measured.links, runs, measured.log)
     crossover = () if software else _find_crossovers(runs, devices)
     scaling = compute_scalings(runs, measured.watched, links)
-    disturbed, disturbance = _measure_disturbance(runs, measured.watched)
+    disturbed, disturbance = _assess_disturbance(runs, measured.watched)
     findings = [
         *_report_untimed(measured, look),
         *_report_disturbed(disturbed, disturbance, gpus=any(is_gpu(item.device) for item in devices)),
@@ -95,7 +97,7 @@ def _add_peaks(
 
 
 def _find_crossovers(runs: Sequence[Timed], devices: Sequence[TimedDevice]) -> tuple[Crossover, ...]:
-    """Return the crossover of each curve of a GPU for which the CPU was timed at the same sizes."""
+    """Return the crossover for each GPU workload of which the CPU was timed at some of the same sizes."""
     curves: dict[tuple[str, str | None, str, str], dict[int, Timed]] = {}
     for timed in runs:
         is_single = (
@@ -182,8 +184,11 @@ def _get_fed_speedup(scaling: Scaling) -> float:
 # ---------------------------------------------------------------- disturbances, and speeds far below the peak
 
 
-def _measure_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
-    """Return a description of what disturbed the run, and how much. Each measurement is assessed by itself."""
+def _assess_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> tuple[str, Disturbance]:
+    """Return a description of what disturbed the run, and its extent.
+
+    Each measurement is assessed separately. The description is "" if nothing was noticed.
+    """
     reasons = []
     assessed = [t for t in runs if t.others is not None and t.seconds]
     disturbed = [t for t in assessed if t.disturbed]
@@ -205,7 +210,7 @@ def _measure_disturbance(runs: Sequence[Timed], watched: Sequence[Watched]) -> t
 
 
 def _report_disturbed(disturbed: str, disturbance: Disturbance, *, gpus: bool) -> list[Finding]:
-    """Report what disturbed the run, if it disturbed much of it."""
+    """Report what disturbed the run, if a large part of it was disturbed."""
     if not disturbed or not disturbance.much:
         return []
     if disturbance.quota:
@@ -266,13 +271,15 @@ def _report_below_peak(
             continue
         if best < MIN_PEAK_SHARE * device.peak_gflops:
             findings.append(
-                _report_far(device, best, next((w for w in watched if w.device == device.device), None))
+                _make_peak_finding(
+                    device, best, next((w for w in watched if w.device == device.device), None)
+                )
             )
     return findings
 
 
-def _report_far(device: TimedDevice, best: float, card: Watched | None) -> Finding:
-    """Return the finding for a GPU far below its peak, with the reasons that nvidia-smi shows."""
+def _make_peak_finding(device: TimedDevice, best: float, card: Watched | None) -> Finding:
+    """Build the finding for a GPU far below its peak, with the reasons that nvidia-smi reports."""
     observations = []
     if card is not None and card.processes:
         observations.append(f"Another program computes on it: {card.processes[0]}.")
@@ -319,7 +326,7 @@ def _summarize(
     *,
     asked: bool,
 ) -> str:
-    """Return the result of the benchmark in a few sentences."""
+    """Summarize the benchmark in a few sentences."""
     if not any(item.seconds for item in runs):
         return "Nothing could be timed."
     sentences = []

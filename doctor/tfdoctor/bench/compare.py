@@ -1,4 +1,4 @@
-"""Comparison of a run with an earlier one: what changed by more than noise. Pure."""
+"""Comparison of a run with an earlier one: which times changed by more than noise."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ Of 486 pairs of measurements of `SHORT_PIECE_S` or more, 95 % differed by less, 
 (docs/verified.md).
 """
 SHORT_PIECE_NOISE = 0.3
-"""The same for shorter measurements, from 1,074 pairs."""
+"""Least noise for shorter measurements, from 1,074 pairs."""
 DRIFT_FACTOR = 2.98
-"""Factor from the variation between rounds to the difference between two runs that can be chance.
+"""Factor by which the variation between rounds is multiplied to get the chance difference between two runs.
 
-A machine whose speed changes from round to round changes as much from run to run, because the causes (other virtual
-machines on its processor, heat) last for seconds as well as moments. The factor is Student's t of 99 % with the 14
-degrees of freedom of twice eight rounds.
+A machine whose speed changes from round to round changes as much from run to run. The causes, such as heat or other
+virtual machines on its processor, last for seconds as well as moments. The factor is Student's t of 99 % with 14
+degrees of freedom, for two runs of eight rounds each.
 """
 MAX_PROCESSOR_RATIO = 1.5
-"""Ratio from which the processor counts as another one, or as throttled, so that times on it are not compared.
+"""Ratio above which the processor counts as another or a throttled one, so that times on it are not compared.
 
 The effect of another virtual machine on the same core was smaller (docs/verified.md).
 """
@@ -42,14 +42,16 @@ MIN_PROCESSOR_CHANGE = 0.05
 
 
 def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
-    """Compare each measurement, and the whole run by the median ratio of the longer ones.
+    """Compare each measurement with the earlier one, and the whole run by the median ratio of the longer measurements.
 
-    One changed measurement alone does not make a run slower. A run that was much disturbed is not compared; otherwise
-    the measurements that were disturbed in either run are left out. A run is slower or faster only if the change
-    exceeds the noise both by the clock and after correction for the processor's own speed.
+    One changed measurement alone does not make a run slower. A run is slower or faster only if the change exceeds the
+    noise both as measured and after correction for the processor's own speed.
+
+    If one of the runs was much disturbed, the verdict is "disturbed". Otherwise, measurements that were disturbed in
+    either run are left out.
     """
     disturbed = now.much_disturbed
-    changes, excluded = _compare_pieces(now.runs, then, everything=bool(disturbed or then.disturbed))
+    changes, excluded = _compare_pieces(now.runs, then, include_disturbed=bool(disturbed or then.disturbed))
     if len(changes) < MIN_PIECES:
         count = "no piece of work was" if not changes else f"only {_format_pieces(len(changes))}"
         reason = f"{count} timed in both runs, and it takes {MIN_PIECES}"
@@ -57,47 +59,54 @@ def compare_runs(now: Bench, then: Measured, name: str) -> BenchComparison:
             reason += f"; {_format_pieces(excluded)} disturbed"
         return BenchComparison(name, "incomparable", None, None, tuple(changes), reason, then.tensorflow)
     long_keys = {piece.key for piece in select_longer(change.then for change in changes)}
-    long = [change for change in changes if change.now.key in long_keys]
-    machine = _compare_processors(then.yardstick, now.yardstick)
-    clock = statistics.median(math.log(change.ratio) for change in long)
-    corrected = statistics.median(
-        math.log(change.ratio) - (0.0 if change.now.on_gpu else math.log(machine)) for change in long
+    longer = [change for change in changes if change.now.key in long_keys]
+    processor_ratio = _compare_processors(then.yardstick, now.yardstick)
+    change_by_clock = statistics.median(math.log(change.ratio) for change in longer)
+    corrected_change = statistics.median(
+        math.log(change.ratio) - (0.0 if change.now.on_gpu else math.log(processor_ratio))
+        for change in longer
     )
     drift = _estimate_drift(
         compute_unsteadiness(change.now for change in changes),
         compute_unsteadiness(change.then for change in changes),
     )
-    # The spread of the ratios is noise, too. What remains is what the whole run has in common.
-    spread = statistics.median(abs(math.log(change.ratio) - clock) for change in long) * 1.4826
-    noise = max(MIN_NOISE, math.expm1(2 * spread / math.sqrt(len(long))), drift)
-    slower, faster = min(clock, corrected) > math.log1p(noise), max(clock, corrected) < -math.log1p(noise)
+    # The spread of the ratios between measurements is noise, too.
+    # 1.4826 converts a median absolute deviation to a standard deviation.
+    spread = statistics.median(abs(math.log(change.ratio) - change_by_clock) for change in longer) * 1.4826
+    noise = max(MIN_NOISE, math.expm1(2 * spread / math.sqrt(len(longer))), drift)
+    slower, faster = (
+        min(change_by_clock, corrected_change) > math.log1p(noise),
+        max(change_by_clock, corrected_change) < -math.log1p(noise),
+    )
     verdict = "slower" if slower else "faster" if faster else "same"
-    which = "longer " if len(long) < len(changes) else ""
-    reason = f"by the median of {len(long)} {which}pieces of work; up to {100 * noise:.0f} % is noise"
+    which = "longer " if len(longer) < len(changes) else ""
+    reason = f"by the median of {len(longer)} {which}pieces of work; up to {100 * noise:.0f} % is noise"
     if noise == drift:
         reason += (
             ", for this machine's own speed changes from moment to moment (a longer --time makes that less)"
         )
-    if abs(math.log(machine)) >= MIN_PROCESSOR_CHANGE:
-        reason += f"; {_describe_machine(machine)}"
+    if abs(math.log(processor_ratio)) >= MIN_PROCESSOR_CHANGE:
+        reason += f"; {_describe_machine(processor_ratio)}"
     if excluded:
         reason += f"; {excluded} that were disturbed {'are' if excluded > 1 else 'is'} left out"
     if disturbed or then.disturbed:
         which = "this run" if disturbed else "the earlier run"
         verdict, reason = "disturbed", f"{which} was disturbed: {disturbed or then.disturbed}"
-    elif abs(math.log(machine)) > math.log(MAX_PROCESSOR_RATIO) and not all(
-        change.now.on_gpu for change in long
+    elif abs(math.log(processor_ratio)) > math.log(MAX_PROCESSOR_RATIO) and not all(
+        change.now.on_gpu for change in longer
     ):
-        verdict, reason = "disturbed", _describe_machine(machine)
-    return BenchComparison(name, verdict, math.exp(clock), noise, tuple(changes), reason, then.tensorflow)
+        verdict, reason = "disturbed", _describe_machine(processor_ratio)
+    return BenchComparison(
+        name, verdict, math.exp(change_by_clock), noise, tuple(changes), reason, then.tensorflow
+    )
 
 
 def _compare_pieces(
-    now: Sequence[Timed], then: Measured, *, everything: bool
+    now: Sequence[Timed], then: Measured, *, include_disturbed: bool
 ) -> tuple[list[PieceChange], int]:
-    """Return the changes of the measurements in both runs, and how many disturbed ones were left out.
+    """Return the changes of the measurements in both runs, and the number of disturbed ones that were left out.
 
-    With `everything`, disturbed ones are included.
+    With `include_disturbed`, none is left out.
     """
     earlier_pieces = {piece.key: piece for piece in then.runs if piece.seconds is not None}
     changes, excluded = [], 0
@@ -105,7 +114,7 @@ def _compare_pieces(
         earlier = earlier_pieces.get(piece.key)
         if piece.seconds is None or earlier is None or earlier.seconds is None:
             continue
-        if not everything and (piece.disturbed or earlier.disturbed):
+        if not include_disturbed and (piece.disturbed or earlier.disturbed):
             excluded += 1
             continue
         ratio = piece.seconds.median / earlier.seconds.median

@@ -1,4 +1,4 @@
-"""Data transfer between devices: the speed that a link allows, and the measured speed. Pure."""
+"""Data transfer between devices: the capacity of each link, and the measured speed."""
 
 from __future__ import annotations
 
@@ -17,12 +17,14 @@ if TYPE_CHECKING:
 __all__ = ["describe_transfer", "evaluate_links", "find_pairs_lacking_peer", "report_narrow_links"]
 
 MIN_SAMPLES = 3
-"""Samples of a busy GPU that are required to assess its PCI Express generation, which idle GPUs lower."""
+"""Samples of a busy GPU that are required to assess its PCI Express generation, because an idle GPU lowers it."""
 SLOW_PATHS = {
     "bridges": "through two host bridges of one processor",
     "processors": "through the link between two processors (NUMA)",
 }
+"""Kinds of links that slow transfers down, with their descriptions in sentences."""
 _MATRIX_ROW = re.compile(r"\] +(\d+): +([NY](?: [NY])*)\s*$")
+"""Row of TensorFlow's peer access matrix, such as "] 0:   N Y"."""
 
 
 def find_pairs_lacking_peer(log: str) -> frozenset[tuple[str, str]] | None:
@@ -46,7 +48,7 @@ def evaluate_links(
     links: Sequence[Interconnect], runs: Sequence[Timed], log: str
 ) -> tuple[Interconnect, ...]:
     """Return the links with the highest measured speed, and with peer access according to the log."""
-    lacking = find_pairs_lacking_peer(log)
+    pairs_lacking_peer = find_pairs_lacking_peer(log)
     evaluated = []
     for link in links:
         pair = {link.one, link.other}
@@ -56,8 +58,11 @@ def evaluate_links(
             if timed.workload == "copy" and set(timed.devices) == pair and timed.gbps
         ]
         peer = link.peer
-        if lacking is not None and all(name.startswith("GPU") for name in pair):
-            peer = (link.one, link.other) not in lacking and (link.other, link.one) not in lacking
+        if pairs_lacking_peer is not None and all(name.startswith("GPU") for name in pair):
+            peer = (link.one, link.other) not in pairs_lacking_peer and (
+                link.other,
+                link.one,
+            ) not in pairs_lacking_peer
         evaluated.append(dataclasses.replace(link, measured=max(speeds, default=None), peer=peer))
     return tuple(evaluated)
 
@@ -85,7 +90,7 @@ def describe_transfer(devices: Sequence[str], runs: Sequence[Timed], links: Sequ
 
 
 def report_narrow_links(watched: Sequence[Watched], links: Sequence[Interconnect]) -> list[Finding]:
-    """Report GPUs whose link to the host is narrower or slower than GPU and slot support."""
+    """Report GPUs whose link to the host has fewer lanes or a lower generation than GPU and slot support."""
     findings = []
     for card in watched:
         limits = []
@@ -96,12 +101,12 @@ def report_narrow_links(watched: Sequence[Watched], links: Sequence[Interconnect
             limits.append(f"generation {card.generation} of {card.generation_most}")
         link = next((item for item in links if item.kind == "pcie" and item.other == card.device), None)
         if limits:
-            findings.append(_report_narrow_link(card.device, " and ".join(limits), link))
+            findings.append(_make_link_finding(card.device, " and ".join(limits), link))
     return findings
 
 
-def _report_narrow_link(device: str, limits: str, link: Interconnect | None) -> Finding:
-    """Return the finding for a link; `less` says which lanes or generation are in use."""
+def _make_link_finding(device: str, limits: str, link: Interconnect | None) -> Finding:
+    """Build the finding for a link; `limits` says which lanes and generation are in use."""
     max_speed = (
         f" At most {link.gbps:.1f} GB/s come to it." if link is not None and link.gbps is not None else ""
     )

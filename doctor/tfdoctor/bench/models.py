@@ -31,10 +31,10 @@ __all__ = [
 ]
 
 MIN_UNSTEADINESS = 0.05
-"""Variation from round to round (as in `unsteadiness`) from which a machine's speed is called unsteady."""
+"""Variation from round to round above which a machine's speed is called unsteady (see `noise.compute_unsteadiness`)."""
 
 MAX_OTHER_SHARE = 0.15
-"""Part of all processors used by other programs from which a measurement counts as disturbed."""
+"""Share of all processors that, if used by other programs, makes a measurement count as disturbed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Seconds:
 
     @property
     def noise(self) -> float:
-        """Half the width of the interval, as a part of the median."""
+        """Half the width of the interval, relative to the median."""
         return (self.high - self.low) / 2 / self.median
 
 
@@ -105,14 +105,17 @@ class Timed:
     seconds: Seconds | None
     """Time of a call; None if it was not timed, for the reason in `left_out`."""
     repeats: int
+    """Number of times in the median."""
     first: float | None
     """Seconds of the very first call, which also optimizes the graph, compiles, and chooses kernels."""
     flop: float | None
     """Floating-point operations of one call; None if they are not counted."""
     bytes: int | None
+    """Bytes that one call transfers; None if they are not counted."""
     others: float | None
-    """Part of all processors that other programs used; 1 if a quota stopped this one; None if not known."""
+    """Share of all processors that other programs used; 1 if a quota stopped this one. None if not known."""
     left_out: str = ""
+    """Reason why it was not timed; "" if it was."""
     software: bool = False
     """Whether a software GPU was timed."""
     xla: bool = False
@@ -122,13 +125,13 @@ class Timed:
     heard: str = ""
     """Lines about compilation from TensorFlow's log during the first call."""
     rounds: tuple[float | None, ...] = ()
-    """Median of each round, in which all workloads take turns; None for a round without this one."""
+    """Median of each round. In a round all workloads take turns; None means that this one was not timed in it."""
     compiled: tuple[str, ...] = ()
     """What the first call did in addition: ptx-jit, ptxas, xla, cudnn-autotune, graph."""
 
     @property
     def compiling(self) -> float | None:
-        """Seconds that the first call took more than the others; None if not known."""
+        """Additional seconds of the first call compared with the median; None if not known."""
         if self.first is None or self.seconds is None:
             return None
         return max(self.first - self.seconds.median, 0.0)
@@ -170,20 +173,23 @@ class Watched:
 
     device: str
     slowdowns: tuple[str, ...] = ()
-    """Reasons for low clocks that were reported: "sw_power_cap", "hw_thermal_slowdown", …"""
+    """Reported reasons for low clocks, such as "sw_power_cap" or "hw_thermal_slowdown"."""
     temperature: int | None = None
     """Highest temperature in degrees Celsius."""
     power_limit: float | None = None
+    """Current power limit in watts."""
     power_default: float | None = None
-    """Power limit in watts that is set by default; `power_limit` is the current one."""
+    """Default power limit in watts."""
     processes: tuple[str, ...] = ()
     """Other programs that compute on it."""
     lanes: int | None = None
+    """Largest number of PCI Express lanes in use."""
     lanes_most: int | None = None
-    """PCI Express lanes that GPU and slot support; `lanes` is the largest number in use."""
+    """Number of PCI Express lanes that GPU and slot support."""
     generation: int | None = None
+    """Highest PCI Express generation in use."""
     generation_most: int | None = None
-    """PCI Express generation that GPU and slot support; `generation` is the highest in use."""
+    """PCI Express generation that GPU and slot support."""
     looks: int = 0
     """Number of samples while TensorFlow computed."""
 
@@ -196,7 +202,7 @@ class Interconnect:
     other: str
     """Other device; "CPU:0" stands for the host's memory."""
     kind: str
-    """pcie; nvlink; switch, bridge, bridges or processors (PCI Express through these); other."""
+    """Kind of link: pcie, nvlink, other, or what PCI Express passes through: switch, bridge, bridges, processors."""
     how: str
     """Description, such as "PCI Express 4.0 x16", "NV4" or "SYS"."""
     gbps: float | None
@@ -204,7 +210,7 @@ class Interconnect:
     measured: float | None = None
     """Highest measured speed, in the same unit; None if it was not measured."""
     peer: bool | None = None
-    """Whether one GPU can access the other's memory directly, by TensorFlow's log or nvidia-smi; None if not known."""
+    """Whether one GPU can access the other's memory, according to TensorFlow's log or nvidia-smi; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -222,10 +228,11 @@ class Disturbance:
     """Extent of the disturbance of a run by other programs."""
 
     pieces: int = 0
+    """Number of disturbed measurements."""
     of: int = 0
-    """Number of measurements for which it is known; `pieces` of them were disturbed."""
+    """Number of measurements for which it is known whether they were disturbed."""
     much: bool = False
-    """Whether the disturbance is so large that no conclusions are drawn from the run."""
+    """Whether it is so large that no conclusions are drawn from the run."""
     quota: bool = False
     """Whether a quota stopped the program."""
 
@@ -256,14 +263,17 @@ class Scaling:
     size: int
     names: tuple[str, ...]
     speedup: float
+    """Time of the fastest single device divided by that of all devices."""
     low: float
+    """Lower bound of the speedup, from the ends of both confidence intervals."""
     high: float
-    """Upper bound of the speedup; `low` and `high` come from the ends of both confidence intervals."""
+    """Upper bound of the speedup, likewise."""
     compute: float | None
     """Seconds of computing the gradients; None if not timed separately."""
     allreduce: float | None
     """Seconds of averaging the gradients and changing the weights; if not timed separately, the rest of the step."""
     why: tuple[str, ...]
+    """Sentences that explain a low speedup, the most important first; empty if it is not low."""
     software: bool = False
     """Whether software GPUs were timed."""
     idle: float | None = None
@@ -273,7 +283,7 @@ class Scaling:
     fed: tuple[float, float, float] | None = None
     """Speedup of such steps with its bounds: (speedup, low, high)."""
     way: str | None = None
-    """What averages the gradients, such as "NCCL"; None for TensorFlow's copies and additions, or if not known."""
+    """Method that averages the gradients, such as "NCCL". None for TensorFlow's own additions, or if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -285,7 +295,7 @@ class PieceChange:
     ratio: float
     """Time now divided by the earlier time."""
     noise: float
-    """Relative deviation of the ratio from 1 that can be chance."""
+    """Largest relative deviation of the ratio from 1 that can be chance."""
 
     @property
     def beyond(self) -> bool:
@@ -306,13 +316,14 @@ class BenchComparison:
     changes: tuple[PieceChange, ...]
     """Changes of all measurements that both runs have."""
     why: str
+    """Basis of the verdict, or the reason why the runs cannot be compared."""
     tensorflow: str | None = None
     """TensorFlow version of the earlier run; None if not known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Bench:
-    """Complete result of `bench`, from which renderers derive nothing new."""
+    """Complete result of `bench`. Renderers only format it."""
 
     target: str
     tensorflow: str | None
@@ -322,19 +333,21 @@ class Bench:
     crossover: tuple[Crossover, ...]
     scaling: tuple[Scaling, ...]
     disturbed: str
-    """What disturbed the run; "" if nothing was noticed."""
+    """Description of what disturbed the run; "" if nothing was noticed."""
     stopped: str
-    """Why the run ended early, as a sentence; "" if it did not."""
+    """Sentence on why the run ended early; "" if it did not."""
     findings: tuple[Finding, ...]
     summary: str
     links: tuple[Interconnect, ...] = ()
     disturbance: Disturbance = Disturbance()
     unsteady: float | None = None
-    """Variation of the machine's speed: `unsteadiness` of the undisturbed measurements; None if not known."""
+    """Variation of the machine's speed, from the undisturbed measurements; None if not known."""
     yardstick: ProcessorTimes | None = None
+    """Speed of the processor outside TensorFlow; None if it was not measured."""
     look: str = ""
-    """Command that says why TensorFlow lists no GPU; "" if it lists one or none was requested."""
+    """Command that reports why TensorFlow lists no GPU; "" if it lists one, or if the user selected the devices."""
     comparison: BenchComparison | None = None
+    """Comparison with an earlier run; None if none was given."""
     plots: tuple[str, ...] = ()
 
     @property
@@ -349,5 +362,5 @@ class Bench:
 
     @property
     def much_disturbed(self) -> str:
-        """What disturbed the run, if so much that no conclusions are drawn; else ""."""
+        """Description of what disturbed the run if no conclusions can be drawn from it; else ""."""
         return self.disturbed if self.disturbance.much else ""

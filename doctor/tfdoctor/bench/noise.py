@@ -1,4 +1,4 @@
-"""Variation of times, within a measurement and from round to round. Pure."""
+"""Variation of times, within a measurement and from round to round."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ __all__ = [
 ]
 
 MIN_TIMES = 6
-"""Times that are required for a 95 % interval of a median: 1 - 2 * 0.5**6 is 97 %.
+"""Number of times that a 95 % interval of a median needs: with six, the whole range has 1 - 2 * 0.5**6 = 97 %.
 
-It is also the number of rounds that are required to assess how the machine's speed changes between rounds.
+It is also the number of rounds that are needed to assess how the machine's speed changes between rounds.
 """
 
 STUDENT = (2.571, 2.447, 2.365)
 """Student's t of 95 %, two-sided, for 6, 7, and 8 rounds (5 to 7 degrees of freedom)."""
 
 SHORT_PIECE_S = 1e-3
-"""Time in seconds below which a measurement differs from process to process by more than one process can show.
+"""Time in seconds below which measurements vary more between processes than within one process.
 
 Such short measurements are not used to assess a whole run if longer ones exist.
 """
@@ -43,8 +43,8 @@ MIN_PIECES = 3
 def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()) -> Seconds | None:
     """Return the median with its confidence interval, or None if there are no times.
 
-    It uses the order statistics of the times, whatever their distribution. With fewer than `MIN_TIMES` times the
-    interval is their whole range. The ranks are those of a binomial distribution with p = 1/2, in its normal
+    The interval consists of order statistics, so the distribution of the times does not matter. With fewer than
+    `MIN_TIMES` times it is their whole range. The ranks are those of a binomial distribution with p = 1/2, in its normal
     approximation, rounded outwards.
 
     Times of one round are similar if the machine's own speed changes. Therefore the interval is at least as wide as
@@ -73,9 +73,9 @@ def compute_interval(times: Sequence[float], rounds: Sequence[float | None] = ()
 
 
 def compute_sway(rounds: Sequence[float | None]) -> float | None:
-    """Return the standard deviation of the logarithms, or None if there are too few rounds.
+    """Return the standard deviation of the logarithms of round medians, or None if there are too few rounds.
 
-    A value of 0.1 means 10 % up and down from round to round.
+    A value of 0.1 means that the speed varies by about 10 % from round to round.
     """
     logs = [math.log(value) for value in rounds if value is not None]
     return statistics.stdev(logs) if len(logs) >= MIN_TIMES else None
@@ -95,9 +95,10 @@ def select_longer(pieces: Iterable[Timed]) -> list[Timed]:
 
 
 def compute_unsteadiness(pieces: Iterable[Timed]) -> float | None:
-    """Return how much all longer measurements together vary from round to round, as `sway` does; None if not known.
+    """Return how much the machine's speed varies from round to round, on the scale of `compute_sway`.
 
-    Variation of a single measurement is excluded: each round counts with the median deviation of all of them.
+    To exclude the variation of single measurements, each round counts with the median deviation of all longer ones.
+    The result is None if there are too few measurements or rounds.
     """
     usable = [piece for piece in select_longer(pieces) if compute_sway(piece.rounds) is not None]
     if len(usable) < MIN_PIECES:

@@ -1,6 +1,6 @@
-"""Parsing of the lines of payload/stages.py and of the JSON of earlier results.
+"""Parser for the output lines of payload/stages.py, and for the JSON files of earlier runs.
 
-Invalid lines are ignored; an invalid file is refused.
+Invalid lines are ignored. An invalid file raises UsageError.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ __all__ = ["Measured", "parse_earlier", "parse_lines"]
 MAX_PIECES = 5000
 """Most measurements that are read."""
 MAX_ROUNDS = 64
-"""Most rounds that are read."""
+"""Most rounds of one measurement that are read."""
 MAX_LOG_CHARS = 100_000
 """Most characters of the log that are kept."""
 WORKLOADS = ("matmul", "conv", "train", "copy", "allreduce")
@@ -42,20 +42,21 @@ class Measured:
     runs: tuple[Timed, ...]
     watched: tuple[Watched, ...] = ()
     stopped: str = ""
+    """Sentence on why the run ended early; "" if it did not."""
     error: str = ""
-    """Why not everything could be timed, in TensorFlow's words."""
+    """Error message of the last stage that failed; "" if none did."""
     disturbed: str = ""
-    """What disturbed an earlier run so much that no conclusions are drawn from it; else ""."""
+    """Description of what disturbed an earlier run, if no conclusions can be drawn from it; else ""."""
     links: tuple[Interconnect, ...] = ()
     yardstick: ProcessorTimes | None = None
     log: str = ""
-    """Lines from TensorFlow's log of creating its devices, about compilation and the links between devices."""
+    """Lines that TensorFlow logged when it created its devices, about compilation and the links between devices."""
     interrupted: bool = False
     """Whether the user interrupted the run."""
     asked: bool = False
     """Whether the user selected the devices."""
     unserved: str = ""
-    """Why none of the requested workloads can run; "" if some can."""
+    """Reason why none of the requested workloads can run; "" if some can."""
     autotuned: bool = True
     """Whether cuDNN chooses its algorithms by trying them."""
 
@@ -116,7 +117,7 @@ def _parse_yardstick(raw: object) -> ProcessorTimes | None:
 
 
 def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
-    """Return one measurement from the payload's samples; None if it is invalid."""
+    """Return a measurement from a run of the payload, whose times are in `samples`; None if it is invalid."""
     samples = raw.get("samples")
     times = [t for t in map(_parse_positive, samples[:MAX_PIECES]) if t] if isinstance(samples, list) else []
     rounds = (
@@ -128,9 +129,9 @@ def _parse_timed(raw: Mapping[str, Any]) -> Timed | None:
 
 
 def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None, ...]:
-    """Return the median of each round, given how many consecutive times belong to each.
+    """Return the median of each round; `counts` says how many consecutive times belong to each.
 
-    The result is empty if the counts do not match the times.
+    The median of a round without times is None. The result is empty if the counts do not match the times.
     """
     if not isinstance(counts, list) or not all(type(n) is int and n >= 0 for n in counts[:MAX_ROUNDS]):
         return ()
@@ -146,7 +147,7 @@ def _parse_rounds(counts: object, times: Sequence[float]) -> tuple[float | None,
 def _parse_piece(
     raw: Mapping[str, Any], seconds: Seconds | None, repeats: int, rounds: tuple[float | None, ...]
 ) -> Timed | None:
-    """Return one measurement from its JSON object; None if it is invalid."""
+    """Return a measurement from its JSON object and its evaluated times; None if it is invalid."""
     size, names = raw.get("size"), raw.get("devices")
     if raw.get("workload") not in WORKLOADS or raw.get("strategy") not in STRATEGIES:
         return None
@@ -188,7 +189,7 @@ def _parse_compiled(value: object) -> tuple[str, ...]:
 
 
 def _parse_positive(value: object) -> float | None:
-    """Return the value as a number above 0; None for anything else."""
+    """Return the value as a float if it is a finite number above 0, else None."""
     if not isinstance(value, int | float) or isinstance(value, bool):
         return None
     try:
@@ -203,7 +204,7 @@ def _clean_text(value: object) -> str | None:
 
 
 def parse_earlier(data: bytes, name: str) -> Measured:
-    """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is something else."""
+    """Parse a file that `tfdoctor bench --json` or `-o` wrote. Raise UsageError if it is invalid."""
     error_prefix = f"--compare: {clean_line(name)} is no result of tfdoctor bench"
     try:
         raw = json.loads(data.decode("utf-8"))
@@ -252,12 +253,12 @@ def parse_earlier(data: bytes, name: str) -> Measured:
 
 
 def _parse_medians(value: object) -> tuple[float | None, ...]:
-    """Return the round medians of an earlier result; older files have none."""
+    """Return the round medians of an earlier run. Empty if there are none, as in older files."""
     return tuple(map(_parse_positive, value[:MAX_ROUNDS])) if isinstance(value, list) else ()
 
 
 def _get_disturbance(raw: Mapping[str, Any]) -> str:
-    """Return what disturbed an earlier run; "" if that was so little that the rest can be compared."""
+    """Return what disturbed an earlier run; "" if the extent is small enough to compare the rest."""
     disturbance = raw.get("disturbance")
     if isinstance(disturbance, dict) and disturbance.get("much") is False:
         return ""

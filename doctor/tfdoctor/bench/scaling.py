@@ -1,4 +1,4 @@
-"""Scaling over several devices: the parts of a training step, and why more devices are not faster. Pure."""
+"""Scaling over several devices: the parts of a training step, and reasons why more devices are not faster."""
 
 from __future__ import annotations
 
@@ -18,12 +18,13 @@ __all__ = ["POWER", "THERMAL", "compute_scalings"]
 
 THERMAL = ("hw_thermal_slowdown", "sw_thermal_slowdown", "hw_slowdown")
 POWER = ("sw_power_cap", "hw_power_brake_slowdown")
+"""Reasons of nvidia-smi for low clocks: heat, and limited power."""
 MIN_SPEED_RATIO = 0.8
-"""Ratio of the times of two devices below which one counts as faster."""
+"""Ratio of the times of the fastest and the slowest device below which the difference is reported."""
 MIN_EFFICIENCY = 0.75
-"""Part of the ideal speedup from which nothing needs to be explained."""
+"""Share of the ideal speedup above which nothing needs to be explained."""
 MIN_COST_SHARE = 0.3
-"""Part of a step above which a cost is reported as a reason."""
+"""Share of a step above which a cost is reported as a reason."""
 AVERAGING_NAMES = {
     "CollectiveAllReduce, NCCL": "NCCL",
     "CollectiveAllReduce, RING": "TensorFlow's own ring (no NCCL)",
@@ -39,25 +40,34 @@ class _TrainingStep:
     """One training step on several devices, with the times in seconds of its parts."""
 
     one: Timed
+    """Measurement of the step on all devices."""
     now: float
+    """Time of the step on all devices."""
     alone: Mapping[str, Timed]
     """Measurement of the same total batch on each single device."""
     base: float
     """Time of the fastest single device."""
     compute: float | None
+    """Time to compute the gradients; None if not timed."""
     allreduce: float | None
+    """Time to average the gradients and change the weights; None if not known."""
     idle: float | None
+    """Remaining time of the step; None if not known."""
     fed: float | None
+    """Time of the step on all devices with its batch from the host's memory; None if not timed."""
     fed_alone: float | None
-    """Time of the step with its batch from the host's memory on one device; `fed` is that on all. None if not timed."""
+    """Time of that step on one device; None if not timed."""
     fed_speedup: tuple[float, float, float] | None
+    """Speedup of that step with its bounds: (speedup, low, high). None if not timed."""
 
     @property
     def count(self) -> int:
+        """Number of devices."""
         return len(self.one.devices)
 
     @property
     def input(self) -> float | None:
+        """Additional time of the step if its batch comes from the host's memory; None if not timed."""
         return max(self.fed - self.now, 0.0) if self.fed is not None else None
 
     @property
@@ -71,7 +81,8 @@ def compute_scalings(
 ) -> tuple[Scaling, ...]:
     """Return one scaling for each strategy, model and set of devices.
 
-    It is that of the largest batch for which the parts of a step were timed, else of the largest batch.
+    It is the scaling of the largest batch for which the parts of a step were timed. If they were timed for none, it is
+    that of the largest batch.
     """
     best: dict[tuple[str, str | None, tuple[str, ...]], _TrainingStep] = {}
     for timed in runs:
@@ -106,7 +117,7 @@ def _rank_step(step: _TrainingStep) -> tuple[bool, int]:
 
 
 def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) -> _TrainingStep:
-    """Return the step with all its parts that were timed."""
+    """Build a step from all its parts that were timed. Raise ValueError if the step itself was not timed."""
     if timed.seconds is None:
         raise ValueError("only what was timed scales")
     now = timed.seconds.median
@@ -166,18 +177,18 @@ def _make_step(timed: Timed, alone: Mapping[str, Timed], runs: Sequence[Timed]) 
 def _make_scaling(
     step: _TrainingStep, runs: Sequence[Timed], watched: Sequence[Watched], links: Sequence[Interconnect]
 ) -> Scaling:
-    """Return the scaling of a step, with its speedup and, if that is low, the reasons."""
+    """Build the scaling of a step: its speedup and, if that is low, the reasons."""
     timed = step.one
     fastest = min(step.alone.values(), key=lambda other: other.seconds.median if other.seconds else 0.0)
     base, now = fastest.seconds, timed.seconds
     if base is None or now is None:
         raise ValueError("only what was timed scales")
     speedup = base.median / now.median
-    slow = speedup < MIN_EFFICIENCY * step.count
+    is_slow = speedup < MIN_EFFICIENCY * step.count
     is_input_bound = step.fed_speedup is not None and step.fed_speedup[0] < MIN_EFFICIENCY * step.count
     reasons: tuple[str, ...] = ()
-    if slow or (is_input_bound and _report_input(step)):
-        reasons = tuple(_list_reasons(step, runs, watched, links, slow=slow))
+    if is_slow or (is_input_bound and _report_input(step)):
+        reasons = tuple(_list_reasons(step, runs, watched, links, is_slow=is_slow))
     return Scaling(
         timed.strategy,
         timed.model,
@@ -203,11 +214,11 @@ def _list_reasons(
     watched: Sequence[Watched],
     links: Sequence[Interconnect],
     *,
-    slow: bool,
+    is_slow: bool,
 ) -> list[str]:
     """Return sentences that explain the speed, the most important first; each is based on a measurement."""
     reasons: list[tuple[float, str]] = []
-    if slow:
+    if is_slow:
         reasons += _find_device_losses(step, watched)
         reasons += _find_step_losses(step, runs, links)
     reasons += _report_input(step)
@@ -220,7 +231,10 @@ def _list_reasons(
 
 
 def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list[tuple[float, str]]:
-    """Return problems of the devices themselves, each with its weight."""
+    """Return problems of the devices themselves, each with its weight, by which reasons are sorted.
+
+    The weights are above 1, the largest weight of a part of a step.
+    """
     timed, losses = step.one, []
     if step.parts:
         sentence = "are parts of the same processor: together they have no more cores than one."
@@ -250,7 +264,7 @@ def _find_device_losses(step: _TrainingStep, watched: Sequence[Watched]) -> list
 def _find_step_losses(
     step: _TrainingStep, runs: Sequence[Timed], links: Sequence[Interconnect]
 ) -> list[tuple[float, str]]:
-    """Return the parts of a step that take much time, each with its weight."""
+    """Return the parts of a step that take much time, each with its weight: about its share of the step."""
     losses: list[tuple[float, str]] = []
     compute, allreduce, idle, total = step.compute, step.allreduce, step.idle, step.now
     if allreduce is not None and (compute is not None or step.one.strategy == "mirrored"):

@@ -1,4 +1,4 @@
-"""Additional time of first calls, and its reasons. Pure."""
+"""Additional time of first calls, and the reasons for it."""
 
 from __future__ import annotations
 
@@ -24,11 +24,15 @@ STEP_NAMES = {
     "cudnn-autotune": "cuDNN's algorithms being tried",
     "graph": "graphs being optimized, kernels and libraries being loaded",
 }
+"""Steps of a first call that later calls do not need, with their descriptions in sentences."""
 _CAPABILITY = re.compile(r"CUDA kernel binaries compatible with compute capability\s{0,3}(\d{1,2}\.\d)")
 
 
 def split_first_call(timed: Timed, devices: Mapping[str, TimedDevice], measured: Measured) -> Timed:
-    """Return the measurement with what its first call did in addition; all possible reasons are listed."""
+    """Return the measurement with all steps that its first call may have done in addition (`compiled`).
+
+    The log lines in `heard` are removed.
+    """
     if timed.compiled or timed.first is None:
         return dataclasses.replace(timed, heard="")
     reasons = []
@@ -56,7 +60,7 @@ def _compiles_ptx(gpus: Sequence[str], devices: Mapping[str, TimedDevice], log: 
 
 
 def describe_first_calls(runs: Sequence[Timed]) -> str:
-    """Return a sentence on the additional time of all first calls, the longest first; "" if there was none."""
+    """Return a sentence on the additional time of first calls by reason, the longest first; "" if there was none."""
     sums: dict[tuple[str, ...], float] = {}
     for timed in runs:
         if timed.compiling and timed.compiled:

@@ -1,9 +1,14 @@
-"""The root causes: one CauseRow each. All commands use this vocabulary.
+"""The root causes, which all commands use. Each is defined by one `CauseData`.
 
-An entry has everything that is known about a cause in itself: its word, its meaning, the title and the code
-of the finding in a log that shows it, whether TensorFlow still registers a GPU, which causes follow from it,
-and the remedies if only a log is available. To add a cause, add an entry here (see CONTRIBUTING.md). What a
-check knows about its own findings belongs into the check.
+An entry has:
+
+* the cause's word and meaning;
+* the title and the code of the finding about a log that shows the cause;
+* whether TensorFlow still registers a GPU;
+* the causes that follow from it;
+* the remedies if only a log is available.
+
+To add a cause, add an entry here (see CONTRIBUTING.md). Details of a check's findings belong in the check.
 """
 
 from __future__ import annotations
@@ -20,18 +25,19 @@ if TYPE_CHECKING:
 __all__ = ["Cause", "CauseData", "CommonRemedy", "Severity"]
 
 _NODES = "--device /dev/nvidia0 --device /dev/nvidiactl --device /dev/nvidia-uvm"
+"""Options of `docker run` that name the GPU's device nodes."""
 
 
 class Cause(str, enum.Enum):
-    """A root cause. Every command uses the same word for it. Extend the list only with a reason."""
+    """A root cause. Every command uses the same word for it."""
 
     _value_: str
     data: CauseData
 
     def __new__(cls, row: Any) -> Self:
-        """Create the member of an entry.
+        """Create a member from its CauseData.
 
-        `Cause("oom")` returns the existing member; an unknown word raises ValueError.
+        `Cause("oom")` returns an existing member, and raises ValueError if there is no such word.
         """
         cause = str.__new__(cls, row.word)
         cause._value_ = row.word
@@ -40,7 +46,7 @@ class Cause(str, enum.Enum):
 
     @property
     def consequences(self) -> frozenset[Cause]:
-        """The causes whose findings only follow from this one, or are fixed with it."""
+        """The causes whose findings are only consequences of this one, or are fixed together with it."""
         return frozenset(Cause(word) for word in self.data.consequences)
 
     HEALTHY = CauseData(
@@ -524,7 +530,7 @@ class Cause(str, enum.Enum):
             CommonRemedy.CHECK,
         ),
     )
-    # Once the intended module is imported, the problems of the wrong one no longer matter.
+    # The consequences are problems of the wrong module: they no longer matter once the intended one is imported.
     SHADOWED_MODULE = CauseData(
         "shadowed-module",
         "Python finds another module or installation under that name first: in the working folder, on PYTHONPATH, "

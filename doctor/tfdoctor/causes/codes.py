@@ -1,4 +1,4 @@
-"""Codes of the findings and notes that have no cause of their own."""
+"""Codes of the findings and notes that have no `Cause`."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ __all__ = [
 HARMLESS, MISREAD, RELEASE = "TFD820", "TFD821", "TFD822"
 """Codes of the notes that `diagnose` adds to the cause."""
 DEVICE_UNUSED, RAN_ON_CPU, NOT_PRINTED = "TFD823", "TFD824", "TFD825"
-"""Codes of the notes that `placement` adds to refused operations."""
+"""Codes of the notes that `placement` prints besides the operations that TensorFlow refused to place."""
 NOT_TIMED, BENCH_DISTURBED, SLOWER_THAN_ONE, BELOW_PEAK = "TFD827", "TFD828", "TFD829", "TFD830"
 NARROW_LINK = "TFD831"
 """Codes of the findings of `bench`."""
 MEMORY = "TFD826"
-"""Code of the page about GPU memory; no finding has it."""
+"""Code of the page about GPU memory. No finding has this code."""
 CLUSTER = {
     "cluster-address": "TFD722",
     "cluster-task": "TFD723",
@@ -91,4 +91,5 @@ class CodePage:
 
     @property
     def code(self) -> str:
+        """The code of this name."""
         return {**CLUSTER, **FLEET}[self.name]

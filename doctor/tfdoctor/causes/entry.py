@@ -1,4 +1,4 @@
-"""The fields of a cause's entry, and the values that they use."""
+"""The data of a cause, and the enumerations that it uses."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["CauseData", "CommonRemedy", "Severity"]
 
 
 class Severity(enum.IntEnum):
-    """How serious a finding is. Members can be compared."""
+    """How serious a finding is. Members are ordered."""
 
     INFO = 0
     WARNING = 1
@@ -22,13 +22,14 @@ class Severity(enum.IntEnum):
 
     @property
     def word(self) -> str:
+        """The name in lower case, as users see it."""
         return self.name.lower()
 
 
 class CommonRemedy(enum.Enum):
-    """A remedy that several causes share or that depends on the log.
+    """A remedy that several causes share, or whose text depends on the log.
 
-    logs/advice.py has the sentences and commands.
+    The values only describe the remedies. logs/advice.py has their texts and commands.
     """
 
     CHECK = "check the machine itself"
@@ -53,23 +54,23 @@ class CauseData:
     """Everything that is known about one cause."""
 
     word: str
-    """The word that users see and type; permanent, like codes."""
+    """The word that users see and type. It is permanent."""
     meaning: str
     """A sentence that `tfdoctor explain WORD` prints."""
     title: str
-    """Title of the finding in a log that shows this cause."""
+    """Title of the finding about a log that shows this cause."""
     code: str
     """Code of that finding: the check's code if a check has this cause, TFD8xx if only a log shows it."""
     registers: bool = True
-    """False if TensorFlow registers no GPU with this cause, unless the log shows one."""
+    """False if this cause keeps TensorFlow from registering GPUs. A log that shows a registered GPU takes precedence."""
     severity: Severity = Severity.ERROR
-    """Severity of that finding."""
+    """Severity of the finding about a log that shows this cause."""
     consequences: tuple[str, ...] = ()
-    """Words of the causes whose findings only follow from this one, or are fixed with it."""
+    """Words of the causes whose findings are only consequences of this one, or are fixed together with it."""
     refusal_rank: int | None = None
-    """Rank of this cause among the reasons why no release fits a machine; the lowest comes first.
+    """Rank of this cause among the reasons why no release fits a machine. The lowest rank comes first.
 
-    Causes on the user's side (the machine, the request) have the lowest ranks. None ranks after all numbers.
+    None ranks after all numbers.
     """
     remedies: Remedy | tuple[Remedy | CommonRemedy, ...] = (CommonRemedy.CHECK,)
-    """Remedies for a log without access to the machine."""
+    """Remedies if only a log is available, not the machine."""

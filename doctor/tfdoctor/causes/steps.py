@@ -1,6 +1,7 @@
-"""The steps of a remedy, as values that `tfdoctor fix` carries out. A remedy's commands are for people.
+"""Remedies, and the steps with which `tfdoctor fix` applies them.
 
-A step changes only one Python environment and can be undone. All paths are absolute.
+The commands of a remedy are for users; its steps are for `tfdoctor fix`. A step changes only one Python
+environment and can be undone. All paths are absolute.
 """
 
 from __future__ import annotations
@@ -40,8 +41,9 @@ class Install:
     reinstall: bool = False
     """True to reinstall distributions that are registered as installed but lack files."""
     dependencies: bool = True
+    """False to install nothing but the requirements themselves."""
     lock: str | None = None
-    """The CUDA set (compat/locks/cuda) with the hashes of exactly these requirements, if there is one."""
+    """ID of the CUDA set (in compat/locks/cuda) that has the hashes of exactly these requirements; None if none has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,7 @@ class MakeLink:
 
 @dataclass(frozen=True, slots=True)
 class LinkParts:
-    """Create links to all files of a folder that match a pattern.
+    """Create links to all files in a folder that match a pattern.
 
     The files may be known only after a wheel is installed.
     """
@@ -97,7 +99,7 @@ class CommentOut:
     line: int
     """Line number, counted from 1."""
     text: str
-    """The text of the line; if the file has another one there, nothing is changed."""
+    """The text of the line. If the file has another text there, it is not changed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,13 +142,16 @@ class RemoveEntries:
 
 
 SHELL_STEPS = (Export, Unset, Rename, Prepend, RemoveEntries)
+"""The steps that change environment variables."""
 ShellStep = Union[Export, Unset, Rename, Prepend, RemoveEntries]  # noqa: UP007 - Python 3.10 evaluates it
+"""A step that changes environment variables."""
 Step = Union[Install, Uninstall, MakeLink, LinkParts, Remove, CommentOut, ShellStep]  # noqa: UP007
+"""Any step."""
 
 
 @dataclass(frozen=True, slots=True)
 class Remedy:
-    """A remedy of a finding: a sentence, and separately the commands."""
+    """A remedy for a finding: a text, and the commands and steps that apply it."""
 
     text: str
     commands: tuple[str, ...] = ()
@@ -156,18 +161,18 @@ class Remedy:
     Such a command needs root or a reboot, or changes a driver.
     """
     steps: tuple[Step, ...] = ()
-    """The steps with which `tfdoctor fix` does the same; empty if only a person can do it."""
+    """The steps with which `tfdoctor fix` applies the remedy; empty if only the user can apply it."""
     replaces: bool = False
-    """True if the remedy installs another TensorFlow with all that it needs.
+    """True if the remedy installs another TensorFlow with everything that it needs.
 
-    Other problems of the current one then no longer matter.
+    The other problems of the current TensorFlow then no longer matter.
     """
     by_hand: str = ""
-    """A sentence about the commands that come before the steps and that only a person can carry out."""
+    """A sentence about the commands that the user has to run before the steps; "" if there are none."""
 
     @property
     def full_text(self) -> str:
-        """A sentence or two about all commands of the remedy."""
+        """The text about all commands of the remedy, including those that the user has to run first."""
         return " Then: ".join(filter(None, (self.by_hand, self.text)))
 
 
@@ -178,7 +183,7 @@ def remove_entries(step: RemoveEntries, value: str) -> tuple[str, ...]:
 
 
 def comment_out_line(step: CommentOut, text: str) -> str | None:
-    """Return the file's text with that line commented out; None if the line has changed."""
+    """Return the file's text with the line of the step commented out; None if the line has changed."""
     lines = text.split("\n")
     if not 0 < step.line <= len(lines) or lines[step.line - 1].rstrip() != step.text.rstrip():
         return None

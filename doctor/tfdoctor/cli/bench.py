@@ -1,4 +1,4 @@
-"""The command `tfdoctor bench`."""
+"""The `tfdoctor bench` command."""
 
 from __future__ import annotations
 
@@ -46,10 +46,10 @@ STAGE_DESCRIPTIONS = {
     "visible": "its devices are listed",
     "bench": "what is timed is built",
 }
-"""A stage of the payload before the first timing, to a description of what it does."""
+"""A description of each payload stage that runs before the first timing, by stage name."""
 BENCH_SVG = "bench.svg"
 BENCH_PNG = {"bench-light.png": "light", "bench-dark.png": "dark"}
-"""File name of a PNG to its colour scheme."""
+"""The colour scheme of each PNG, by file name."""
 
 
 @command
@@ -137,7 +137,7 @@ def bench(
     earlier_run = None
     if compare is not None:
         earlier_run = parse_earlier(read_option_file(compare, "--compare").encode(), str(compare))
-    paint = _load_painter(output) if png else None
+    convert = _load_png_converter(output) if png else None
     if output is not None:
         _make_folder(output, force=force)
     if html is not None:
@@ -159,8 +159,8 @@ def bench(
         result = dataclasses.replace(
             result, comparison=compare_runs(result, earlier_run, clean_line(str(compare)))
         )
-    if output is not None and result.any_timed:  # an earlier result is not replaced by an empty one
-        result = _write_results(output, result, paint)
+    if output is not None and result.any_timed:  # an empty result must not replace an earlier one
+        result = _write_results(output, result, convert)
     if html is not None:
         _write_page(html, result, force=force)
     if as_json:
@@ -182,22 +182,22 @@ def bench(
     )
 
 
-def _write_results(output: Path, result: Bench, paint: Callable[[str], bytes] | None) -> Bench:
-    """Write the pictures and the JSON, which lists them; return the bench with their paths."""
-    pictures = {BENCH_SVG: bench_svg(result).encode("utf-8")}
-    if paint is not None:
-        pictures |= {name: paint(bench_svg(result, style)) for name, style in BENCH_PNG.items()}
-    for name, picture in pictures.items():
-        write_file(output / name, picture, force=True)
-    result = dataclasses.replace(result, plots=tuple(str(output / name) for name in pictures))
+def _write_results(output: Path, result: Bench, convert: Callable[[str], bytes] | None) -> Bench:
+    """Write the charts and a JSON file that lists them, and return the result with the chart paths."""
+    charts = {BENCH_SVG: bench_svg(result).encode("utf-8")}
+    if convert is not None:
+        charts |= {name: convert(bench_svg(result, style)) for name, style in BENCH_PNG.items()}
+    for name, chart in charts.items():
+        write_file(output / name, chart, force=True)
+    result = dataclasses.replace(result, plots=tuple(str(output / name) for name in charts))
     write_file(output / "bench.json", json_text(bench_json(result)).encode(), force=True)
-    for name in BENCH_PNG.keys() - pictures.keys():
-        (output / name).unlink(missing_ok=True)  # a picture of the replaced result
+    for name in BENCH_PNG.keys() - charts.keys():
+        (output / name).unlink(missing_ok=True)  # it shows the replaced result
     return result
 
 
 def _write_page(target: Path, result: Bench, *, force: bool) -> None:
-    """Write the HTML page. Raise UsageError or Error."""
+    """Write the HTML page. Raise UsageError or Error if it cannot be written."""
     import os
 
     from tfdoctor.cli.html_file import write_page
@@ -212,7 +212,7 @@ def _write_page(target: Path, result: Bench, *, force: bool) -> None:
 def _time_in_image(
     compat: Compat, image: str, python: str | None, request: BenchRequest, progress: _Progress
 ) -> Timing:
-    """Time in a container of the local engine."""
+    """Run the benchmark in a container of the local engine."""
     from tfdoctor.engine import connect
     from tfdoctor.system import LiveSystem
     from tfdoctor.verify.image_bench_runner import bench_image
@@ -230,13 +230,13 @@ class _Progress:
         self._seconds, self._quiet, self._began, self._shown = seconds, quiet, 0.0, False
 
     def show(self, part: dict[str, object]) -> None:
-        """Show a message of the payload."""
+        """Show the progress that a payload message reports."""
         if self._quiet:
             return
         run = part.get("run")
         if not isinstance(run, dict):
             if part.get("status") == "begin" and part.get("stage") in STAGE_DESCRIPTIONS and not self._began:
-                self._show(f"{STAGE_DESCRIPTIONS[str(part['stage'])]}; the time runs when it is done")
+                self._draw(f"{STAGE_DESCRIPTIONS[str(part['stage'])]}; the time runs when it is done")
             return
         import time
 
@@ -246,9 +246,10 @@ class _Progress:
         title = " ".join(str(run[key]) for key in ("workload", "model", "part", "size") if run.get(key))
         names = run.get("devices")
         devices = f" on {', '.join(map(str, names))}" if isinstance(names, list) else ""
-        self._show(f"{remaining:4.0f} s left  {title}{devices}{'' if run.get('samples') else ': first call'}")
+        self._draw(f"{remaining:4.0f} s left  {title}{devices}{'' if run.get('samples') else ': first call'}")
 
-    def _show(self, text: str) -> None:
+    def _draw(self, text: str) -> None:
+        """Overwrite the progress line."""
         width = max(ERR.width - 3, 20)
         self._shown = True
         ERR.write(f"\r  {clean_line(text, limit=200)[:width]:{width}}")
@@ -262,14 +263,17 @@ class _Progress:
             self._quiet = True
 
     def close(self) -> None:
-        """Clear the line."""
+        """Clear the progress line."""
         if self._shown:
             ERR.write(f"\r{'':{max(ERR.width - 1, 22)}}\r")
             ERR.flush()
 
 
 def _parse_list(text: str | None, allowed: tuple[str, ...], name: str) -> tuple[str, ...]:
-    """Return the parts of a comma-separated list, without repeats. Raise UsageError if one is not in `known`."""
+    """Return the parts of a comma-separated list without duplicates.
+
+    Raise UsageError if a part is not in `allowed`; `name` is the option for the error message.
+    """
     parts = tuple(dict.fromkeys(part.strip() for part in text.split(","))) if text is not None else ()
     unknown = next((part for part in parts if part not in allowed), None)
     if unknown is not None:
@@ -279,7 +283,7 @@ def _parse_list(text: str | None, allowed: tuple[str, ...], name: str) -> tuple[
 
 
 def _parse_devices(text: str | None) -> tuple[str, ...]:
-    """Return the names of `--devices`. Raise UsageError."""
+    """Return the device names in `--devices`. Raise UsageError if one is invalid."""
     names = tuple(dict.fromkeys(name.strip() for name in text.split(","))) if text is not None else ()
     if not all(_DEVICE.fullmatch(name) for name in names) or len(names) > 64:
         raise UsageError("--devices: expected names such as CPU:0,GPU:0,GPU:1.")
@@ -287,7 +291,7 @@ def _parse_devices(text: str | None) -> tuple[str, ...]:
 
 
 def _parse_sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...]:
-    """Return the numbers of `--sizes`, ascending. Raise UsageError."""
+    """Return the numbers in `--sizes` in ascending order. Raise UsageError if they are invalid."""
     if text is None:
         return ()
     if len(workloads) != 1:
@@ -301,10 +305,11 @@ def _parse_sizes(text: str | None, workloads: tuple[str, ...]) -> tuple[int, ...
     return tuple(sorted({int(number) for number in numbers}))
 
 
-def _load_painter(output: Path | None) -> Callable[[str], bytes]:
+def _load_png_converter(output: Path | None) -> Callable[[str], bytes]:
     """Return the function that turns an SVG into a PNG.
 
-    It is needed before the first timing, so that a missing library is reported at once. Raise UsageError or Error.
+    It is loaded before the first timing, so that a missing library is reported at once. Raise UsageError if there is
+    no output folder, and Error if the library is missing.
     """
     from tfdoctor.render.png import make_png_converter
 
@@ -314,7 +319,7 @@ def _load_painter(output: Path | None) -> Callable[[str], bytes]:
 
 
 def _make_folder(path: Path, *, force: bool) -> None:
-    """Make the output folder and check that its files may be written. Raise UsageError."""
+    """Create the output folder. Raise UsageError if it or its files cannot be written."""
     try:
         path.mkdir(parents=True, exist_ok=True)
     except (OSError, ValueError) as error:

@@ -1,4 +1,4 @@
-"""The command `tfdoctor build`."""
+"""The `tfdoctor build` command."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class ConflictError(Error):
 
 
 class RecipeChoice(str, enum.Enum):
-    """The recipe of an image."""
+    """An image recipe."""
 
     pip_cuda = "pip-cuda"
     cuda_base = "cuda-base"
@@ -168,7 +168,7 @@ def build(
     _check_push(tag, push=push, builds=not (dry_run or is_text_only))
     _check_network(platform, proxy)
     compat, gpu = Compat.load(), gpu or simulate
-    simulation = _make_stand_in(compat, simulate or (), driver=driver, no_verify=no_verify)
+    simulation = _parse_build_simulation(compat, simulate or (), driver=driver, no_verify=no_verify)
     extras = Extras(
         requirements=requirement_lines(requirements or (), package or ()),
         ca_certificate=_load_certificate(ca_cert) if ca_cert is not None else None,
@@ -185,11 +185,11 @@ def build(
         requirements=extras.requirements,
     )
     host = _choose_host(compat, gpus=gpu or (), driver=driver, inspects=not (anywhere or is_text_only))
-    answer = make_plan(compat, request, host)
-    if answer.conflict is not None:
-        _report_no_plan(answer, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
+    recommendation = make_plan(compat, request, host)
+    if recommendation.conflict is not None:
+        _report_no_plan(recommendation, as_json=as_json, is_text_only=is_text_only, for_this_host=not gpu)
         return ExitCode.FOUND
-    option = with_mirror(answer.options[0], registry if base is None else None)
+    option = with_mirror(recommendation.options[0], registry if base is None else None)
     name = _check_tag(tag) if tag is not None else make_default_tag(option)
     if extras.requirements:
         _check_requirements(
@@ -200,7 +200,9 @@ def build(
             option = _inspect_base(option)
         if pin:
             option = _pin_base(option, ca_file=str(ca_cert) if ca_cert is not None else None, proxy=proxy)
-        if emit is Form.apptainer:  # an Apptainer container runs as the user who starts it
+        if (
+            emit is Form.apptainer
+        ):  # an Apptainer container runs as the user who starts it, so it needs no other user
             extras = dataclasses.replace(extras, uid=0)
         for_any_host = anywhere or (is_text_only and not (gpu or driver))
         given_options = (
@@ -223,7 +225,9 @@ def build(
         if folder is not None:
             OUT.write(write_context(folder, emitted_image, force=force, dry_run=dry_run, quiet=quiet))
         else:
-            _print(emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose)
+            _print_plan(
+                emitted_image, emit, print_only=print_only, as_json=as_json, quiet=quiet, whole=verbose
+            )
         return ExitCode.OK
     settings = BuildSettings(
         tag=name,
@@ -264,7 +268,7 @@ def build(
     return ExitCode.FOUND if has_failed else ExitCode.OK
 
 
-def _print(
+def _print_plan(
     image: EmittedImage, emit: Form | None, *, print_only: bool, as_json: bool, quiet: bool, whole: bool
 ) -> None:
     """Print the plan in the requested form."""
@@ -275,7 +279,7 @@ def _print(
     elif print_only:
         sys.stdout.write(image.context.dockerfile)
         if image.context.files and not quiet:
-            sys.stdout.flush()  # if it cannot be written, only that error is reported
+            sys.stdout.flush()  # raises here if nothing can be written, so that the note is not printed as well
             names = ", ".join(sorted(image.context.files))
             ERR.write(f"It copies {names}: `{image.command} --emit context DIR` writes them, too.\n")
     else:
@@ -283,7 +287,7 @@ def _print(
 
 
 def _list_engine_options(*options: tuple[str, str | None]) -> tuple[str, ...]:
-    """Return the options that have a value as `docker build` takes them, quoted for a shell."""
+    """Return the options that have a value in the form that `docker build` accepts, quoted for a shell."""
     return tuple(f"{name} {shlex.quote(clean_line(value))}" for name, value in options if value)
 
 
@@ -302,23 +306,23 @@ def _report_built(
 def choose_user(uid: int, *, rootless: bool) -> str:
     """Return the value for `run --user` with which a container can write into the user's folder.
 
-    Empty if the image's user can. In a rootless engine root is the user who started the engine, and every other id
-    belongs to nobody.
+    Empty if the image's own user can write there. In a rootless engine, root is the user who started the engine, and
+    no other ID belongs to an existing user.
     """
     if rootless:
         return "0:0" if uid else ""
-    return "" if uid == _user_id() else '"$(id -u):$(id -g)"'
+    return "" if uid == _get_user_id() else '"$(id -u):$(id -g)"'
 
 
-def _user_id() -> int | None:
-    """Return the id of this user; None on Windows, where users have none."""
+def _get_user_id() -> int | None:
+    """Return the current user's ID, or None on Windows, which has no user IDs."""
     return os.getuid() if hasattr(os, "getuid") else None
 
 
 def _check_form(
     emit: Form | None, folder: Path | None, *, print_only: bool, force: bool, as_json: bool
 ) -> None:
-    """Raise UsageError for options that exclude each other."""
+    """Raise UsageError if options exclude each other."""
     if as_json and (print_only or emit is not None):
         raise UsageError(
             "--json prints the plan as JSON, --print and --emit another form of it; give one of them.",
@@ -336,9 +340,9 @@ def _check_form(
 
 
 def _inspect_base(option: Option) -> Option:
-    """Return the option with what is in the user's base image, if the engine has that image.
+    """Return the plan updated from the contents of the user's base image, if the engine has that image.
 
-    Otherwise say so and return the option unchanged. Raise BaseError if nothing can be built on the image.
+    Otherwise print a note and return the plan unchanged. Raise BaseError if nothing can be built on the image.
     """
     from tfdoctor.engine import EngineError, connect
     from tfdoctor.engine.image import inspect_base
@@ -361,9 +365,9 @@ def _inspect_base(option: Option) -> Option:
 
 
 def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Option:
-    """Return the option with the digest that the registry has now for its base image.
+    """Return the plan with the current registry digest of its base image.
 
-    Raise Error if the registry gives none.
+    A plan that has a digest already is returned unchanged. Raise Error if the registry returns no digest.
     """
     from tfdoctor.engine import ask_registry
 
@@ -371,18 +375,18 @@ def _pin_base(option: Option, *, ca_file: str | None, proxy: str | None) -> Opti
     if "@" in option.base.reference:
         return option
     proxies = {"http": proxy, "https": proxy} if proxy else None
-    answer = ask_registry(option.base.image, ca_file=ca_file, proxies=proxies)
-    if answer.digest is None:
-        reason = answer.text or f"its registry gives no digest for {option.base.image}."
+    registry_reply = ask_registry(option.base.image, ca_file=ca_file, proxies=proxies)
+    if registry_reply.digest is None:
+        reason = registry_reply.text or f"its registry gives no digest for {option.base.image}."
         msg = f"--pin: {reason}"
         raise Error(msg, hint="Without --pin the base is named by its tag only.")
-    return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=answer.digest))
+    return dataclasses.replace(option, base=dataclasses.replace(option.base, digest=registry_reply.digest))
 
 
 def _push_image(
     engine: ContainerEngine, tag: str, *, has_failed: bool, quiet: bool, verbose: bool
 ) -> str | None:
-    """Push the image and return its digest; return None without a push if it failed verification (`wrong`)."""
+    """Push the image and return its digest, or return None without a push if it failed verification."""
     from tfdoctor.engine.push import push
 
     if has_failed:
@@ -395,17 +399,20 @@ def _push_image(
     return digest
 
 
-def _make_stand_in(
+def _parse_build_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None, no_verify: bool
 ) -> Simulated | None:
-    """Return the simulation for the verification, or None. Raise UsageError."""
+    """Return the simulation for the verification, or None if no GPU is simulated.
+
+    Raise UsageError if verification is disabled or a name is unknown.
+    """
     if names and no_verify:
         raise UsageError("--simulate is for verifying, which --no-verify leaves out; give one of them.")
     return parse_simulation(compat, names, driver=driver)
 
 
 def _check_network(platform: str | None, proxy: str | None) -> None:
-    """Raise UsageError for an invalid platform or proxy."""
+    """Raise UsageError if the platform or the proxy is invalid."""
     if platform is not None and not _PLATFORM.fullmatch(platform):
         raise UsageError(
             "--platform: only linux/amd64 works.", hint="TensorFlow's arm64 wheels have no GPU code."
@@ -415,7 +422,7 @@ def _check_network(platform: str | None, proxy: str | None) -> None:
 
 
 def _check_push(tag: str | None, *, push: bool, builds: bool) -> None:
-    """Raise UsageError if there will be no image to push, or no registry."""
+    """Raise UsageError if `push` is set but no image is built, or `--tag` does not name it."""
     if push and (tag is None or not builds):
         raise UsageError(
             "--push: only an image that is built, under the name that --tag gives it, can be pushed.",
@@ -434,41 +441,41 @@ def _check_requirements(
 ) -> None:
     """Raise ConflictError if the requirements cannot be installed with the versions of the plan.
 
-    This is checked before large downloads. `without_index` compares with the pinned versions only and does not use the
-    network.
+    This is checked before large downloads. With `without_index`, the requirements are compared with the pinned
+    versions only, and the network is not used.
     """
     from tfdoctor.engine.image import render_context
     from tfdoctor.environment.precheck import PrecheckResult, check_requirements, find_unmet_pin
 
     files = render_context(option, extras).files
-    limits = files.get("constraints.txt", b"").decode().splitlines()
+    constraints = files.get("constraints.txt", b"").decode().splitlines()
     if without_index:
-        answer = PrecheckResult(conflict=find_unmet_pin(extras.requirements, limits, option.python))
+        result = PrecheckResult(conflict=find_unmet_pin(extras.requirements, constraints, option.python))
     else:
-        answer = check_requirements(
+        result = check_requirements(
             extras.requirements,
-            limits,
+            constraints,
             option.python,
             env=os.environ,
             index=extras.index,
             ca_file=str(ca_cert) if ca_cert is not None else None,
             proxy=proxy,
         )
-    if answer.conflict:
-        reason = answer.conflict.rstrip(".")
+    if result.conflict:
+        reason = result.conflict.rstrip(".")
         msg = f"your requirements cannot be installed beside TensorFlow {option.tensorflow}: {reason}."
         raise ConflictError(
             msg,
             hint="Correct or loosen the named requirement, or choose another TensorFlow with --tf. Nothing was built.",
         )
-    if answer.unknown and not quiet:
+    if result.unknown and not quiet:
         ERR.write(
-            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {answer.unknown}\n"
+            f"Could not check beforehand whether your requirements are compatible with TensorFlow: {result.unknown}\n"
         )
 
 
 def _check_tag(tag: str) -> str:
-    """Return the name for the image. Raise UsageError."""
+    """Return the image name. Raise UsageError if it has a digest or is invalid."""
     if "@" in check_reference(tag):
         msg = f"--tag: `{tag}` has a digest, which is not known before it is built."
         raise UsageError(msg)
@@ -476,9 +483,10 @@ def _check_tag(tag: str) -> str:
 
 
 def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, inspects: bool) -> Host:
-    """Return the host that the image is for: the one with these GPUs, or this one if `inspects`, else an unknown one.
+    """Return the host that the image is for.
 
-    Raise UsageError.
+    Without `inspects`, it is a host with the given GPUs, or an unknown host if there are none. With `inspects`, it is
+    this host unless GPUs are given. Raise UsageError if a GPU or the driver is invalid.
     """
     if gpus and not inspects:
         return host_for(compat, gpus=gpus, driver=driver, facts=None)
@@ -486,12 +494,12 @@ def _choose_host(compat: Compat, *, gpus: Sequence[str], driver: str | None, ins
         return Host(driver=check_driver(driver))
     host = host_for(compat, gpus=gpus, driver=driver, facts=None)
     # The image brings its own system, so only the GPUs, driver and processor of this host matter.
-    windows = host.wsl or host.system == "Windows"
-    return dataclasses.replace(host, glibc=None, python=None, system="Linux", wsl=windows)
+    is_windows = host.wsl or host.system == "Windows"
+    return dataclasses.replace(host, glibc=None, python=None, system="Linux", wsl=is_windows)
 
 
 def _load_certificate(path: Path) -> bytes:
-    """Return the content of a certificate file. Raise UsageError."""
+    """Return the content of a certificate file. Raise UsageError if it is not a certificate or has a private key."""
     display_name = clean_line(str(path))
     certificate = read_option_file(path, "--ca-cert").encode()
     if b"-----BEGIN CERTIFICATE-----" not in certificate:
@@ -504,21 +512,21 @@ def _load_certificate(path: Path) -> bytes:
 
 
 def _report_no_plan(
-    answer: Recommendation, *, as_json: bool, is_text_only: bool, for_this_host: bool
+    recommendation: Recommendation, *, as_json: bool, is_text_only: bool, for_this_host: bool
 ) -> None:
     """Print why there is no plan."""
     if as_json:
-        write_json(recommendation_json(answer))
+        write_json(recommendation_json(recommendation))
     elif is_text_only:  # standard output is for the Dockerfile or another file
-        ERR.write(render_recommendation(answer, width=ERR.width))
+        ERR.write(render_recommendation(recommendation, width=ERR.width))
     else:
-        OUT.write(render_recommendation(answer, **OUT.layout))
-        if answer.host.cards and for_this_host:
+        OUT.write(render_recommendation(recommendation, **OUT.layout))
+        if recommendation.host.cards and for_this_host:
             OUT.write("\nFor a different machine than this one: --anywhere, or --gpu NAME --driver V.\n")
 
 
 STAGES_WITHOUT_GPU = ("libraries", "import")
-"""Stages of a verification that need no GPU."""
+"""Verification stages that need no GPU."""
 
 
 def _verify_image(
@@ -534,7 +542,8 @@ def _verify_image(
 ) -> Verification:
     """Verify the image on this host's GPUs and print the result.
 
-    On a host without GPUs only the stages that need none are run. With `asked` a stand-in driver takes the GPUs' place.
+    On a host without GPUs, only the stages that need none are run. With `simulation`, a stand-in driver replaces the
+    GPUs.
     """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.cli.verify import host_of_engine, print_result

@@ -1,4 +1,4 @@
-"""`tfdoctor build --check FILE`: a Dockerfile, a compose file or a devcontainer.json, also on standard input."""
+"""Check a Dockerfile, a compose file or a devcontainer.json for `tfdoctor build --check FILE`."""
 
 from __future__ import annotations
 
@@ -38,13 +38,16 @@ if TYPE_CHECKING:
     from tfdoctor.dockerfile.analysis import DockerfileReport
 
 MAX_FILE_BYTES = 1024 * 1024
-"""The largest Dockerfile, or requirements file beside it, that is read."""
+"""Size limit of a Dockerfile, and of each file that it copies or installs from."""
 _PLAIN_VALUE = re.compile(r"[\w.:/@+-]{1,300}")
 """A build argument that can be written into an ARG instruction."""
 
 
 def check(path: Path, *, as_json: bool) -> int:
-    """Print what will not work. Return the exit status, which is 1 if there is an error. Raise UsageError."""
+    """Print what will not work in a file, or in standard input for `-`, and return the exit status.
+
+    The status is 1 if there is an error. Raise UsageError if the file cannot be read or is of another kind.
+    """
     if str(path) == "-":
         display_name = "standard input"
         path, text = (
@@ -70,36 +73,39 @@ def check(path: Path, *, as_json: bool) -> int:
 
 
 def _check_dockerfile(text: str, display_name: str, folder: Path, as_json: bool) -> int:
-    """Check a Dockerfile and print the result; return the exit status. Raise UsageError."""
-    judged = check_dockerfile(
+    """Check a Dockerfile, print the result and return the exit status. Raise UsageError if it has no FROM."""
+    report = check_dockerfile(
         text,
         Compat.load(),
         name=display_name,
         read=make_file_reader(folder),
         foresee=partial(check_requirements, env=os.environ),
     )
-    if judged is None:
+    if report is None:
         msg = f"--check: {display_name} has no FROM: it is not a Dockerfile."
         raise UsageError(
             msg,
             hint="A compose file begins with services:, name: or version:, a devcontainer.json with a brace.",
         )
     if as_json:
-        write_json(make_dockerfile_json(judged))
+        write_json(make_dockerfile_json(report))
     else:
-        OUT.write(render_judged(judged, **OUT.layout))
-    return _exit_status([judged])
+        OUT.write(render_judged(report, **OUT.layout))
+    return _choose_exit_status([report])
 
 
-def _exit_status(all_judged: Sequence[DockerfileReport | None]) -> int:
-    """Return the exit status for the results; None stands for an image that could not be checked."""
-    findings = [finding for judged in all_judged if judged is not None for finding in judged.findings]
+def _choose_exit_status(reports: Sequence[DockerfileReport | None]) -> int:
+    """Return the exit status for the results. None represents an image that could not be checked."""
+    findings = [finding for report in reports if report is not None for finding in report.findings]
     failed = any(finding.severity is Severity.ERROR for finding in findings)
     return ExitCode.FOUND if failed else ExitCode.OK
 
 
 def _load_text(stream: BinaryIO, display_name: str) -> str:
-    """Return the text of a file. Raise UsageError if it is too large or not text, and OSError."""
+    """Return the text of a file.
+
+    Raise UsageError if it is too large or not text, and OSError if it cannot be read.
+    """
     content = stream.read(MAX_FILE_BYTES + 1)
     if len(content) > MAX_FILE_BYTES:
         msg = f"--check: {display_name} is larger than {MAX_FILE_BYTES // 1024 // 1024} MiB: it is not a Dockerfile."
@@ -114,7 +120,7 @@ def _load_text(stream: BinaryIO, display_name: str) -> str:
 
 
 def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStart]:
-    """Return the containers that the file starts. Raise StartFileError."""
+    """Return the containers that the file starts. Raise StartFileError if they cannot be determined."""
     if is_compose(path.name, text):
         return parse_services(text, display_name)
     container = parse_devcontainer(text, display_name)
@@ -136,17 +142,20 @@ def _load_starts(text: str, path: Path, display_name: str) -> list[ContainerStar
 
 
 def _show_starts(starts: list[ContainerStart], display_name: str, folder: Path, *, as_json: bool) -> int:
-    """Check the image of each container and print the results; return the exit status."""
+    """Check each container's image, print the results and return the exit status."""
     results = [(start, *_evaluate_start(start, folder)) for start in starts]
     if as_json:
         write_json(services_json(display_name, results))
     else:
         OUT.write(render_services(results, **OUT.layout))
-    return _exit_status([judged for _, judged, _ in results])
+    return _choose_exit_status([report for _, report, _ in results])
 
 
 def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileReport | None, str]:
-    """Return (result for the container's image, ""), or (None, why it could not be checked)."""
+    """Return the report on the container's image and the reason why it could not be checked.
+
+    The report is None if there is a reason, and the reason is empty if there is a report.
+    """
     above = 1 if start.name == "" else 0  # .devcontainer/devcontainer.json builds the folder above it
     name, text = start.file, start.inline
     if text is None and start.dockerfile is not None:
@@ -158,11 +167,11 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         if start.image is None:
             return None, "its image depends on a variable, or on another file"
         try:
-            # The FROM is on the service's own line, so that findings cite that.
+            # Put the FROM on the line of the service, so that findings cite that line.
             text = "\n" * (start.line - 1) + f"FROM {check_reference(start.image)}\n"
         except UsageError as error:
             return None, clean_line(error.message)
-    judged = check_dockerfile(
+    report = check_dockerfile(
         _apply_build_settings(text, start),
         Compat.load(),
         name=clean_line(name),
@@ -170,11 +179,11 @@ def _evaluate_start(start: ContainerStart, folder: Path) -> tuple[DockerfileRepo
         start=start,
         foresee=partial(check_requirements, env=os.environ),
     )
-    return judged, "" if judged is not None else f"{clean_line(name)} has no FROM"
+    return report, "" if report is not None else f"{clean_line(name)} has no FROM"
 
 
 def _apply_build_settings(text: str, start: ContainerStart) -> str:
-    """Return the Dockerfile up to the stage that is built, with the given build arguments.
+    """Return the Dockerfile up to the stage that is built, with the container's build arguments.
 
     Line numbers do not change.
     """
@@ -192,9 +201,10 @@ def _apply_build_settings(text: str, start: ContainerStart) -> str:
 
 
 def make_file_reader(folder: Path, *, above: int = 0) -> Callable[[str], str | None]:
-    """Return a function that reads the files in a folder and below it, and no others: the Dockerfile is not trusted.
+    """Return a function that reads files in and below a folder, and no others, because the Dockerfile is not trusted.
 
-    `above`: how many folders higher files may be. The function returns None for a file that it cannot or may not read.
+    `above` is the number of parent folders that it may also read from. The function returns None for a file that it
+    cannot or may not read.
     """
     try:
         start = real_path(folder)

@@ -1,4 +1,4 @@
-"""The output of `tfdoctor build` without a build: another form of the plan on standard output, or a folder."""
+"""Format the `tfdoctor build` command and write the build folder, for `--emit` and `--print`."""
 
 from __future__ import annotations
 
@@ -29,8 +29,8 @@ __all__ = ["format_command", "write_context"]
 def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] | object]]) -> str:
     """Return the `tfdoctor build` command for this plan and these options, on one line, quoted for a shell.
 
-    `given` has pairs of an option and its value, its values, or True for a flag; None, False and empty lists are left
-    out.
+    `given` has pairs of an option and its value. The value is a list for a repeated option and True for a flag.
+    Options with None, False or an empty list are omitted.
     """
     parts = [option.commands[0]]
     # The plan's own command may already name the GPU and the driver.
@@ -47,30 +47,34 @@ def format_command(option: Option, given: Iterable[tuple[str, Sequence[object] |
 
 
 def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: bool, quiet: bool) -> str:
-    """Write the folder, completely or not at all. Return the report for the user, which is empty if `quiet`.
+    """Write all files of the build folder or none, and return the report for the user (empty if `quiet`).
 
-    A new folder appears under its name only when it is complete. In an existing folder, files with another content are
-    replaced only if `force`, and are restored if a later file cannot be written. Raise UsageError or Error.
+    A new folder appears under its name only when it is complete. In an existing folder, files with different content
+    are replaced only with `force`, and restored if a later file cannot be written. With `dry_run`, nothing is written.
+
+    Raise UsageError if the folder or a file may not be replaced, and Error if writing fails.
     """
     display_name = clean_line(str(folder))
     files = make_folder_files(made)
-    changed = _find_changed(folder, files, display_name)
-    if changed and not force and not dry_run:
-        msg = f"--emit context: {display_name} has {_join_names(changed)} already, with different content."
+    changed_names = _find_changed(folder, files, display_name)
+    if changed_names and not force and not dry_run:
+        msg = f"--emit context: {display_name} has {_join_names(changed_names)} already, with different content."
         raise UsageError(
             msg, hint="Nothing was written. Name another folder, or use --force to replace them."
         )
-    unchanged = [name for name in files if name not in changed and _is_file(folder / name)]
+    unchanged_names = [name for name in files if name not in changed_names and _is_file(folder / name)]
     report = (
         ""
         if quiet
-        else render_context(display_name, files, made, replaced=changed, kept=unchanged, dry_run=dry_run)
+        else render_context(
+            display_name, files, made, replaced=changed_names, kept=unchanged_names, dry_run=dry_run
+        )
     )
-    if dry_run or len(unchanged) == len(files):
+    if dry_run or len(unchanged_names) == len(files):
         return report
     try:
         if folder.is_dir() and any(folder.iterdir()):
-            _write_into(folder, {name: files[name] for name in files if name not in unchanged})
+            _write_into(folder, {name: files[name] for name in files if name not in unchanged_names})
         else:
             _write_new(folder, files, made.context.epoch)
     except OSError as error:
@@ -80,14 +84,14 @@ def write_context(folder: Path, made: EmittedImage, *, force: bool, dry_run: boo
 
 
 def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -> list[str]:
-    """Return the names of existing files with another content.
+    """Return the names of existing files that have different content.
 
     Raise UsageError if the folder, or one of the files, cannot be written.
     """
     if "\0" in str(folder) or (os.path.lexists(folder) and not folder.is_dir()):
         msg = f"--emit context: {display_name} is not a folder."
         raise UsageError(msg, hint="It was left unchanged. Name another place.")
-    changed = []
+    changed_names = []
     for name, content in files.items():
         path = folder / name
         if not os.path.lexists(path):
@@ -101,11 +105,12 @@ def _find_changed(folder: Path, files: Mapping[str, bytes], display_name: str) -
             msg = f"--emit context: {clean_line(str(path))} cannot be read: {error.strerror or error}."
             raise UsageError(msg) from error
         if not is_same:
-            changed.append(name)
-    return changed
+            changed_names.append(name)
+    return changed_names
 
 
 def _is_file(path: Path) -> bool:
+    """Return whether the path is a regular file and not a link."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except OSError:
@@ -113,12 +118,16 @@ def _is_file(path: Path) -> bool:
 
 
 def _join_names(names: Sequence[str]) -> str:
+    """Return the first three names, and the number of the others if there are more."""
     more = f" and {len(names) - 3} more" if len(names) > 3 else ""
     return f"{', '.join(names[:3])}{more}"
 
 
 def _write_new(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
-    """Write a folder that is new or empty: it is made beside its place with the release's time, and then moved."""
+    """Write a folder that is new or empty.
+
+    It is created under a temporary name beside the target, with `epoch` as the time of every file, and then renamed.
+    """
     folder = Path(os.path.realpath(folder))
     folder.parent.mkdir(parents=True, exist_ok=True)
     temporary = Path(tempfile.mkdtemp(prefix=".tfdoctor-", dir=folder.parent))
@@ -128,34 +137,36 @@ def _write_new(folder: Path, files: Mapping[str, bytes], epoch: int) -> None:
             path.write_bytes(content)
             path.chmod(0o644)
             os.utime(path, (epoch, epoch))
-        temporary.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_umask())
+        temporary.chmod(stat.S_IMODE(folder.stat().st_mode) if folder.is_dir() else 0o777 & ~_read_umask())
         temporary.replace(folder)
     except BaseException:
         shutil.rmtree(temporary, ignore_errors=True)
         raise
 
 
-def _umask() -> int:
-    """Return the process's umask, which can only be read by setting it."""
+def _read_umask() -> int:
+    """Return the umask of the process. It can only be read by setting it, so it is set twice."""
     mask = os.umask(0o022)
     os.umask(mask)
     return mask
 
 
 def _write_into(folder: Path, files: Mapping[str, bytes]) -> None:
-    """Write files into an existing folder; restore its old files if one cannot be written."""
-    previous = {name: (folder / name).read_bytes() if _is_file(folder / name) else None for name in files}
-    written: list[str] = []
+    """Write files into an existing folder, and restore its previous files if one cannot be written."""
+    previous_contents = {
+        name: (folder / name).read_bytes() if _is_file(folder / name) else None for name in files
+    }
+    written_names: list[str] = []
     try:
         for name, content in files.items():
-            written.append(name)
+            written_names.append(name)
             place_file(folder / name, content, force=True)
     except BaseException:
-        for name in written:
+        for name in written_names:
             with contextlib.suppress(OSError):
-                content_before = previous[name]
-                if content_before is not None:
-                    place_file(folder / name, content_before, force=True)
+                previous_content = previous_contents[name]
+                if previous_content is not None:
+                    place_file(folder / name, previous_content, force=True)
                 else:
                     (folder / name).unlink(missing_ok=True)
         raise

@@ -1,4 +1,4 @@
-"""Output of a verification's stages as they end."""
+"""Print verification stages as they end."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["make_stage_printer"]
 
 
 def make_stage_printer(*, quiet: bool) -> Callable[[Stage], None]:
-    """Return a function that prints a stage's line, or ignores it if `quiet`."""
+    """Return a function that prints the line of a finished stage, or does nothing if `quiet`."""
 
     def tell_stage(stage: Stage) -> None:
         OUT.write(render_stage(stage, **OUT.layout))

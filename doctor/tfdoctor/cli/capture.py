@@ -1,4 +1,4 @@
-"""The command `tfdoctor capture`, and the redacted recording that `tfdoctor report` and `--html` also use."""
+"""The `tfdoctor capture` command, and the redacted recording that `tfdoctor report` and `--html` also use."""
 
 from __future__ import annotations
 
@@ -29,26 +29,28 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RedactedRecording:
-    """A redacted recording of a host, with the reports of `check` on both."""
+    """A redacted recording of a host, with the `check` reports on the host and on the recording."""
 
     files: dict[str, bytes]
+    """The content of each bundle file, by its name in the bundle."""
     manifest: dict[str, Any]
+    """The content of the manifest file."""
     report: Report
     """The report on the redacted recording."""
     machine: Report
-    """The report on the host itself, not redacted."""
+    """The unredacted report on the host itself."""
     redactor: Redactor
-    """The redactor of the recording; it replaces values in other texts by the same placeholders."""
+    """The redactor that made the recording. It replaces values in other texts with the same placeholders."""
     differences: tuple[str, ...]
-    """Parts of the two reports that differ; usually none."""
+    """The parts in which the two reports differ; usually empty."""
 
 
 def record_system(
     system: System, compat: Compat, *, python: str | None, timeout: float, local: bool
 ) -> RedactedRecording:
-    """Examine a system, redact the recording and examine that as well.
+    """Examine a system while recording it, redact the recording, and examine the redacted recording too.
 
-    `local` says that `system` is this host. `timeout` is in seconds.
+    `local` says whether `system` is this host. `timeout` is in seconds.
     """
     recording = RecordingSystem(system)
     machine = examine(recording, compat, python=python, timeout=timeout)
@@ -72,12 +74,12 @@ def record_system(
 
 
 def _make_variable_filter(facts: Facts) -> Any:
-    """Return a predicate for the variables that the environment's probe records, whose values are facts."""
+    """Return a predicate that accepts the names of the environment variables among the facts."""
     return facts.environment.variables.__contains__
 
 
 def describe_differences(machine: Report, recording: Report) -> tuple[str, ...]:
-    """Return the parts in which the report on a recording differs from the one on its host."""
+    """Return the parts in which the report on a recording differs from the report on its host."""
     differences = []
     if machine.verdict.cause != recording.verdict.cause:
         differences.append("the verdict")
@@ -134,7 +136,7 @@ def capture(
 
 
 def warn(captured: RedactedRecording) -> None:
-    """Say on standard error that the redacted recording gives different results, if it does."""
+    """Print a warning on standard error if the redacted recording gives different results."""
     if captured.differences:
         sys.stderr.write(
             f"tfdoctor: the redacted recording gives different results: {', '.join(captured.differences)}\n"

@@ -1,4 +1,4 @@
-"""The command `tfdoctor check`. The probe of the Python starts first, and other modules are loaded while it runs."""
+"""The `tfdoctor check` command. It starts the Python probe first and loads other modules while that runs."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def check(
             quiet=quiet,
         )
     if folder is not None:
-        python = _describe_folder(folder, python, facts)
+        python = _check_folder(folder, python, facts)
     requested_python = python
     if then_fix and as_json:
         return _run_fix(requested_python, timeout, yes=yes, as_json=True, verbose=verbose, quiet=quiet)
@@ -143,10 +143,12 @@ def check(
         if html is not None and captured is not None:
             _write_page(html, report, captured, compat, fix=fix, typed=own_command, force=force, quiet=quiet)
         if as_json:
-            _write_json(report, comparison, against)
+            _print_json(report, comparison, against)
         else:
-            _write(report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=own_command)
-    except BaseException:  # a probe that was started may still run
+            _print_report(
+                report, comparison, against, verbose=verbose, quiet=quiet, fix=fix, typed=own_command
+            )
+    except BaseException:  # a probe may still be running
         system.stop()
         raise
     if then_fix:
@@ -171,8 +173,9 @@ def _check_simulated(
 ) -> int:
     """Run `check --deep --simulate GPU`: examine this host and run TensorFlow with a stand-in driver.
 
-    `alone` is False if other options exclude it. Return the exit status. Raise UsageError, CompilerError, or Error if
-    the loader finds another driver first.
+    `is_allowed` is False if the user gave options that exclude a simulation. Return the exit status. Raise UsageError
+    if the options are wrong, CompilerError if the stand-in cannot be built, and Error if the loader finds another
+    driver first.
     """
     if not deep or not is_allowed:
         raise UsageError(
@@ -213,7 +216,7 @@ def _check_simulated(
         write_json({**document, "simulated": simulation_json(simulation.simulation(proves))})
     else:
         print_simulation_title(simulation, quiet=quiet)
-        _write(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
+        _print_report(report, None, None, verbose=verbose, quiet=quiet, fix=None, typed="tfdoctor check")
         show_simulation_note(quiet=quiet)
     return exit_status(report, FailOn.error.value)
 
@@ -221,7 +224,7 @@ def _check_simulated(
 def _check_options(
     *, deep: bool, facts: Path | None, against: Path | None, then_fix: bool, yes: bool, fail_on: FailOn
 ) -> None:
-    """Raise UsageError for options that exclude each other."""
+    """Raise UsageError if options exclude each other."""
     if deep and facts is not None:
         raise UsageError("--deep runs TensorFlow here; a recorded machine (--facts) cannot run it.")
     if then_fix and not (facts is None and against is None):
@@ -234,10 +237,11 @@ def _check_options(
         raise UsageError("--yes needs --fix.")
 
 
-def _describe_folder(folder: str, python: str | None, facts: Path | None) -> str:
-    """Return the Python for `check FOLDER`, which means `--python FOLDER`.
+def _check_folder(folder: str, python: str | None, facts: Path | None) -> str:
+    """Return the folder of `check FOLDER`, which means the same as `--python FOLDER`.
 
-    Raise UsageError if it is not a folder; nothing in it is run.
+    Nothing in the folder is run. Raise UsageError if it does not exist, is not an environment's folder, or is given
+    together with `--python` or `--facts`.
     """
     if python is not None or facts is not None:
         raise UsageError(
@@ -283,9 +287,10 @@ def _examine_machine(
     local: bool,
     quiet: bool,
 ) -> tuple[Report, RedactedRecording | None, Compat]:
-    """Return (report, redacted recording, tables); the recording is None unless `alike`.
+    """Return (report, redacted recording, compatibility data).
 
-    `alike` asks for the redacted recording, for a comparison or a page. `local` says that the system is this host.
+    The recording is None unless `needs_recording` is set, which a comparison and an HTML page require. `local` says
+    whether the system is this host.
     """
     from tfdoctor.compat import Compat
 
@@ -310,7 +315,8 @@ def _examine_machine(
         return report, None, compat
     from tfdoctor.cli.capture import record_system
 
-    # Only a redacted recording can be compared with one of `capture`, and only that is published.
+    # `capture` bundles are redacted, so only a redacted recording is comparable with them. An HTML page may be
+    # published and must be redacted as well.
     captured = record_system(system, compat, python=python, timeout=timeout, local=local)
     report = captured.machine
     if deep:
@@ -322,7 +328,7 @@ def _examine_machine(
 def _load_modules(compat: Compat) -> None:
     """Load the data and the modules for later steps while the probes wait.
 
-    It must not import what a probe may import: see `survey`.
+    It must not import modules that a probe imports at the same time.
     """
     compat.prepare()
     for name in ("report.diagnose", "render.report", "environment.fix_availability"):
@@ -330,7 +336,7 @@ def _load_modules(compat: Compat) -> None:
 
 
 def _compare_reports(earlier: RecordedSystem, report: Report, compat: Compat, timeout: float) -> Comparison:
-    """Compare the report on an earlier recording with this one."""
+    """Compare the report on an earlier recording with the given report."""
     from tfdoctor.report.diff import compare
 
     return compare(examine(earlier, compat, python=earlier.python, timeout=timeout), report)
@@ -347,35 +353,35 @@ def _write_page(
     force: bool,
     quiet: bool,
 ) -> None:
-    """Write the HTML page from the redacted recording. Raise UsageError or Error."""
+    """Write the HTML page from the redacted recording. Raise UsageError or Error if it cannot be written."""
     from dataclasses import replace
 
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.check import report_html
 
-    text = captured.redactor.text
+    redact = captured.redactor.text
     redacted = captured.report
     if report.observed is not None:
         observed = report.observed
         observed = replace(
             observed,
-            error=text(observed.error),
-            devices=tuple(map(text, observed.devices)),
-            computed=tuple(map(text, observed.computed)),
+            error=redact(observed.error),
+            devices=tuple(map(redact, observed.devices)),
+            computed=tuple(map(redact, observed.computed)),
         )
         redacted = evaluate_facts(redacted.facts, compat, observed)
     main = report.main
     offered = fix if fix is not None and any(finding is main for finding in fix.findings) else None
     page = report_html(
         redacted,
-        typed=text(typed),
-        fix=None if offered is None else text(offered.command),
+        typed=redact(typed),
+        fix=None if offered is None else redact(offered.command),
         differences=captured.differences,
     )
     write_page(target, page, force=force, quiet=quiet)
 
 
-def _write_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
+def _print_json(report: Report, comparison: Comparison | None, against: Path | None) -> None:
     """Print the report as JSON, with the comparison if there is one."""
     from tfdoctor.render.diff import comparison_json
     from tfdoctor.render.json import write_json
@@ -387,7 +393,7 @@ def _write_json(report: Report, comparison: Comparison | None, against: Path | N
     write_json(document)
 
 
-def _write(
+def _print_report(
     report: Report,
     comparison: Comparison | None,
     against: Path | None,
@@ -410,7 +416,7 @@ def _write(
 
 
 def _format_own_command(**options: object) -> str:
-    """Return this command with the given options, quoted for a shell, without the output options."""
+    """Return the `tfdoctor check` command with the given options, quoted for a shell."""
     arguments = (
         f" --{name} {shlex.quote(clean_line(str(value)))}" for name, value in options.items() if value
     )
@@ -418,9 +424,10 @@ def _format_own_command(**options: object) -> str:
 
 
 def exit_status(report: Report, fail_on: str) -> ExitCode:
-    """Return 1 if a finding is at least as severe as `fail_on`.
+    """Return the exit status for a report.
 
-    Otherwise 3 if it is unknown whether TensorFlow will use a GPU, and 0 if it is known.
+    The status is 1 if a finding is at least as severe as `fail_on`. Otherwise it is 3 if it is unknown whether
+    TensorFlow will use a GPU, and 0 if that is known. It is always 0 if `fail_on` is "never".
     """
     from tfdoctor.findings import Severity
 
@@ -429,13 +436,13 @@ def exit_status(report: Report, fail_on: str) -> ExitCode:
     threshold = Severity[fail_on.upper()]
     if any(finding.severity >= threshold for finding in report.findings):
         return ExitCode.FOUND
-    return ExitCode.IMPOSSIBLE if _has_unknown(report) else ExitCode.OK
+    return ExitCode.IMPOSSIBLE if _is_verdict_unknown(report) else ExitCode.OK
 
 
-def _has_unknown(report: Report) -> bool:
-    """Return whether the verdict is unknown, so that no findings does not mean that all is well.
+def _is_verdict_unknown(report: Report) -> bool:
+    """Return whether it is unknown if TensorFlow will use a GPU. A missing TensorFlow is a known result.
 
-    A missing TensorFlow is a known result.
+    If it is unknown, a report without findings does not mean that all is well.
     """
     from tfdoctor.facts import Absent
 

@@ -1,4 +1,4 @@
-"""The command `tfdoctor cluster`."""
+"""The `tfdoctor cluster` command."""
 
 from __future__ import annotations
 
@@ -75,24 +75,24 @@ def cluster(
     system = LiveSystem()
     specs = _load_specifications(files or [], tf_config, dict(system.env))
     installed = _list_installed(peer or [])
-    answers = _evaluate(specs, system, installed, timeout=timeout, connects=connect)
+    results = _evaluate_clusters(specs, system, installed, timeout=timeout, connects=connect)
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(cluster_json(answers))
+        write_json(cluster_json(results))
     else:
-        OUT.write(render_cluster(answers, verbose=verbose, **OUT.layout))
+        OUT.write(render_cluster(results, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
         return ExitCode.OK
     threshold = Severity[fail_on.value.upper()]
-    has_fault = any(fault.severity >= threshold for answer in answers for fault in answer.faults)
+    has_fault = any(fault.severity >= threshold for result in results for fault in result.faults)
     return ExitCode.FOUND if has_fault else ExitCode.OK
 
 
 def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
-    """Return the TensorFlow of this host and of each recorded one; nothing without recordings.
+    """Return the TensorFlow release of this host and of each recorded host, or an empty list without recordings.
 
-    Raise UsageError if a path is no recording.
+    Raise UsageError if a path is not a recording.
     """
     if not peers:
         return []
@@ -115,7 +115,7 @@ def _list_installed(peers: list[Path]) -> list[InstalledRelease]:
     ]
 
 
-def _evaluate(
+def _evaluate_clusters(
     specs: list[ClusterSource],
     system: LiveSystem,
     installed: list[InstalledRelease],
@@ -123,18 +123,18 @@ def _evaluate(
     timeout: float,
     connects: bool,
 ) -> list[ClusterAnswer]:
-    """Return the result for each cluster; `connecting` says whether to connect to its tasks."""
+    """Return the result for each cluster. `connects` says whether to connect to its tasks; `timeout` is in seconds."""
     from tfdoctor.examine.network import connect, find_proxy, read_listening
 
     listening = read_listening(system)
-    answers = []
+    results = []
     for source, specification in merge_clusters(specs):
         reached = None
         if connects:
             targets = list_connectable(specification)
             addresses = [(task.host, task.port or 0) for task in targets.values()]
             reached = dict(zip(targets, connect(addresses, timeout), strict=True))
-        answers.append(
+        results.append(
             evaluate_cluster(
                 specification,
                 source,
@@ -144,13 +144,13 @@ def _evaluate(
                 installed=installed,
             )
         )
-    return answers
+    return results
 
 
 def _load_specifications(files: list[str], tf_config: str | None, env: dict[str, str]) -> list[ClusterSource]:
-    """Return the specifications to check.
+    """Return the specifications in the files, in `tf_config`, or in TF_CONFIG.
 
-    Raise UsageError, and Error if a program contains no cluster.
+    Raise UsageError if there are two sources or none, and Error if a program contains no cluster.
     """
     if files and tf_config is not None:
         raise UsageError("FILE and --tf-config both name a specification; give one of them.")
@@ -168,7 +168,10 @@ def _load_specifications(files: list[str], tf_config: str | None, env: dict[str,
 
 
 def parse_specification(value: str) -> ClusterSource:
-    """Return a specification from the command line: a file if there is one of this name, else the text."""
+    """Return a specification from the command line.
+
+    `value` is the name of a file or the text itself. Raise UsageError or Error if a file cannot be read.
+    """
     if value == "-" or _is_file(value):
         return _load_file(value)
     if value.strip() and not any(character in value for character in "{}[]\"'\n"):
@@ -180,6 +183,7 @@ def parse_specification(value: str) -> ClusterSource:
 
 
 def _is_file(value: str) -> bool:
+    """Return whether `value` names an existing file. A value of 4096 characters or more is too long for a path."""
     try:
         return 0 < len(value) < 4096 and Path(value).is_file()
     except (OSError, ValueError):
@@ -187,7 +191,10 @@ def _is_file(value: str) -> bool:
 
 
 def _load_file(name: str) -> ClusterSource:
-    """Return the specification in a file, or on standard input for `-`. Raise UsageError or Error."""
+    """Return the specification in a file, or on standard input for `-`.
+
+    Raise UsageError if it cannot be read, and Error if it is Python without a cluster or with a syntax error.
+    """
     label = clean(name, limit=300)
     if name == "-":
         if sys.stdin is None:
@@ -203,8 +210,8 @@ def _load_file(name: str) -> ClusterSource:
         spec = parse_cluster(text, label, python=is_python)
     except (SyntaxError, ValueError, RecursionError, MemoryError) as error:
         line = getattr(error, "lineno", None)
-        location = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
-        msg = f"{clean_line(label)} is no Python that can be read{location}."
+        error_location = f", by line {line}: {clean_line(str(getattr(error, 'msg', '')))}" if line else ""
+        msg = f"{clean_line(label)} is no Python that can be read{error_location}."
         raise Error(msg, hint="Python 2 is not read here.") from error
     if not spec.written:
         msg = f"{clean_line(label)} has no ClusterSpec, and sets no {VARIABLE}."

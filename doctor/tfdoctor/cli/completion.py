@@ -1,7 +1,7 @@
-"""The command `tfdoctor completion`: a script for shell completion, and the words that this script asks for.
+"""The `tfdoctor completion` command: print a shell script, or the completions that this script requests.
 
-The script calls the same command again with the typed words: `tfdoctor completion bash -- check --pyt`. Each line of
-the answer is a word, in zsh and fish with a description. The single line FILES means that a file name is expected.
+The script calls the same command with the typed words: `tfdoctor completion bash -- check --pyt`. Each line of the
+output is a completion, in zsh and fish with a description. The single line FILES means that a file name is expected.
 """
 
 from __future__ import annotations
@@ -18,14 +18,14 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 FILES = ":files"
-"""The answer for file names; no command, option or value begins with a colon."""
+"""Output if a file name is expected. No command, option or value begins with a colon."""
 FILE_METAVARS = ("FILE", "PATH", "DIR", "FOLDER", "BUNDLE", "COMMAND")
-"""Parts of the metavariables of values that are files."""
+"""Parts of metavariables; an option or argument with one of them takes a file name."""
 Words = list[tuple[str, str]]
 
 
 class Shell(str, enum.Enum):
-    """Shells that have a script."""
+    """A shell that completion supports."""
 
     bash = "bash"
     zsh = "zsh"
@@ -90,16 +90,16 @@ def completion(
         OUT.write_document(SCRIPTS[shell])
         return ExitCode.OK
     words = [*words[:-1], words[-1].removeprefix('"').removeprefix("'")]  # a quote that is still open
-    words, left_out = _join_words(words) if shell is Shell.bash else (words, "")
+    words, prefix = _join_words(words) if shell is Shell.bash else (words, "")
     for value, text in candidates(words):
         OUT.write_document(
-            f"{_format_value(shell, value.removeprefix(left_out), clean_line(text, limit=100))}\n"
+            f"{_format_value(shell, value.removeprefix(prefix), clean_line(text, limit=100))}\n"
         )
     return ExitCode.OK
 
 
 def _format_value(shell: Shell, value: str, text: str) -> str:
-    """Return a line of the answer in the shell's format."""
+    """Return an output line in the shell's format. zsh separates word and description by a colon."""
     if shell is Shell.bash or value == FILES or not text:
         return value
     if shell is Shell.fish:
@@ -108,7 +108,7 @@ def _format_value(shell: Shell, value: str, text: str) -> str:
 
 
 def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
-    """Return the words, and the part of the last one that bash does not expect in the answer.
+    """Return the words with options and values joined, and the prefix that bash does not expect in a completion.
 
     Bash splits `--tf=2.1` into three words, and completes only the last of them.
     """
@@ -124,9 +124,9 @@ def _join_words(words: Sequence[str]) -> tuple[list[str], str]:
 
 
 def candidates(words: Sequence[str]) -> Words:
-    """Return (word, description) of everything that the last of `words` can become.
+    """Return the completions of the last word, as pairs of a word and its description.
 
-    [(FILES, "")] if a file name is expected.
+    The result is [(FILES, "")] if a file name is expected.
     """
     from tfdoctor.cli.main import COMMANDS, command_line
 
@@ -145,16 +145,16 @@ def candidates(words: Sequence[str]) -> Words:
 
 
 def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Words:
-    """Return the candidates after a command's name. `command` is a Click command."""
+    """Return the completions of `last` after the Click command `command` and its arguments `before`."""
     context = command.make_context(command.name, [], resilient_parsing=True)
     options = {word: param for param in command.params for word in (*param.opts, *param.secondary_opts)}
     positionals = [
         param for param in command.params if param.param_type_name == "argument" and not param.hidden
     ]
-    pending, argument_count, options_ended = None, 0, False
+    pending_option, argument_count, options_ended = None, 0, False
     for word in before:
-        if pending is not None:
-            pending = None
+        if pending_option is not None:
+            pending_option = None
         elif word == "--":
             options_ended = True
         elif options_ended or not word.startswith("-") or word == "-":
@@ -162,11 +162,11 @@ def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Word
             options_ended |= not context.allow_interspersed_args
         else:
             param = options.get(word)
-            pending = param if param is not None and not _is_flag(param) else None
-    if pending is not None:
-        return _list_values(context, pending, last)
-    option, equals, value = last.partition("=")
-    if equals and not options_ended and option in options:
+            pending_option = param if param is not None and not _is_flag(param) else None
+    if pending_option is not None:
+        return _list_values(context, pending_option, last)
+    option, equals_sign, value = last.partition("=")
+    if equals_sign and not options_ended and option in options:
         return [
             (text if text == FILES else f"{option}={text}", description)
             for text, description in _list_values(context, options[option], value)
@@ -181,11 +181,12 @@ def _complete_in_command(command: Any, before: Sequence[str], last: str) -> Word
 
 
 def _is_flag(param: Any) -> bool:
+    """Return whether a Click parameter takes no value."""
     return bool(getattr(param, "is_flag", False) or getattr(param, "count", False))
 
 
 def _list_options(context: Any) -> list[tuple[str, str]]:
-    """Return the long names of a command's options, each with its help."""
+    """Return the long names of a command's options, each with its help text."""
     options = []
     for param in context.command.get_params(context):
         if param.param_type_name == "option" and not param.hidden:
@@ -195,7 +196,7 @@ def _list_options(context: Any) -> list[tuple[str, str]]:
 
 
 def _list_values(context: Any, param: Any, typed: str) -> Words:
-    """Return the candidates for the value of a parameter."""
+    """Return the completions of a parameter's value."""
     if any(name in (param.metavar or "") for name in FILE_METAVARS):
         return [(FILES, "")]
     items = param.shell_complete(context, typed)
@@ -203,4 +204,5 @@ def _list_values(context: Any, param: Any, typed: str) -> Words:
 
 
 def _filter_words(typed: str, candidates: Any) -> Words:
+    """Return the candidates that begin with `typed`."""
     return [(word, text) for word, text in candidates if word.startswith(typed)]

@@ -1,6 +1,7 @@
-"""Values of options for shell completion: one function each, which imports what it needs when it is called.
+"""Functions that complete the values of options in a shell. Each imports what it needs when it is called.
 
-Each takes the typed part of the word and returns (value, description) of all values that begin with it, in any case.
+Each function takes the typed part of a value and returns (value, description) for all values that begin with it,
+regardless of case.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ def gpus(incomplete: str) -> Values:
 
 
 def codes(incomplete: str) -> Values:
-    """Return the codes of the rules of `check`, with their titles."""
+    """Return the codes of the `check` rules, with their titles."""
     from tfdoctor.rules import ALL_RULES
 
     return _filter_values(incomplete, ((rule.code, rule.title) for rule in ALL_RULES))
 
 
 def causes_and_codes(incomplete: str) -> Values:
-    """Return the codes and causes that `explain` knows."""
+    """Return the codes and causes that `explain` can explain, with their titles and meanings."""
     from tfdoctor.explain import catalogue
 
     entries = catalogue()
@@ -56,7 +57,7 @@ def causes_and_codes(incomplete: str) -> Values:
 
 
 def kinds(incomplete: str) -> Values:
-    """Return the kinds of output that `parse` knows."""
+    """Return the kinds of output that `parse` accepts."""
     from tfdoctor.parse.registry import PARSERS
 
     return _filter_values(incomplete, [("auto", "Find out."), *((kind, "") for kind in PARSERS)])
@@ -65,7 +66,8 @@ def kinds(incomplete: str) -> Values:
 def _filter_values(typed: str, values: Iterable[tuple[str, str]], prefix: str | None = None) -> Values:
     """Return the values that begin with `typed`.
 
-    Their beginning is replaced by `kept`, the text as the user typed it, because some shells require that.
+    Their beginning is replaced with `prefix`, the text as the user typed it, because some shells require that.
+    None means that `typed` is that text.
     """
     prefix = typed if prefix is None else prefix
     length = len(typed)

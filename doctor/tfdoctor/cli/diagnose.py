@@ -1,4 +1,4 @@
-"""The command `tfdoctor diagnose`."""
+"""The `tfdoctor diagnose` command."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class DiagnoseFormat(str, enum.Enum):
-    """The format of the answer."""
+    """The output format."""
 
     text = "text"
     github = "github"
@@ -86,12 +86,12 @@ def diagnose(
             raise UsageError("--html shows a log that has ended; -f follows one that grows.")
         check_file(html, force=force, option="--html", reads=names)
     compat = Compat.load()
-    copy = _Copy() if html is not None else None
+    copy = _StdinCopy() if html is not None else None
     if follow:
-        reports = [_follow_log(names[0], compat, aloud=not (as_json or as_github))]
+        reports = [_follow_log(names[0], compat, prints_verdicts=not (as_json or as_github))]
     else:
         shows_progress = ERR.is_terminal and not (as_json or quiet)
-        reports = [_diagnose_whole(name, compat, progress=shows_progress, copy=copy) for name in names]
+        reports = [_diagnose_complete_log(name, compat, progress=shows_progress, copy=copy) for name in names]
     if host:
         reports = _apply_host_facts(reports, compat)
     if html is not None and copy is not None:
@@ -115,7 +115,7 @@ def diagnose(
 
 
 def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogReport]:
-    """Return the reports with the cause from this host's own facts, if the log leaves it open."""
+    """Return the reports, with the cause taken from this host's facts where a log does not determine it."""
     from tfdoctor.examine import examine
     from tfdoctor.system import LiveSystem
 
@@ -124,7 +124,7 @@ def _apply_host_facts(reports: Sequence[LogReport], compat: Compat) -> list[LogR
 
 
 def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
-    """Return 1 if a finding is at least as severe as `fail_on`, else 0."""
+    """Return 1 if a finding is at least as severe as `fail_on`, else 0. Return 0 if `fail_on` is "never"."""
     if fail_on == "never":
         return ExitCode.OK
     threshold = Severity[fail_on.upper()]
@@ -132,29 +132,31 @@ def exit_status(reports: Sequence[LogReport], fail_on: str) -> ExitCode:
     return ExitCode.FOUND if has_finding else ExitCode.OK
 
 
-# ---------------------------------------------------------------- reading
+# ---------------------------------------------------------------- input
 
 
-def _diagnose_whole(name: str, compat: Compat, *, progress: bool, copy: _Copy | None) -> LogReport:
-    """Return the report on a complete log; `copy` keeps standard input, which cannot be read twice."""
+def _diagnose_complete_log(
+    name: str, compat: Compat, *, progress: bool, copy: _StdinCopy | None
+) -> LogReport:
+    """Return the report on a complete log. `copy`, if given, stores standard input, which cannot be read twice."""
     label = clean(name, limit=300)
     with show_read_progress(label) if progress else contextlib.nullcontext() as display:
         chunks = read_log(name, note=note, meter=display)
         return diagnose_log(copy.keep(chunks) if copy and name == STDIN else chunks, compat, label)
 
 
-class _Copy:
-    """The beginning of standard input, which can be read only once."""
+class _StdinCopy:
+    """A copy of the beginning of standard input, which can be read only once."""
 
     LARGEST = 64 * 1024 * 1024
-    """Bytes that are kept."""
+    """Bytes that are stored at most, up to the end of a chunk."""
 
     def __init__(self) -> None:
         self._chunks: list[bytes] = []
         self._size = 0
 
     def keep(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the same chunks and keep them, up to the limit."""
+        """Yield the chunks unchanged and store them, up to the limit."""
         for chunk in chunks:
             if self._size < self.LARGEST:
                 self._chunks.append(chunk)
@@ -162,14 +164,20 @@ class _Copy:
             yield chunk
 
     def replay(self, name: str) -> Iterable[bytes]:
-        """Return the chunks of a log once more, without a second note about a damaged one."""
+        """Return the chunks of a log again, without repeating a note about damaged data."""
         return self._chunks if name == STDIN else read_log(name, note=lambda _: None)
 
 
 def _write_page(
-    target: Path, names: Sequence[str], reports: Sequence[LogReport], copy: _Copy, *, force: bool, quiet: bool
+    target: Path,
+    names: Sequence[str],
+    reports: Sequence[LogReport],
+    copy: _StdinCopy,
+    *,
+    force: bool,
+    quiet: bool,
 ) -> None:
-    """Write the HTML page of all logs, redacted. Raise UsageError or Error."""
+    """Write a redacted HTML page of all logs. Raise UsageError or Error if it cannot be written."""
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.logs.excerpt import excerpt
     from tfdoctor.render.html.log import logs_html
@@ -182,35 +190,38 @@ def _write_page(
     write_page(target, page, force=force, quiet=quiet)
 
 
-def _follow_log(name: str, compat: Compat, *, aloud: bool) -> LogReport:
-    """Return the report on a growing log, after Ctrl-C or the end of its pipe.
+def _follow_log(name: str, compat: Compat, *, prints_verdicts: bool) -> LogReport:
+    """Follow a growing log until Ctrl-C or the end of its pipe, and return the report.
 
-    `aloud` prints the verdict whenever it changes.
+    With `prints_verdicts`, the verdict is printed whenever it changes.
     """
     from tfdoctor.running.watch import Watch
 
     label = clean(name, limit=300)
-    if aloud and ERR.is_terminal:
+    if prints_verdicts and ERR.is_terminal:
         note(f"following {clean_line(label, limit=80)}; Ctrl-C ends it and gives the whole answer.")
 
     def tell(report: LogReport) -> None:
         OUT.write(render_log(report, quiet=True, **OUT.layout))
         OUT.flush()
 
-    watch = Watch(compat, label, tell if aloud else lambda _: None)
+    watch = Watch(compat, label, tell if prints_verdicts else lambda _: None)
     with _stop_at_interrupt() as interrupted:
         return diagnose_log(watch.watch(streams.follow(name, interrupted)), compat, label)
 
 
 @contextlib.contextmanager
 def _stop_at_interrupt() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether Ctrl-C was pressed; a second Ctrl-C raises KeyboardInterrupt."""
+    """Yield a function that returns whether Ctrl-C was pressed. A second Ctrl-C raises KeyboardInterrupt.
+
+    Outside the main thread, or if SIGINT is ignored, the function always returns False.
+    """
     interrupts: list[int] = []
 
-    def interrupt(number: int, frame: FrameType | None) -> None:
+    def interrupt(signal_number: int, frame: FrameType | None) -> None:
         if interrupts:
-            signal.default_int_handler(number, frame)
-        interrupts.append(number)
+            signal.default_int_handler(signal_number, frame)
+        interrupts.append(signal_number)
 
     if (
         threading.current_thread() is not threading.main_thread()

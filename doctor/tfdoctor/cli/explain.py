@@ -1,4 +1,4 @@
-"""The command `tfdoctor explain`."""
+"""The `tfdoctor explain` command."""
 
 from __future__ import annotations
 

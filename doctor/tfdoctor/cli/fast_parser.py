@@ -1,7 +1,7 @@
-"""A parser for the usual command lines of `check`, without Typer, which takes longer to load than to parse.
+"""Parse the usual `check` command lines without Typer, because importing Typer is slow.
 
-It also parses `cluster` as `fleet run --connect` runs it on hosts, where Typer is missing. Everything else (an
-abbreviation, `--option=value`, a mistake, --help) is left to Typer. A test compares the two parsers.
+The `cluster` command of `fleet run --connect` is parsed here as well: it runs on hosts that have no Typer. Typer
+parses everything else: abbreviations, `--option=value`, wrong options and --help. A test compares the two parsers.
 """
 
 from __future__ import annotations
@@ -60,18 +60,19 @@ VALUES: dict[str, tuple[str, str, Callable[[str], Any]]] = {
     "--timeout": ("timeout", r"[1-9]\d{0,2}(?:\.\d{1,3})?", float),
     "--fail-on": ("fail_on", "error|warning|never", FailOn),
 }
-"""Option to its parameter, a pattern for values that need no Typer, and the conversion of the value."""
+"""The parameter of each option, a pattern for the values that are parsed here, and the conversion of the value."""
 
 
 CONNECT_COMMAND = ("cluster", "--connect", "--json", "--fail-on", "never")
-"""The command on a host, before `--timeout SECONDS --tf-config JSON`."""
+"""The command that `fleet run --connect` runs on a host. `--timeout SECONDS --tf-config JSON` follows."""
 
 
 def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
     """Return the arguments of `cli.cluster.cluster` for the command that `fleet run --connect` runs on a host.
 
-    None for every other command line.
+    Return None for every other command line.
     """
+    # The nine words are those of CONNECT_COMMAND, --timeout, SECONDS, --tf-config and JSON.
     if tuple(words[:5]) != CONNECT_COMMAND or [*words[5:6], *words[7:8]] != ["--timeout", "--tf-config"]:
         return None
     if len(words) != 9 or re.fullmatch(VALUES["--timeout"][1], words[6]) is None or words[8][:1] != "{":
@@ -86,7 +87,7 @@ def parse_connect(words: Sequence[str]) -> dict[str, Any] | None:
 
 
 def parse_check(words: Sequence[str]) -> Options | None:
-    """Return the options of a plain `check …` command; None for every other command line."""
+    """Return the options of a `check` command, or None if Typer must parse the command line."""
     if (
         words[:1] != ["check"] or os.name == "nt"
     ):  # on Windows Typer expands wildcards, which the shell does not

@@ -1,4 +1,4 @@
-"""Files in options, and the requirements in them, for build and install."""
+"""Read files that options name, and the requirements in them."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 __all__ = ["read_option_file", "read_requirement_set", "requirement_lines"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""The largest file that is read."""
+"""Size limit of a file."""
 
 
 def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[str, ...]:
-    """Return the checked lines of `-r FILE…` and `--package P…`. Raise UsageError."""
+    """Return the requirement lines of `-r FILE…` and `--package P…`. Raise UsageError if one is invalid."""
     lines: list[str] = []
     for path in files:
         lines += parse_requirements(read_option_file(path, "-r"), str(path))
@@ -34,13 +34,16 @@ def requirement_lines(files: Sequence[Path], packages: Sequence[str]) -> tuple[s
 def read_requirement_set(files: Sequence[Path]) -> RequirementSet:
     """Return the requirements in `-r FILE…`: requirements files, pyproject.toml, environment.yml or locks.
 
-    Raise UsageError.
+    Raise UsageError if a file cannot be read or parsed.
     """
     return read_requirement_files(files, lambda path: read_option_file(path, "-r"))
 
 
 def read_option_file(path: Path, option: str) -> str:
-    """Return the text of a file that an option names. Raise UsageError."""
+    """Return the text of a file that an option names.
+
+    Raise UsageError if it cannot be read, is too large or is not UTF-8.
+    """
     display_name = clean_line(str(path))
     try:
         with path.open("rb") as file:

@@ -1,4 +1,4 @@
-"""The command `tfdoctor fix`: show the changes, ask, make them, and report the result."""
+"""The `tfdoctor fix` command: show the changes, ask, apply them and report the result."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 
-class _Hosts:
-    """This host with different environment variables; `stop` ends what runs in any of them."""
+class _SystemFactory:
+    """A factory of `LiveSystem` objects with different environment variables, which can all be stopped together."""
 
     def __init__(self) -> None:
         self._systems: list[LiveSystem] = []
@@ -87,7 +87,7 @@ def fix(
     is left.
     """
     _check_options(codes or (), dry_run=dry_run, undo=take_back, force=force)
-    hosts, compat, env = _Hosts(), Compat.load(), dict(os.environ)
+    systems, compat, env = _SystemFactory(), Compat.load(), dict(os.environ)
     is_silent = quiet or as_json
     request = FixRequest(
         python=python,
@@ -104,9 +104,9 @@ def fix(
         else:
             OUT.write(render_fix(result, dry=dry, asking=asking, verbose=verbose, quiet=quiet, **OUT.layout))
 
-    with stop_on_signal(hosts), open_progress(quiet=is_silent, verbose=verbose, moving=False) as display:
+    with stop_on_signal(systems), open_progress(quiet=is_silent, verbose=verbose, moving=False) as display:
         if take_back:
-            prefix = find_prefix(hosts, request)
+            prefix = find_prefix(systems, request)
             undone = undo(prefix, force=force, tell=display)
             if as_json:
                 write_json(undo_json(prefix, undone))
@@ -114,10 +114,10 @@ def fix(
                 OUT.write(render_undo(prefix, undone, **OUT.layout))
             return ExitCode.FOUND if undone.kept else ExitCode.OK
         if dry_run or not yes:
-            planned = plan(hosts, compat, request, env)
+            planned = plan(systems, compat, request, env)
             if dry_run or not planned.attempts:
                 show(planned, dry=True)
-                return _exit_status(planned)
+                return _choose_exit_status(planned)
             if as_json or not sys.stdin.isatty():
                 raise UsageError(
                     "there is something to fix, but no terminal to ask on.",
@@ -126,13 +126,13 @@ def fix(
             show(planned, dry=True, asking=True)
             if not _ask_agreement():
                 return ExitCode.FOUND
-        result = fix_environment(hosts, compat, request, env, display)
+        result = fix_environment(systems, compat, request, env, display)
     show(result, dry=False)
-    return _exit_status(result)
+    return _choose_exit_status(result)
 
 
 def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bool) -> None:
-    """Raise UsageError for an unknown code and for options that exclude each other."""
+    """Raise UsageError if a code is unknown or options exclude each other."""
     codes_of(codes)
     if undo and (codes or dry_run):
         raise UsageError(
@@ -143,7 +143,7 @@ def _check_options(codes: Sequence[str], *, dry_run: bool, undo: bool, force: bo
 
 
 def _ask_agreement() -> bool:
-    """Ask the user at the terminal; return whether the answer is yes."""
+    """Ask the user in the terminal whether to apply the changes, and return whether the reply is yes."""
     OUT.flush()
     ERR.write("Do this? [y/N] ")
     ERR.flush()
@@ -154,9 +154,9 @@ def _ask_agreement() -> bool:
 
 
 def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
-    """Return the codes of the selected findings; a retired code stands for those that replaced it.
+    """Return the current codes for the given codes. A retired code is replaced with its successors.
 
-    Raise UsageError for an unknown code.
+    Raise UsageError if a code is unknown.
     """
     codes: dict[str, None] = {}
     for code in asked:
@@ -168,11 +168,11 @@ def codes_of(asked: Sequence[str], retired: Sequence[RetiredRule] = RETIRED) -> 
     return tuple(codes)
 
 
-def _exit_status(result: FixResult) -> int:
-    """Return 1 if an error remains, no matter who has to fix it, else 0."""
-    errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
+def _choose_exit_status(result: FixResult) -> int:
+    """Return 1 if an error remains, even one that tfdoctor cannot fix, else 0."""
+    has_errors = any(finding.severity >= Severity.ERROR for finding in result.after.findings)
     observed = result.observed
-    errors |= (
+    has_errors |= (
         observed is not None and observed.gpu_registered is False
-    )  # what TensorFlow itself did is more certain
-    return ExitCode.FOUND if errors else ExitCode.OK
+    )  # an observation of TensorFlow is more certain than a prediction
+    return ExitCode.FOUND if has_errors else ExitCode.OK

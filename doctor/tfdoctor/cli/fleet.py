@@ -1,4 +1,4 @@
-"""The command `tfdoctor fleet`."""
+"""The `tfdoctor fleet` command."""
 
 from __future__ import annotations
 
@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 
 
 MAX_SPECIFICATION_CHARS = 60_000
-"""Largest specification on a host's command line. Linux takes 128 KiB in one argument, and it is quoted twice."""
+"""Size limit of a specification on a command line. Linux allows 128 KiB per argument, and this one is quoted twice."""
 CONNECT_SHARE = 0.6
-"""Part of a host's deadline for connecting; starting Python and tfdoctor there takes time as well."""
+"""The share of a host's deadline for connecting. Starting Python and tfdoctor there takes time as well."""
 
 
 class FleetAction(str, enum.Enum):
-    """The action of `tfdoctor fleet`."""
+    """An action of `tfdoctor fleet`."""
 
     run = "run"
     report = "report"
@@ -161,7 +161,9 @@ def fleet(
         connect_arguments = (
             None if connect is None else _make_connect_command(connect, first_engine, deadline)
         )
-        if not _ask_hosts(first_engine, folder, arguments, runner, deadline, resume=resume, dry_run=dry_run):
+        if not _run_on_hosts(
+            first_engine, folder, arguments, runner, deadline, resume=resume, dry_run=dry_run
+        ):
             return ExitCode.OK
         if connect_arguments is not None:
             from tfdoctor.fleet.nodes.store import PEERS, Store
@@ -170,7 +172,7 @@ def fleet(
                 host for host, ending in Store(folder).endings().items() if ending.ended == "answered"
             }
             if answered:
-                _ask_hosts(
+                _run_on_hosts(
                     engine(),
                     folder / PEERS,
                     connect_arguments,
@@ -201,7 +203,11 @@ def fleet(
 
 
 def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tuple[str, ...]:
-    """Return the arguments of the command that each host runs to connect to the others. Raise UsageError."""
+    """Return the arguments of the command that each host runs to connect to the others.
+
+    `connect` is a port, a specification or the name of a file; `deadline` is in seconds. Raise UsageError if `connect`
+    is invalid or too long.
+    """
     import json
 
     from tfdoctor.cli.cluster import parse_specification
@@ -236,7 +242,10 @@ def _make_connect_command(connect: str, engine: Engine, deadline: float) -> tupl
 def _emit_manifest(
     namespace: str, image: str | None, arguments: tuple[str, ...], runner: str, deadline: float, gpus: int
 ) -> int:
-    """Print the Kubernetes manifest and return the exit status. Raise UsageError."""
+    """Print the Kubernetes manifest and return the exit status.
+
+    Raise UsageError if the image or the namespace is invalid.
+    """
     from tfdoctor.fleet.nodes import Job
     from tfdoctor.fleet.nodes.kubernetes import check_image, format_manifest
     from tfdoctor.fleet.nodes.zipapp import build_zipapp
@@ -255,7 +264,11 @@ def _emit_manifest(
 
 
 def _make_engine(name: str, value: str, options: list[str], *, image: str | None, gpus: int) -> Engine:
-    """Return the engine that runs commands on the hosts. Raise UsageError or Error."""
+    """Return the engine that runs commands on the hosts.
+
+    `value` is what the option of the engine selects: hosts, a partition, an address or a namespace. Raise UsageError if
+    the options are wrong, and Error if the engine cannot be used.
+    """
     if options and name not in ("ssh", "slurm"):
         raise UsageError("--pass-on is for ssh and srun.")
     if name == "dask":
@@ -287,7 +300,7 @@ def _make_engine(name: str, value: str, options: list[str], *, image: str | None
     return SshEngine(hosts, options=options)
 
 
-def _ask_hosts(
+def _run_on_hosts(
     engine: Engine,
     folder: Path,
     arguments: tuple[str, ...],
@@ -298,9 +311,10 @@ def _ask_hosts(
     dry_run: bool = False,
     only: Collection[str] | None = None,
 ) -> bool:
-    """Run the command on the hosts, or on those in `only`, and store the answers.
+    """Run the command on the hosts and store the results. `only`, if given, limits the hosts.
 
-    Return False if `dry_run`, after printing what would run. Raise UsageError or Error.
+    Return True, or False if `dry_run` is set and the command was only printed. Raise UsageError if the folder is in
+    use or there are no hosts, and Error if the engine fails.
     """
     from tfdoctor.cli.log_arguments import note
     from tfdoctor.fleet.nodes import Job
@@ -318,10 +332,10 @@ def _ask_hosts(
     if not hosts:
         msg = f"{engine.name} knows no host."
         raise UsageError(msg)
-    answered = (
+    finished_hosts = (
         {host for host, ending in store.endings().items() if ending.ended == "answered"} if resume else set()
     )
-    remaining = [host for host in hosts if host not in answered]
+    remaining = [host for host in hosts if host not in finished_hosts]
     if dry_run:
         from tfdoctor.render.terminal import OUT
 
@@ -332,44 +346,44 @@ def _ask_hosts(
         )
         return False
     store.make()
-    already_done = f", {len(hosts) - len(remaining)} have a result" if len(remaining) < len(hosts) else ""
+    finished_note = f", {len(hosts) - len(remaining)} have a result" if len(remaining) < len(hosts) else ""
     note(
-        f"Asking {len(remaining)} host{'s' * (len(remaining) != 1)} through {engine.name}{already_done}; "
+        f"Asking {len(remaining)} host{'s' * (len(remaining) != 1)} through {engine.name}{finished_note}; "
         f"results in {folder}."
     )
     with scratch_folder() as temporary:
         path = temporary / "tfdoctor.pyz"
         path.write_bytes(build_zipapp())
-        _keep_answers(engine, remaining, Job(path, arguments, python=runner, deadline=deadline), store)
+        _store_results(engine, remaining, Job(path, arguments, python=runner, deadline=deadline), store)
     return True
 
 
-def _keep_answers(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
-    """Run the job on the hosts and store each answer when it arrives."""
+def _store_results(engine: Engine, hosts: list[str], job: Job, store: Store) -> None:
+    """Run the job on the hosts and store each result when it arrives."""
     from tfdoctor.cli.log_arguments import note
 
-    start_time, answer_count = time.time(), 0
+    start_time, result_count = time.time(), 0
     with contextlib.ExitStack() as stack:
-        answers = engine.run(hosts, job)
-        stack.callback(getattr(answers, "close", lambda: None))
+        results = engine.run(hosts, job)
+        stack.callback(getattr(results, "close", lambda: None))
         try:
-            for answer in answers:
+            for result in results:
                 arrival = time.time()
                 store.keep(
-                    answer, asked=arrival - answer.seconds if answer.seconds else start_time, came=arrival
+                    result, asked=arrival - result.seconds if result.seconds else start_time, came=arrival
                 )
-                answer_count += 1
-                if answer.ended != "answered":
+                result_count += 1
+                if result.ended != "answered":
                     note(
-                        f"{clean_line(answer.host, limit=80)}: {answer.ended}{f': {answer.why}' if answer.why else ''}"
+                        f"{clean_line(result.host, limit=80)}: {result.ended}{f': {result.why}' if result.why else ''}"
                     )
         except KeyboardInterrupt:
-            note(f"{answer_count} of {len(hosts)} hosts had answered; --resume asks the others.")
+            note(f"{result_count} of {len(hosts)} hosts had answered; --resume asks the others.")
             raise
 
 
 def load_results(folder: Path, engine: str) -> Fleet:
-    """Return the evaluated results of a folder. Raise UsageError if there are none."""
+    """Return the evaluation of the results in a folder. Raise UsageError if there are none."""
     from tfdoctor.fleet import MAX_ANSWER_BYTES, GatheredResults, evaluate_fleet
     from tfdoctor.fleet.nodes.store import PEERS, Store
 
@@ -386,7 +400,7 @@ def load_results(folder: Path, engine: str) -> Fleet:
 
 
 def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
-    """Add the connections of a host, or why they are unknown."""
+    """Add the connections of a host, or the reason why they are unknown."""
     from tfdoctor.fleet import UnusableError, read_peers
 
     state = gathered.hosts.get(node.host)
@@ -405,7 +419,10 @@ def _add_connections(gathered: GatheredResults, node: StoredNode) -> None:
 
 
 def _add_result(gathered: GatheredResults, node: StoredNode) -> None:
-    """Add the result of a host, or why there is none: the last run decides, not an older file."""
+    """Add the result of a host, or the reason why it has none.
+
+    If the last run failed on the host, a file from an earlier run is ignored.
+    """
     from tfdoctor.fleet import UnusableError, read_result
 
     ending = node.ending

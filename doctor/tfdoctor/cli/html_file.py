@@ -1,4 +1,4 @@
-"""The HTML page of `--html FILE`."""
+"""Write the HTML page of `--html FILE`."""
 
 from __future__ import annotations
 
@@ -15,7 +15,10 @@ __all__ = ["write_page"]
 
 
 def write_page(target: Path, page: bytes, *, force: bool, quiet: bool, remark: str = "redacted") -> None:
-    """Write the page and say so unless `quiet`. Raise UsageError or Error."""
+    """Write the page and print a note about it unless `quiet`. `remark` is a phrase for that note.
+
+    Raise UsageError if the file exists and not `force`, and Error if it cannot be written.
+    """
     write_file(target, page, force=force, option="--html")
     if not quiet:
         note(f"{clean_line(str(target))} has the answer as a page ({len(page) // 1000 + 1} kB, {remark}).")

@@ -1,4 +1,4 @@
-"""The command `tfdoctor install`."""
+"""The `tfdoctor install` command."""
 
 from __future__ import annotations
 
@@ -78,6 +78,7 @@ if TYPE_CHECKING:
     from tfdoctor.simulate.request import Simulated
     from tfdoctor.system import System
 
+# An http, https or file URL without credentials, query and fragment.
 _INDEX = re.compile(r"(?:https?://[A-Za-z0-9.\-\[\]:]{1,255}|file://)(?:/[A-Za-z0-9._~%+/\-]{0,500})?")
 
 
@@ -152,35 +153,35 @@ def install(
         raise InstallFailedError("uv is not on PATH, or does not run.", hint="--installer pip, or get uv.")
     compat, gpu = Compat.load(), gpu or simulate
     simulation = parse_simulation(compat, simulate or (), driver=driver)
-    system, wishes = LiveSystem(), InstallOptions(compat, tf, packages, requirement_set)
+    system, options = LiveSystem(), InstallOptions(compat, tf, packages, requirement_set)
     with stop_on_signal(system):
         host, machine = _find_host(
             compat, system, gpus=gpu or (), driver=driver, anywhere=anywhere, facts=facts
         )
         host = _choose_host(compat, host, tf, python)
-        choice = choose(wishes, python, host, folder, uv=uv, system=system, machine=machine)
+        choice = choose(options, python, host, folder, uv=uv, system=system, machine=machine)
     if not isinstance(choice, PlanChoice):
         if as_json:
             write_json(recommendation_json(choice))
         else:
             OUT.write(render_recommendation(choice, verbose=verbose, **OUT.layout))
         return ExitCode.FOUND
-    making, notes = make_install_request(choice, wishes, folder, uv=uv, index=index, env=env)
+    request, notes = make_install_request(choice, options, folder, uv=uv, index=index, env=env)
     if dry_run:
-        return _dry_run(making, notes, as_json=as_json, verbose=verbose)
-    result = _make_environment(making, notes, quiet=quiet or as_json, verbose=verbose)
+        return _print_dry_run(request, notes, as_json=as_json, verbose=verbose)
+    result = _make_environment(request, notes, quiet=quiet or as_json, verbose=verbose)
     with open_progress(quiet=quiet or as_json or not ERR.is_terminal, moving=False) as display:
-        report = examine_installed(making, compat, display, deep=not no_deep)
+        report = examine_installed(request, compat, display, deep=not no_deep)
     is_for_this_host = not (gpu or anywhere or driver is not None or facts is not None)
     is_correct = is_intact(report) and not (is_for_this_host and is_gpu_missing(report))
-    document = _make_document(making, notes, result=result, report=report)
+    document = _make_document(request, notes, result=result, report=report)
     if not as_json and not quiet:
-        _report_result(making, result, report, verbose=verbose)
+        _report_result(request, result, report, verbose=verbose)
     elif not as_json and not is_correct:
         OUT.write(render_report(report, quiet=True, **OUT.layout))
     if simulation is not None and is_correct:
         verification = _verify_installation(
-            compat, making, simulation, quiet=quiet, as_json=as_json, verbose=verbose
+            compat, request, simulation, quiet=quiet, as_json=as_json, verbose=verbose
         )
         is_correct, document["verification"] = verification.ok is not False, verification_json(verification)
     if as_json:
@@ -190,7 +191,7 @@ def install(
 
 def _verify_installation(
     compat: Compat,
-    making: InstallRequest,
+    request: InstallRequest,
     simulation: Simulated,
     *,
     quiet: bool,
@@ -198,7 +199,7 @@ def _verify_installation(
     verbose: bool,
 ) -> Verification:
     """Verify the new environment with a stand-in driver and print the result."""
-    python = str(making.folder / "bin" / "python")
+    python = str(request.folder / "bin" / "python")
     verification = verify_simulated_python(
         compat, python, VerifyRequest(simulated=simulation), simulation, quiet=quiet or as_json
     )
@@ -211,9 +212,9 @@ def _verify_installation(
 
 
 def _check_index(text: str) -> None:
-    """Raise UsageError for an invalid index, and for one with a password.
+    """Raise UsageError if the index is invalid or contains credentials.
 
-    Every user of this host can read the command lines of its processes.
+    Credentials are refused because every user of this host can read the command lines of its processes.
     """
     if "@" in text.partition("://")[2].partition("/")[0]:
         raise UsageError(
@@ -236,8 +237,8 @@ def _find_host(
 ) -> tuple[Host, MachineFacts]:
     """Return the host that the plan is for, and the facts of this machine.
 
-    The GPUs and the driver are those of the options or of a recorded host; the system is always this one. Raise
-    UsageError.
+    The GPUs and the driver come from the options, a recorded host or this host; the operating system is always this
+    one. Raise UsageError if the options are wrong.
     """
     if anywhere and (gpus or facts is not None):
         raise UsageError("--anywhere means every card; give only one of --anywhere, --gpu and --facts.")
@@ -267,90 +268,94 @@ def _find_host(
 
 
 def _choose_host(compat: Compat, host: Host, tf: str | None, python: str | None) -> Host:
-    """Return the host, with one GPU for a name that several GPUs have, if the plan is the same for all of them.
+    """Return the host with each ambiguous GPU name replaced by one GPU.
 
-    Raise UsageError if it is not.
+    Raise UsageError if the GPUs with that name need different plans.
     """
-    if any(card.others for card in host.cards):
+    if any(gpu.others for gpu in host.cards):
         version = check_python(python) if python is not None and python[:1].isdigit() else None
         spec = tf if tf is not None and compat.select(tf) else None
         settle_answer(
             compat,
             host,
-            lambda reading: _list_deciding_parts(find_best_fit(compat, reading, python=version, spec=spec)),
+            lambda resolved_host: _list_deciding_parts(
+                find_best_fit(compat, resolved_host, python=version, spec=spec)
+            ),
         )
     return expand_card_names(host)[0]
 
 
 def _list_deciding_parts(fit: Fit | None) -> tuple[object, ...]:
-    """Return the parts of a fit that decide whether two plans are the same."""
+    """Return the parts of a fit that are compared to tell whether two plans are the same."""
     return () if fit is None else (fit.release.version, fit.python, fit.serious)
 
 
 # ---------------------------------------------------------------- actions
 
 
-def _dry_run(making: InstallRequest, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
-    """Print what would be done, after trying what can be tried without changes. Return the exit status.
+def _print_dry_run(request: InstallRequest, notes: Sequence[str], *, as_json: bool, verbose: bool) -> int:
+    """Print the planned actions, after checking what can be checked without changes, and return the exit status.
 
-    Raise NoRoomError or NoSolutionError.
+    Raise NoRoomError if the disk is too full, and NoSolutionError if the requirements exclude each other.
     """
-    disk_needs = compute_needs(make_disk_plan(making), exact=True)
-    check_needs(disk_needs, clean_line(str(making.folder)))
+    disk_needs = compute_needs(make_disk_plan(request), exact=True)
+    check_needs(disk_needs, clean_line(str(request.folder)))
     untried = ""
-    if making.has_requirements:
-        making, untried = _try_resolution(making)
+    if request.has_requirements:
+        request, untried = _try_resolution(request)
     if as_json:
-        write_json(_make_document(making, notes, disk_needs=disk_needs, untried=untried))
+        write_json(_make_document(request, notes, disk_needs=disk_needs, untried=untried))
     else:
-        lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(making)]
+        lines = [*notes, *(f"Room: {need.text}." for need in disk_needs), *describe_changes(request)]
         if untried:
             lines.append(f"Could not check whether your requirements are compatible with it: {untried}")
-        folder, steps = str(making.folder), list_commands(making)
-        OUT.write(render_dry_run(making.option, folder, lines, steps, whole=verbose, **OUT.layout))
+        folder, steps = str(request.folder), list_commands(request)
+        OUT.write(render_dry_run(request.option, folder, lines, steps, whole=verbose, **OUT.layout))
     return ExitCode.IMPOSSIBLE if untried else ExitCode.OK
 
 
-def _try_resolution(making: InstallRequest) -> tuple[InstallRequest, str]:
-    """Return (making with the resolved requirements, ""), or (making unchanged, why they could not be resolved).
+def _try_resolution(request: InstallRequest) -> tuple[InstallRequest, str]:
+    """Resolve the requirements, and return the request and the reason why that was not possible.
 
-    Raise NoSolutionError.
+    If there is no reason, it is empty and the request has the resolution. Otherwise the request is unchanged. Raise
+    NoSolutionError if the requirements exclude each other.
     """
-    if not making.can_resolve_first:
-        return making, f"the pip of Python {making.option.python} cannot say; uv can."
+    if not request.can_resolve_first:
+        return request, f"the pip of Python {request.option.python} cannot say; uv can."
     try:
-        return dataclasses.replace(making, resolution=resolve_requirements(making)), ""
+        return dataclasses.replace(request, resolution=resolve_requirements(request)), ""
     except NoSolutionError:
         raise
     except InstallFailedError as error:
-        return making, str(error)
+        return request, str(error)
 
 
 def _make_environment(
-    making: InstallRequest, notes: Sequence[str], *, quiet: bool, verbose: bool
+    request: InstallRequest, notes: Sequence[str], *, quiet: bool, verbose: bool
 ) -> InstallResult:
-    """Make the environment; if it stays unfinished, say how to go on. Raise Error."""
-    display_name = clean_line(str(making.folder))
+    """Create the environment. If this fails half-way, tell the user how to resume, and raise Error again."""
+    display_name = clean_line(str(request.folder))
     advice = (
         f"{display_name} is unfinished: run the same command again to finish it, "
         f"or remove it: rm -r {shlex.quote(display_name)}"
     )
     try:
         with open_progress(quiet=quiet, verbose=verbose) as display:
-            for note in (*(caveat.text for caveat in making.option.caveats if caveat.serious), *notes):
+            for note in (*(caveat.text for caveat in request.option.caveats if caveat.serious), *notes):
                 display.stage(f"Note: {note}")
-            return install_environment(making, display)
+            return install_environment(request, display)
     except Error as error:
-        if _is_unfinished(making.folder):
+        if _is_unfinished(request.folder):
             error.hint = f"{error.hint} {advice}".strip()
         raise
     except KeyboardInterrupt:
-        if _is_unfinished(making.folder):
+        if _is_unfinished(request.folder):
             sys.stderr.write(f"{advice}\n")
         raise
 
 
 def _is_unfinished(folder: Path) -> bool:
+    """Return whether the folder has the record of an installation that did not finish."""
     record = read_record(folder)
     return record is not None and not record.finished
 
@@ -359,7 +364,7 @@ def _is_unfinished(folder: Path) -> bool:
 
 
 def _make_document(
-    making: InstallRequest,
+    request: InstallRequest,
     notes: Sequence[str],
     *,
     result: InstallResult | None = None,
@@ -367,25 +372,28 @@ def _make_document(
     disk_needs: Sequence[Need] = (),
     untried: str = "",
 ) -> dict[str, Any]:
-    """Return the JSON document; `made` is None if nothing was made."""
+    """Return the JSON document.
+
+    `result` is None for a dry run. `untried` is the reason why the requirements could not be resolved, or empty.
+    """
     environment = None
     if result is not None:
-        making = result.making or making
+        request = result.making or request
         environment = environment_json(
-            making.folder, making.installer.name, result.seconds, resumed=result.resumed
+            request.folder, request.installer.name, result.seconds, resumed=result.resumed
         )
     resolution = None
-    if making.has_requirements:
-        chosen = making.resolution
-        changes = chosen.changes(list_locked_lines(making.locks.tensorflow)) if chosen is not None else ()
+    if request.has_requirements:
+        chosen = request.resolution
+        changes = chosen.changes(list_locked_lines(request.locks.tensorflow)) if chosen is not None else ()
         resolution = resolution_json(
             [(item.name, item.locked, item.chosen) for item in changes],
             tried=chosen is not None,
             why=untried or None,
         )
     return install_json(
-        making.option,
-        [command for _, command in list_commands(making)],
+        request.option,
+        [command for _, command in list_commands(request)],
         environment=environment,
         report=report,
         notes=notes,
@@ -396,18 +404,18 @@ def _make_document(
     )
 
 
-def _report_result(making: InstallRequest, result: InstallResult, report: Report, *, verbose: bool) -> None:
-    """Print the result."""
-    option, folder = making.option, str(making.folder)
+def _report_result(request: InstallRequest, result: InstallResult, report: Report, *, verbose: bool) -> None:
+    """Print what was installed, and the findings of the check that followed."""
+    option, folder = request.option, str(request.folder)
     contents = (
-        f"TensorFlow {option.tensorflow}, Python {making.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
+        f"TensorFlow {option.tensorflow}, Python {request.version}, CUDA {option.cuda}, cuDNN {option.cudnn}"
     )
     if result.already:
         OUT.write(f"{clean_line(folder)} already exists, as planned ({contents}): nothing was done.\n")
     else:
         verb = "Finished" if result.resumed else "Made"
-        size = size_text(measure_usage(making.folder))
+        size = size_text(measure_usage(request.folder))
         OUT.write(
-            f"{verb} {clean_line(folder)} ({size}, {result.seconds:.0f} s, {making.installer.name}): {contents}.\n"
+            f"{verb} {clean_line(folder)} ({size}, {result.seconds:.0f} s, {request.installer.name}): {contents}.\n"
         )
     OUT.write(render_installed(folder, report, right=is_intact(report), verbose=verbose, **OUT.layout))

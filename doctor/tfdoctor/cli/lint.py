@@ -1,4 +1,4 @@
-"""The command `tfdoctor lint`."""
+"""The `tfdoctor lint` command."""
 
 from __future__ import annotations
 
@@ -12,10 +12,18 @@ from tfdoctor.cli.options import Json, argument, command, option
 from tfdoctor.errors import ExitCode, UsageError
 from tfdoctor.lint import LintProblem, LintResult, LintTarget, Unreadable, kind_of_file, lint_text
 from tfdoctor.lint.fixes import drop_names_elsewhere, format_diff, list_names_left, plan_edits
+from tfdoctor.lint.known_names import guess_variable
 from tfdoctor.lint.settings import SKIPPED, Settings, SettingsError, release_of, settings_of
 from tfdoctor.parse.edits import Edit, EditError, Source, apply_edits
 from tfdoctor.parse.toml import loads
-from tfdoctor.system.sources import first_line, load_source, read_source, real_path, walk_files
+from tfdoctor.system.sources import (
+    first_line,
+    list_capital_words,
+    load_source,
+    read_source,
+    real_path,
+    walk_files,
+)
 from tfdoctor.text import clean, clean_line
 
 if TYPE_CHECKING:
@@ -23,7 +31,7 @@ if TYPE_CHECKING:
 
 
 class LintFormat(str, enum.Enum):
-    """The format of the findings."""
+    """An output format for findings."""
 
     text = "text"
     json = "json"
@@ -34,14 +42,14 @@ class LintFormat(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class _Editable:
-    """A file with the edits that --fix makes."""
+    """A source file with the edits that --fix makes."""
 
     source: Source
     edits: list[Edit]
 
     @property
     def corrected(self) -> str:
-        """The text after the edits."""
+        """The text after the edits, without a byte order mark."""
         data = apply_edits(self.source.data, self.edits)
         return data[len(self.source.mark) :].decode(self.source.codec)
 
@@ -83,34 +91,36 @@ def lint(
         if not path.exists():
             msg = f"there is no file or folder {clean_line(str(path))}."
             raise UsageError(msg)
-    answer, editable, refused = _lint_files(paths, release, gpus)
+    result, editable, refusals = _lint_files(paths, release, gpus)
     if diff or fix:
-        (OUT if form is LintFormat.text else ERR).write(clean(_show_changes(editable), limit=4_000_000))
+        (OUT if form is LintFormat.text else ERR).write(clean(_format_changes(editable), limit=4_000_000))
         if fix:
-            refused |= _fix(editable)
-            answer = _lint_files(paths, release, gpus)[0] if editable else answer
-        for name, reason in refused.items():
+            refusals |= _edit_files(editable)
+            result = _lint_files(paths, release, gpus)[0] if editable else result
+        for name, reason in refusals.items():
             ERR.write(f"{clean_line(name)}: left unchanged: {clean_line(reason)}.\n")
     if not (diff and form is LintFormat.text):
-        OUT.write(FORMATS[form.value](answer, **OUT.layout))
-    return ExitCode.FOUND if answer.problems else ExitCode.OK
+        OUT.write(FORMATS[form.value](result, **OUT.layout))
+    return ExitCode.FOUND if result.problems else ExitCode.OK
 
 
 def _lint_files(
     paths: Sequence[Path], release: tuple[int, int] | None, gpus: int | None
 ) -> tuple[LintResult, dict[str, _Editable], dict[str, str]]:
-    """Return (answer, path to editable file, path to reason) for the given files and folders.
+    """Lint the given files and folders; return the result, the editable files and the refused files.
 
-    The second has the files that --fix corrects, the third why it cannot correct others. Raise UsageError.
+    The editable files are those that --fix changes, by path. The refused files are mapped from their paths to the
+    reasons why --fix cannot change them. `release` and `gpus` are used for every file; None means that the settings
+    of its project or the detected environment are used. Raise UsageError if settings are invalid.
     """
     detected = _detect_environment() if release is None or gpus is None else (None, None)
     problems: list[LintProblem] = []
     unreadable: list[Unreadable] = []
     editable: dict[str, _Editable] = {}
-    refused: dict[str, str] = {}
+    refusals: dict[str, str] = {}
     correctable: dict[str, tuple[Source, str, list[LintProblem], bool]] = {}
-    names_left: dict[str, set[str]] = {}
-    for path, kind, settings, below_root, leaves_folder in _list_files(paths):
+    names_left: dict[str, set[str] | None] = {}
+    for path, kind, settings, below_root, leaves_folder in _iter_files(paths):
         target = LintTarget(
             next((item for item in (release, settings.tf, detected[0]) if item is not None), None),
             next((item for item in (gpus, settings.gpus, detected[1]) if item is not None), None),
@@ -121,6 +131,8 @@ def _lint_files(
             source = load_source(path, python=kind == "python")
         except ValueError as error:
             unreadable.append(Unreadable(label, f"{error}"))
+            words = list_capital_words(path)
+            names_left[label] = None if words is None else {word for word in words if guess_variable(word)}
             continue
         file_problems, reason = lint_text(source.text, kind, target)
         if reason is not None:
@@ -141,21 +153,21 @@ def _lint_files(
                     raise EditError("it is a link that leads out of the folder")  # noqa: TRY301
                 editable[label] = _Editable(source, edits)
         except EditError as error:
-            refused[label] = f"{error}"
+            refusals[label] = f"{error}"
             fixable = [replace(item, fix=None) for item in fixable]
         problems += fixable
     order = {label: index for index, label in enumerate(names_left)}
     problems.sort(key=lambda item: order[item.path])
-    return LintResult(len(names_left), tuple(problems), tuple(unreadable)), editable, refused
+    return LintResult(len(names_left), tuple(problems), tuple(unreadable)), editable, refusals
 
 
-def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
-    """Yield each file once: (path, kind, settings, path in the project, whether it leaves its folder).
+def _iter_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, str, bool]]:
+    """Yield (path, kind, settings, path below the project, whether it leaves its folder) for each file, once.
 
-    The settings are those of the project. The project is the folder of the pyproject.toml. A file leaves its folder
-    if it is a link to a target outside of it.
+    The project is the folder of the nearest pyproject.toml, and the settings are from that file. A file leaves its
+    folder if it is a link to a target outside the given folder. Raise UsageError if settings are invalid.
     """
-    visited: set[Path] = set()
+    visited_paths: set[Path] = set()
     projects: dict[Path, tuple[Settings, Path]] = {}
     for path in paths:
         settings, root = _find_project(path if path.is_dir() else path.parent, projects)
@@ -177,21 +189,23 @@ def _list_files(paths: Sequence[Path]) -> Iterator[tuple[Path, str, Settings, st
             if kind is None and not is_named:
                 continue
             absolute = file.absolute()
-            if absolute in visited:
+            if absolute in visited_paths:
                 continue
-            visited.add(absolute)
+            visited_paths.add(absolute)
             leaves_folder = not is_named and file.is_symlink() and not _is_inside(file, path)
             yield file, kind or "python", settings, inner(file), leaves_folder
 
 
 def _is_inside(path: Path, folder: Path) -> bool:
+    """Return whether the target of a path is in or below a folder, after following links."""
     return real_path(path).is_relative_to(real_path(folder))
 
 
 def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> tuple[Settings, Path]:
-    """Return the settings of the nearest pyproject.toml, and the folder that paths are relative to.
+    """Return the settings in the nearest pyproject.toml and the folder that paths are relative to.
 
-    Without a [tool.tfdoctor] in it these are the default settings and `folder`. Raise UsageError.
+    If that file is missing or has no [tool.tfdoctor] table, return the default settings and `folder`. `projects`
+    caches the results. Raise UsageError if the settings are invalid.
     """
     start = real_path(folder)
     if start in projects:
@@ -213,7 +227,10 @@ def _find_project(folder: Path, projects: dict[Path, tuple[Settings, Path]]) -> 
 
 
 def _load_table(file: Path) -> dict[str, object] | None:
-    """Return the [tool.tfdoctor] of a pyproject.toml, or None. Raise UsageError."""
+    """Return the [tool.tfdoctor] table of a pyproject.toml, or None if there is none.
+
+    Raise UsageError if the file cannot be read.
+    """
     try:
         raw = loads(read_source(file, python=False))
     except ValueError as error:
@@ -225,7 +242,7 @@ def _load_table(file: Path) -> dict[str, object] | None:
 
 
 def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
-    """Return the environment's TensorFlow release and the number of this host's GPUs; None for an unknown one."""
+    """Return the environment's TensorFlow release and the number of GPUs of this host; None means unknown."""
     import sys
 
     from tfdoctor.system import LiveSystem
@@ -249,22 +266,22 @@ def _detect_environment() -> tuple[tuple[int, int] | None, int | None]:
         if release is not None:
             break
     try:
-        cards = len(system.listdir("/proc/driver/nvidia/gpus"))
+        gpu_count = len(system.listdir("/proc/driver/nvidia/gpus"))
     except (OSError, ValueError):
-        cards = 0
-    return release, cards or None
+        gpu_count = 0
+    return release, gpu_count or None
 
 
-def _show_changes(editable: dict[str, _Editable]) -> str:
-    """Return the diff of the edits that --fix makes."""
+def _format_changes(editable: dict[str, _Editable]) -> str:
+    """Return a diff of the edits that --fix makes."""
     return "".join(format_diff(path, file.source.text, file.corrected) for path, file in editable.items())
 
 
-def _fix(editable: dict[str, _Editable]) -> dict[str, str]:
-    """Edit the files, each once even if it has several names; return path to reason for those left unchanged."""
+def _edit_files(editable: dict[str, _Editable]) -> dict[str, str]:
+    """Edit each file once, even if it has several names, and return the reasons for unchanged files, by path."""
     from tfdoctor.system.editing import edit_file
 
-    refused: dict[str, str] = {}
+    refusals: dict[str, str] = {}
     edited: set[object] = set()
     for path, file in editable.items():
         try:
@@ -274,5 +291,5 @@ def _fix(editable: dict[str, _Editable]) -> dict[str, str]:
                 edit_file(Path(path), file.source.data, file.edits)
                 edited |= names
         except (EditError, OSError) as error:
-            refused[path] = f"{error}"
-    return refused
+            refusals[path] = f"{error}"
+    return refusals

@@ -1,4 +1,4 @@
-"""The logs to read, and notes on standard error, for diagnose, placement and others."""
+"""Log arguments, and notes on standard error, for `diagnose`, `placement` and other commands."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["list_logs", "note"]
 def list_logs(files: Sequence[str], command: str) -> list[str]:
     """Return the named logs, or standard input if there are none.
 
-    Raise UsageError if standard input is closed, or if it is needed and is a terminal.
+    Raise UsageError if standard input is needed but closed, or if no log is named and it is a terminal.
     """
     if not files and sys.stdin is not None and sys.stdin.isatty():
         raise UsageError(

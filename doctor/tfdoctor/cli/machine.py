@@ -1,4 +1,4 @@
-"""The host that a plan is for: the one that options describe, a recorded one, or this one."""
+"""Choose the host that a plan is for: a host described by options, a recorded host, or this host."""
 
 from __future__ import annotations
 
@@ -20,33 +20,41 @@ if TYPE_CHECKING:
 __all__ = ["host_for"]
 
 PROBE_TIMEOUT_S = 10.0
-"""Seconds for the inspection of this host."""
+"""Time limit for the inspection of this host, in seconds."""
 
 
 def host_for(compat: Compat, *, gpus: Sequence[str], driver: str | None, facts: Path | None) -> Host:
-    """Return the host with the named GPUs, a recorded host, or this host. Raise UsageError."""
+    """Return a host with the named GPUs, a recorded host, or this host if neither is given.
+
+    `driver` replaces the driver of that host. Raise UsageError if a GPU or the driver is invalid.
+    """
     if gpus and facts is not None:
         raise UsageError("--gpu names cards, --facts a recorded machine that has its own; give one of them.")
     driver = check_driver(driver)
     if gpus:
-        cards = tuple(find_named_card(compat, name) for name in gpus)
+        host_gpus = tuple(find_named_card(compat, name) for name in gpus)
         return Host(
-            cards=cards, driver=driver, machine="aarch64" if _needs_arm64(compat, cards) else "x86_64"
+            cards=host_gpus,
+            driver=driver,
+            machine="aarch64" if _needs_arm64(compat, host_gpus) else "x86_64",
         )
     host = build_host(_collect_host_facts(compat, facts), compat)
     return dataclasses.replace(host, driver=driver, shown=False) if driver is not None else host
 
 
-def _needs_arm64(compat: Compat, cards: Sequence[Card]) -> bool:
-    """Return whether one of the GPUs exists only in hosts with a 64-bit ARM processor, whatever its name means."""
+def _needs_arm64(compat: Compat, gpus: Sequence[Card]) -> bool:
+    """Return whether one of the GPUs exists only in hosts with a 64-bit ARM processor.
+
+    If a name is ambiguous, this must be true of every GPU with that name.
+    """
     return any(
-        all(compat.arm64.find_kind(card.name, text) is not None for text in (card.capability, *card.others))
-        for card in cards
+        all(compat.arm64.find_kind(gpu.name, text) is not None for text in (gpu.capability, *gpu.others))
+        for gpu in gpus
     )
 
 
 def _collect_host_facts(compat: Compat, facts: Path | None) -> Facts:
-    """Collect the facts of this host, or of a recorded one."""
+    """Collect the facts about this host, or about a recorded host if `facts` is its bundle."""
     from tfdoctor.examine import collect_facts
     from tfdoctor.system import LiveSystem, RecordedSystem
 

@@ -1,4 +1,4 @@
-"""The Typer application: each command is a module, which is imported when the command is called."""
+"""The Typer application. Each command is a module that is imported when the command is called."""
 
 from __future__ import annotations
 
@@ -40,13 +40,13 @@ COMMANDS = {
     "report": "Print redacted Markdown for a bug report.",
     "completion": "Set up shell completion of commands, options and values.",
 }
-"""Command name to the first line of its help. The module and its function have the same name.
+"""The first help line of each command, by command name. The command's module and function have the same name.
 
-The rest of the help is the function's docstring without its first line.
+The rest of the help text is the function's docstring without its first line.
 """
 
 OWN_OPTIONS = ("--version", "-V", "--help", "-h")
-"""Options that may come before a command."""
+"""Options that may precede a command."""
 
 EXIT_STATUS = {
     0: "nothing found",
@@ -58,7 +58,7 @@ EXIT_STATUS = {
 
 
 class _Commands(Mapping[str, Any]):
-    """The commands by name; a command's module is imported when the command is looked up."""
+    """The commands by name. A command's module is imported when the command is looked up."""
 
     def __init__(self) -> None:
         self._loaded: dict[str, Any] = {}
@@ -87,8 +87,8 @@ class _Commands(Mapping[str, Any]):
 
 
 def _adapt_to_typer(function: Any) -> Any:
-    """Return the function with a signature for Typer, in which each `OptionSpec` is an option or an argument."""
-    hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints of Python 3.10 adds `Optional`
+    """Wrap the function with a signature for Typer, in which each `OptionSpec` is replaced with Typer's own class."""
+    hints = inspect.get_annotations(function, eval_str=True)  # get_type_hints adds `Optional` on Python 3.10
     signature = inspect.signature(function)
     parameters = [
         parameter.replace(annotation=_make_annotation(hints[parameter.name]))
@@ -106,17 +106,17 @@ def _adapt_to_typer(function: Any) -> Any:
 
 
 def _make_annotation(hint: Any) -> Any:
-    """Return the annotation for Typer."""
+    """Return the annotation for Typer that corresponds to an annotation with an `OptionSpec`."""
     kind, spec = get_args(hint)
     factory: Any = typer.Option if spec.kind == "option" else typer.Argument
     return Annotated[kind, factory(*spec.names, **spec.settings)]
 
 
 class _Group(TyperGroup):
-    """The group of commands: lists them without importing them, in a help text that fits on one screen."""
+    """The command group. It lists the commands without importing them, in a help text that fits on one screen."""
 
     def format_help_text(self, _ctx: Any, formatter: Any) -> None:
-        """Write the text directly below the usage: with a line for each command, a screen of 24 lines is full."""
+        """Write the text directly below the usage, without an empty line, so that the help fits on 24 lines."""
         with formatter.indentation():
             formatter.write_text(inspect.cleandoc(main.__doc__ or ""))
 
@@ -138,7 +138,7 @@ class _Group(TyperGroup):
 
 
 def _normalize_arguments(arguments: list[str]) -> list[str]:
-    """Return `help`, `help COMMAND` and `version`, which many users type first, as the options for them."""
+    """Replace `help`, `help COMMAND` and `version`, which many users type first, with the corresponding options."""
     if arguments == ["version"]:
         return ["--version"]
     if arguments[:1] == ["help"]:
@@ -147,7 +147,7 @@ def _normalize_arguments(arguments: list[str]) -> list[str]:
 
 
 def _check_order(arguments: list[str]) -> None:
-    """Raise UsageError for a command's option before the command."""
+    """Raise UsageError if a command's option precedes the command."""
     first = arguments[0] if arguments else ""
     if not first.startswith("-") or first in OWN_OPTIONS:
         return
@@ -162,7 +162,7 @@ def _check_order(arguments: list[str]) -> None:
 
 
 def _print_version(is_given: bool) -> None:
-    """Print the version and exit, if the option is given."""
+    """Print the version and exit if the option is given."""
     if is_given:
         from tfdoctor import __version__
 

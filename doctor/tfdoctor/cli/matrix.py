@@ -1,4 +1,4 @@
-"""The command `tfdoctor matrix`."""
+"""The `tfdoctor matrix` command."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ OPTIONS = {
     "driver": "--driver",
     "package": "--package",
 }
-"""A field of `MatrixQuery` to the option that sets it."""
+"""The option that sets each field of `MatrixQuery`, by field name."""
 EXAMPLES = {"cuda": "12.5", "cudnn": "9.3", "python": "3.11", "capability": "8.6", "driver": "550.54.14"}
 
 
@@ -85,7 +85,7 @@ def matrix(
     Read from the wheels of every release. With conditions: the releases that meet all of them.
     """
     if list_gpus:
-        return _list_gpus(as_json=as_json)
+        return _print_gpus(as_json=as_json)
     if as_json and as_markdown:
         raise UsageError("--json and --markdown are two formats; give one of them.")
     if html is not None:
@@ -116,12 +116,12 @@ def matrix(
     try:
         rows = fulfilling(compat, query)
     except UnknownReleaseError as error:
-        _fail_unknown_release(compat, error.version, query.package)
+        _raise_unknown_release(compat, error.version, query.package)
     except versions.VersionSyntaxError as error:
-        _fail_unknown_version(compat, "--tf", query.tf or "", str(error))
+        _raise_unknown_version(compat, "--tf", query.tf or "", str(error))
     has_one_version = query.tf is not None and len({row.release.version for row in rows}) == 1
     newest = OUT.is_terminal and not whole and query == MatrixQuery(os=query.os)
-    _print(
+    _print_rows(
         compat,
         query,
         rows,
@@ -137,7 +137,10 @@ def matrix(
 
 
 def _write_explorer(target: Path, *, force: bool) -> int:
-    """Write the page of `matrix --html FILE` and return the exit status. Raise UsageError or Error."""
+    """Write the page of `matrix --html FILE` and return the exit status.
+
+    Raise UsageError or Error if it cannot be written.
+    """
     from tfdoctor.cli.log_arguments import note
     from tfdoctor.plan.answer_table_builder import build_answer_table
     from tfdoctor.render.html.explorer import explorer_html
@@ -152,10 +155,10 @@ def _write_explorer(target: Path, *, force: bool) -> int:
         for matrix_row in fulfilling(compat, MatrixQuery(gpu=True))
         if not matrix_row.release.is_prerelease
     ]
-    versions_of: dict[str, list[MatrixRow]] = {}
+    rows_by_version: dict[str, list[MatrixRow]] = {}
     for matrix_row in matrix_rows:
-        versions_of.setdefault(matrix_row.release.version, []).append(matrix_row)
-    sheets = [make_sheet(compat, version_rows) for version_rows in versions_of.values()]
+        rows_by_version.setdefault(matrix_row.release.version, []).append(matrix_row)
+    sheets = [make_sheet(compat, version_rows) for version_rows in rows_by_version.values()]
     with open_progress(quiet=not ERR.is_terminal, moving=False) as display:
         table = build_answer_table(compat, lambda minor: display.stage(f"What fits TensorFlow {minor}"))
     page = explorer_html(table, sheets, list_overviews(compat, matrix_rows), as_of=compat.as_of)
@@ -164,8 +167,8 @@ def _write_explorer(target: Path, *, force: bool) -> int:
     return ExitCode.OK
 
 
-def _list_gpus(*, as_json: bool) -> int:
-    """Print every GPU that `--gpu` knows; return the exit status."""
+def _print_gpus(*, as_json: bool) -> int:
+    """Print every GPU that `--gpu` accepts, and return the exit status."""
     compat = Compat.load()
     if as_json:
         write_json(pages.gpus_json(compat.gpus, compat.gpus_as_of))
@@ -174,7 +177,7 @@ def _list_gpus(*, as_json: bool) -> int:
     return ExitCode.OK
 
 
-def _print(
+def _print_rows(
     compat: Compat,
     query: MatrixQuery,
     rows: Sequence[MatrixRow],
@@ -187,7 +190,11 @@ def _print(
     as_json: bool,
     as_markdown: bool,
 ) -> None:
-    """Print the rows, or the data sheet if they are all of one version."""
+    """Print the rows, or a data sheet if `has_one_version`.
+
+    `newest` limits the output to an overview for a terminal; `whole` prints the complete sheet. `gpu` is the GPU as
+    the user named it.
+    """
     release_sheet = None
     if has_one_version:
         python = None if query.python is None else versions.major_minor(query.python)
@@ -222,11 +229,11 @@ def _print(
         )
 
 
-# ---------------------------------------------------------------- wrong requests
+# ---------------------------------------------------------------- invalid queries
 
 
 def _check_query(compat: Compat, query: MatrixQuery) -> None:
-    """Raise UsageError for an invalid version or package; whether a release exists is checked by the query."""
+    """Raise UsageError if a version or the package is invalid. The query itself checks whether a release exists."""
     for field, example in EXAMPLES.items():
         value = getattr(query, field)
         if value is None:
@@ -241,7 +248,7 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
             else:
                 versions.has_prefix("0", value)
         except versions.VersionSyntaxError as error:
-            hint = f"A number such as {OPTIONS[field]} {example}. {_list_known(compat, field)}".rstrip()
+            hint = f"A number such as {OPTIONS[field]} {example}. {_describe_known_values(compat, field)}".rstrip()
             msg = f"{OPTIONS[field]}: {error}."
             raise UsageError(msg, hint=hint) from error
     packages = sorted({release.package for release in compat.releases})
@@ -257,8 +264,11 @@ def _check_query(compat: Compat, query: MatrixQuery) -> None:
         raise UsageError(msg, hint=f"There is {' and '.join(packages)}.")
 
 
-def _list_known(compat: Compat, field: str) -> str:
-    """Return a sentence with the values of a field in all releases, newest first; empty for other fields."""
+def _describe_known_values(compat: Compat, field: str) -> str:
+    """Return a sentence that lists the values of a field in all releases, newest first.
+
+    Only Python, CUDA and cuDNN have such a list; for other fields the sentence is empty.
+    """
     if field == "python":
         values = {
             text for release in compat.releases for text in (*release.linux_pythons, *release.windows_pythons)
@@ -272,16 +282,17 @@ def _list_known(compat: Compat, field: str) -> str:
 
 
 def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery, str]:
-    """Return (query with the capabilities that a GPU's name or PCI id can mean, a note about them).
+    """Return the query restricted to a GPU's compute capabilities, and a note about them.
 
-    Raise UsageError for an unknown GPU.
+    `gpu` is a name or a PCI ID. An ambiguous name has several capabilities. Raise UsageError if the GPU is unknown or
+    the query has a compute capability already.
     """
     if query.capability is not None:
         raise UsageError("--gpu and --cc say the same; give one of them.")
-    card = compat.gpu_by_pci_id(gpu)
-    if card is not None:
-        note = f"{card.name} has compute capability {card.capability}."
-        return dataclasses.replace(query, capability=card.capability), note
+    matching_gpu = compat.gpu_by_pci_id(gpu)
+    if matching_gpu is not None:
+        note = f"{matching_gpu.name} has compute capability {matching_gpu.capability}."
+        return dataclasses.replace(query, capability=matching_gpu.capability), note
     match = compat.gpus_named(gpu)
     if match is None:
         nearest = compat.nearest_gpu_names(gpu)
@@ -289,7 +300,7 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
         msg = f"--gpu: no NVIDIA GPU called `{gpu}` is known."
         raise UsageError(msg, hint=advice + LISTS_GPUS)
     texts = match.capabilities
-    names = list(dict.fromkeys(card.name for card in match.gpus))
+    names = list(dict.fromkeys(matching_gpu.name for matching_gpu in match.gpus))
     name = names[0] if len(names) == 1 else gpu
     note = f"{name} has compute capability {texts[0]}."
     if match.ambiguous:
@@ -297,7 +308,10 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
             f"{name} can be a card of compute capability {', '.join(texts[:-1])} or {texts[-1]}: releases "
             "that run on one of them are shown. --gpu takes the PCI id, too (`lspci -nn` shows it: 10de:…)."
         )
-    if all(compat.arm64.find_kind(card.name, card.capability) is not None for card in match.gpus):
+    if all(
+        compat.arm64.find_kind(matching_gpu.name, matching_gpu.capability) is not None
+        for matching_gpu in match.gpus
+    ):
         note += (
             " It is used in machines with a 64-bit ARM processor, which these wheels do not support: "
             "`tfdoctor recommend "
@@ -306,16 +320,16 @@ def _add_gpu(compat: Compat, query: MatrixQuery, gpu: str) -> tuple[MatrixQuery,
     return dataclasses.replace(query, capability=",".join(texts)), note
 
 
-def _fail_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
+def _raise_unknown_release(compat: Compat, spec: str, package: str | None) -> NoReturn:
     """Raise UsageError with the nearest releases."""
     nearest = ", ".join(compat.nearest_versions(spec))
     newest = compat.newest.version
-    which = f"{package} {spec}" if package else f"TensorFlow {spec}"
-    msg = f"--tf: no {which} is known."
+    release_name = f"{package} {spec}" if package else f"TensorFlow {spec}"
+    msg = f"--tf: no {release_name} is known."
     raise UsageError(msg, hint=f"The nearest: {nearest}. The newest: {newest}. {LISTS_ALL}")
 
 
-def _fail_unknown_version(compat: Compat, option: str, text: str, reason: str) -> NoReturn:
+def _raise_unknown_version(compat: Compat, option: str, text: str, reason: str) -> NoReturn:
     """Raise UsageError with the accepted forms of a version."""
     nearest = ", ".join(compat.nearest_versions(text))
     msg = f"{option}: {reason}."
@@ -327,15 +341,16 @@ def _fail_unknown_version(compat: Compat, option: str, text: str, reason: str) -
 
 
 def _drop_condition(query: MatrixQuery, field: str) -> MatrixQuery:
-    """Return the query without one condition."""
+    """Return the query without one condition. A dropped capability still requires a GPU build."""
     conditions = dataclasses.asdict(query) | {"gpu": True if query.capability else query.gpu}
     return MatrixQuery(**{**conditions, field: None})
 
 
 def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> list[str]:
-    """Return for each condition which values exist, or how many releases match without it.
+    """Return sentences that say which conditions prevent a match.
 
-    `gpu` is the GPU as the user named it, if the capability comes from that.
+    For a condition that no release meets, they list the existing values; otherwise they say how many releases match
+    without it. `gpu` is the GPU as the user named it, if the capability comes from it.
     """
     reasons = []
     conditions = {
@@ -349,7 +364,7 @@ def _explain_no_match(compat: Compat, query: MatrixQuery, gpu: str | None) -> li
             else f"{option_name} {value}"
         )
         if not fulfilling(compat, MatrixQuery(os=query.os, **{field: value})):
-            reasons.append(f"No release has {condition}. {_list_known(compat, field)}".rstrip())
+            reasons.append(f"No release has {condition}. {_describe_known_values(compat, field)}".rstrip())
             continue
         rows = fulfilling(compat, _drop_condition(query, field))
         if rows:

@@ -1,4 +1,4 @@
-"""Options that several commands share; a command's own options are in its signature."""
+"""Options that several commands share. Other options are declared in the signature of their command."""
 
 from __future__ import annotations
 
@@ -41,35 +41,39 @@ Command = TypeVar("Command")
 
 @dataclass(frozen=True, slots=True)
 class OptionSpec:
-    """An option or an argument, which `main` converts for Typer, so that the commands' modules import no Typer."""
+    """An option or an argument. `main` converts it for Typer, so that command modules need not import Typer."""
 
     kind: Literal["option", "argument"]
     names: tuple[str, ...]
-    """Names as the user types them; if empty, the parameter's own name."""
+    """Names as the user types them. If empty, the name is derived from the parameter."""
     settings: dict[str, Any]
     """Keyword arguments for Typer."""
 
 
 def option(text: str, *names: str, **settings: Any) -> OptionSpec:
-    """Return an option; `text` is its help, `settings` are keyword arguments for Typer.
+    """Return an option with the help text `text`.
 
-    They are `metavar`, `min`, `callback`, `autocompletion` (see `completion_values`) and so on.
+    `settings` are keyword arguments for Typer: `metavar`, `min`, `callback`, `autocompletion` (see
+    `completion_values`) and so on.
     """
     return OptionSpec("option", names, {"help": text, **settings})
 
 
 def argument(text: str, **settings: Any) -> OptionSpec:
-    """Return an argument; the parameters are those of `option`."""
+    """Return an argument. The parameters have the same meaning as those of `option`."""
     return OptionSpec("argument", (), {"help": text, **settings})
 
 
 def command(function: Command) -> Command:
-    """Mark a command, for ruff (see pyproject.toml): Typer evaluates the annotations of its signature at run time."""
+    """Mark a function as a command.
+
+    pyproject.toml names this decorator, so that ruff knows that Typer evaluates the annotations at run time.
+    """
     return function
 
 
 def finite(value: float | None) -> float | None:
-    """Return the number. Raise BadParameter for `nan`, which no limit excludes and which would end probes at once."""
+    """Return the number. Raise BadParameter if it is infinite or `nan`, which the `min` and `max` of Typer accept."""
     if value is not None and not math.isfinite(value):
         import typer
 
@@ -78,7 +82,7 @@ def finite(value: float | None) -> float | None:
 
 
 def verbose_option(text: str) -> OptionSpec:
-    """Return the option `-v`, with a command's own help text."""
+    """Return the `--verbose` option with the help text of a command."""
     return option(text, "--verbose", "-v")
 
 

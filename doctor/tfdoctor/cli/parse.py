@@ -1,4 +1,4 @@
-"""The command `tfdoctor parse`: the parsers of `check`, for pasted or saved output."""
+"""The `tfdoctor parse` command, which runs the parsers of `check` on pasted or saved output."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
 LIMIT = 64 << 20
-"""Bytes that are read at most; no tool prints as much, and memory must stay bounded."""
+"""Bytes that are read at most, to bound memory use. No tool prints as much."""
 BYTE_ORDER_MARKS = ((b"\xef\xbb\xbf", "utf-8-sig"), (b"\xff\xfe", "utf-16"), (b"\xfe\xff", "utf-16"))
 
 
@@ -59,19 +59,22 @@ def parse(
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
-    """Yield every value with its path: ("gpus[0].name", "Tesla T4")."""
+    """Yield (path, value) for every scalar in nested data, such as ("gpus[0].name", "Tesla T4").
+
+    None and an empty list are yielded as "none".
+    """
     if isinstance(value, dict):
-        for key, inner in value.items():
-            yield from leaves(inner, f"{path}.{key}" if path else str(key))
+        for key, item in value.items():
+            yield from leaves(item, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and value:
-        for index, inner in enumerate(value):
-            yield from leaves(inner, f"{path}[{index}]")
+        for index, item in enumerate(value):
+            yield from leaves(item, f"{path}[{index}]")
     else:
         yield path, "none" if value in (None, []) else value
 
 
 def _load_input(file: str) -> str:
-    """Return the text of a file, or of standard input for `-`. Raise UsageError."""
+    """Return the text of a file, or of standard input for `-`. Raise UsageError if it cannot be read."""
     try:
         if file == "-":
             content = sys.stdin.buffer.read(LIMIT)

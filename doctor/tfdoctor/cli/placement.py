@@ -1,4 +1,4 @@
-"""The command `tfdoctor placement`."""
+"""The `tfdoctor placement` command."""
 
 from __future__ import annotations
 
@@ -49,18 +49,18 @@ def placement(
         placements = read_placement(read_log(name, note=note, meter=display))
     compat = Compat.load()
     era = find_era(placements.said, compat) if needs_kernels(placements) else None
-    answer = evaluate_placement(placements, label, kernels=compat.kernels if era else None, era=era)
+    result = evaluate_placement(placements, label, kernels=compat.kernels if era else None, era=era)
     if svg is not None:
-        write_file(svg, placement_svg(answer).encode("utf-8"), force=force, option="--svg")
+        write_file(svg, placement_svg(result).encode("utf-8"), force=force, option="--svg")
     if as_json:
         from tfdoctor.render.json import write_json
 
-        write_json(placement_json(answer))
+        write_json(placement_json(result))
     else:
-        OUT.write(render_placement(answer, verbose=verbose, **OUT.layout))
+        OUT.write(render_placement(result, verbose=verbose, **OUT.layout))
     if fail_on is FailOn.never:
         return ExitCode.OK
     threshold = Severity[fail_on.value.upper()]
     return (
-        ExitCode.FOUND if any(finding.severity >= threshold for finding in answer.findings) else ExitCode.OK
+        ExitCode.FOUND if any(finding.severity >= threshold for finding in result.findings) else ExitCode.OK
     )

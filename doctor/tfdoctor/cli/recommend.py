@@ -1,4 +1,4 @@
-"""The command `tfdoctor recommend`."""
+"""The `tfdoctor recommend` command."""
 
 from __future__ import annotations
 
@@ -53,9 +53,9 @@ def recommend(
     compat = Compat.load()
     host = host_for(compat, gpus=gpu or [], driver=driver, facts=facts)
     request = Request(tensorflow=tf, python=check_python(python), method=method)
-    answer = address_commands(make_plan(compat, request, host), gpu or [], driver)
+    recommendation = address_commands(make_plan(compat, request, host), gpu or [], driver)
     if as_json:
-        write_json(recommendation_json(answer))
+        write_json(recommendation_json(recommendation))
     else:
-        OUT.write(render_recommendation(answer, verbose=verbose, **OUT.layout))
-    return ExitCode.FOUND if answer.conflict is not None else ExitCode.OK
+        OUT.write(render_recommendation(recommendation, verbose=verbose, **OUT.layout))
+    return ExitCode.FOUND if recommendation.conflict is not None else ExitCode.OK

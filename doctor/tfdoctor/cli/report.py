@@ -1,4 +1,4 @@
-"""The command `tfdoctor report`."""
+"""The `tfdoctor report` command."""
 
 from __future__ import annotations
 

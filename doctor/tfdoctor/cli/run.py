@@ -1,4 +1,4 @@
-"""The command `tfdoctor run`: run a program unchanged and explain its log at the end."""
+"""The `tfdoctor run` command, which runs a program unchanged and explains its log at the end."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from tfdoctor.running.passthrough import Passthrough
 
 NOT_EXECUTABLE, NOT_FOUND = 126, 127
-"""Exit statuses of shells, `env` and `nohup` if a program cannot be started."""
+"""The exit statuses that shells, `env` and `nohup` use if a program cannot be started."""
 
 
 @command
@@ -96,12 +96,12 @@ def run(
         status = program.wait({analyst.answer_pipe: receive_message}, analyst.flush)
     has_finding = False
     try:
-        has_finding = _write_answer(
+        has_finding = _write_report(
             words, status, program, analyst, (notes, placement_notes), fail_on, verbose=verbose, quiet=quiet
         )
     except signals.TerminationError:
         raise
-    except (KeyboardInterrupt, OSError):  # the user does not want the answer, or it cannot be written
+    except (KeyboardInterrupt, OSError):  # Ctrl-C during the report, or the report cannot be written
         pass
     except Exception as error:  # a defect in the explanation must not change the program's status
         with contextlib.suppress(OSError):
@@ -114,7 +114,10 @@ def run(
 
 
 def _report_start_failure(name: str, error: OSError) -> int:
-    """Say why, as a shell does; return 127 if the program does not exist, 126 if it cannot be executed."""
+    """Print why the program cannot be started, and return the exit status that a shell would return.
+
+    The status is 127 if the program does not exist, and 126 if it cannot be executed.
+    """
     display_name = clean_line(name, limit=300) or "''"
     is_missing = not name or isinstance(error, (FileNotFoundError, NotADirectoryError))
     if is_missing and shutil.which(name) is not None:
@@ -127,7 +130,7 @@ def _report_start_failure(name: str, error: OSError) -> int:
     return NOT_FOUND if is_missing else NOT_EXECUTABLE
 
 
-def _write_answer(
+def _write_report(
     command_line: Sequence[str],
     status: int,
     program: Passthrough,
@@ -138,23 +141,24 @@ def _write_answer(
     verbose: bool,
     quiet: bool,
 ) -> bool:
-    """Write the answer to standard error. Return whether a finding is at least as severe as `fail_on`.
+    """Write the report to standard error, and return whether a finding is at least as severe as `fail_on`.
 
-    `notes` has two lists of notes on log lines that tfdoctor caused: names of libraries, and placements.
+    `notes` has two lists of notes on log lines that tfdoctor caused: those with library names and those with
+    placements. Without a report, the result is False.
     """
     from tfdoctor.render.run_summary import render_run
     from tfdoctor.render.terminal import ERR
 
-    answer = analyst.answer()
+    result = analyst.answer()
     text = render_run(
         command_line,
         status,
-        answer.report if answer is not None else None,
-        known=answer is not None and answer.known,
+        result.report if result is not None else None,
+        known=result is not None and result.known,
         failures=program.failures,
         lost=analyst.dropped_bytes,
-        notes=notes[0] if answer is not None and answer.loader_seen else (),
-        placement=answer.placement if answer is not None else None,
+        notes=notes[0] if result is not None and result.loader_seen else (),
+        placement=result.placement if result is not None else None,
         placed=notes[1],
         verbose=verbose,
         quiet=quiet,
@@ -162,8 +166,8 @@ def _write_answer(
     )
     ERR.write(f"\n{text}" if program.has_open_line else text)
     ERR.flush()
-    if answer is None or fail_on is FailOn.never:
+    if result is None or fail_on is FailOn.never:
         return False
     threshold = Severity[fail_on.value.upper()]
-    placement_findings = answer.placement.findings if answer.placement is not None else ()
-    return any(finding.severity >= threshold for finding in (*answer.report.findings, *placement_findings))
+    placement_findings = result.placement.findings if result.placement is not None else ()
+    return any(finding.severity >= threshold for finding in (*result.report.findings, *placement_findings))

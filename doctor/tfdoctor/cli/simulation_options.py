@@ -1,4 +1,4 @@
-"""The option `--simulate`: the simulated GPU and driver, and the stand-in driver for them."""
+"""Parse the `--simulate` option, and verify with a stand-in driver for the simulated GPUs."""
 
 from __future__ import annotations
 
@@ -29,39 +29,39 @@ __all__ = [
 ]
 
 MAX_CARDS = 32
-"""GPUs that the stand-in driver can show."""
+"""The number of GPUs that the stand-in driver can simulate."""
 _NUMBER = re.compile(r"[0-9]{1,3}")
 
 
 def parse_simulation(
     compat: Compat, names: Sequence[str], *, driver: str | None = None, gpus: str | None = None
 ) -> Simulated | None:
-    """Return the simulation that --simulate, --driver and --gpus describe; None if nothing is simulated.
+    """Return the simulation that --simulate, --driver and --gpus describe, or None if nothing is simulated.
 
-    Raise UsageError.
+    `names` are the values of --simulate. Raise UsageError if a value is invalid.
     """
     if not names:
         return None
     driver = check_driver(driver)
-    cards = [find_named_card(compat, name, "--simulate") for name in names]
+    simulated_gpus = [find_named_card(compat, name, "--simulate") for name in names]
     arguments = [argument for name in names for argument in ("--simulate", name)]
     arguments += ["--driver", driver] if driver is not None else []
     if gpus is not None:
-        if len(cards) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_CARDS:
+        if len(simulated_gpus) != 1 or not _NUMBER.fullmatch(gpus) or not 1 <= int(gpus) <= MAX_CARDS:
             raise UsageError(
                 "--gpus: with --simulate it is how many such cards there are; several cards are named one by one.",
                 hint='--simulate "RTX 4090" --gpus 2, or --simulate "RTX 4090" --simulate "T4"',
             )
-        cards *= int(gpus)
+        simulated_gpus *= int(gpus)
         arguments += ["--gpus", gpus]
-    if len(cards) > MAX_CARDS:
-        msg = f"--simulate: {len(cards)} cards; {MAX_CARDS} are possible."
+    if len(simulated_gpus) > MAX_CARDS:
+        msg = f"--simulate: {len(simulated_gpus)} cards; {MAX_CARDS} are possible."
         raise UsageError(msg)
-    return make_simulated(compat, cards, driver=driver, typed=arguments)
+    return make_simulated(compat, simulated_gpus, driver=driver, typed=arguments)
 
 
 def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
-    """Return this host with the stand-in driver in the environment of its child processes only.
+    """Return a `LiveSystem` whose child processes load the stand-in driver.
 
     Raise CompilerError if the stand-in cannot be built.
     """
@@ -74,7 +74,7 @@ def live_with_stand_in(python: str | None, asked: Simulated) -> LiveSystem:
 
 
 def print_simulation_title(asked: Simulated, *, quiet: bool) -> None:
-    """Print that this is a simulation, before any other output."""
+    """Print, before any other output, that this is a simulation."""
     from tfdoctor.render.terminal import OUT
     from tfdoctor.render.verify import render_simulation
 
@@ -83,7 +83,7 @@ def print_simulation_title(asked: Simulated, *, quiet: bool) -> None:
 
 
 def show_simulation_note(*, quiet: bool) -> None:
-    """Print what a simulation does not show, after output that looks like that of a real GPU."""
+    """Print, after other output, that nothing was computed on a GPU."""
     from tfdoctor.render.terminal import OUT
 
     if not quiet:
@@ -95,7 +95,10 @@ def show_simulation_note(*, quiet: bool) -> None:
 def verify_simulated_python(
     compat: Compat, python: str | None, wish: VerifyRequest, asked: Simulated, *, quiet: bool
 ) -> Verification:
-    """Verify a Python of this host with the stand-in driver. Raise as `verify_python` does, or CompilerError."""
+    """Verify a Python of this host with the stand-in driver.
+
+    Raise CompilerError if the stand-in cannot be built, and the errors of `verify_python`.
+    """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.render.progress import open_progress
     from tfdoctor.verify.python import verify_python
@@ -111,7 +114,10 @@ def verify_simulated_python(
 def verify_simulated_image(
     engine: ContainerEngine, compat: Compat, image: str, wish: VerifyRequest, asked: Simulated, *, quiet: bool
 ) -> Verification:
-    """Verify an image with the stand-in driver. Raise as `verify_image` does, or CompilerError."""
+    """Verify an image with the stand-in driver.
+
+    Raise CompilerError if the stand-in cannot be built, and the errors of `verify_image`.
+    """
     from tfdoctor.cli.callbacks import make_stage_printer
     from tfdoctor.render.progress import open_progress
     from tfdoctor.simulate.build import build_stand_in

@@ -1,4 +1,4 @@
-"""The start and the end of every command. Typer is imported only if it must parse the command line."""
+"""The entry point: run a command and report its errors. Typer is imported only if it must parse the command line."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ __all__ = ["run"]
 
 
 def run() -> NoReturn:
-    """Run a command and exit with a documented status, whatever happens."""
+    """Run a command and exit with a documented status, even after an unexpected error."""
     own_arguments = sys.argv[1 : sys.argv.index("--")] if "--" in sys.argv else sys.argv[1:]
-    for name in ("COLUMNS", "LINES"):  # Rich reads them, and fails if they are no numbers
+    for name in ("COLUMNS", "LINES"):  # Rich reads them and fails if they are not numbers
         if not re.fullmatch(r"[0-9]{1,9}", os.environ.get(name, "0")):
             del os.environ[name]
     received: list[int] = []
@@ -32,9 +32,9 @@ def run() -> NoReturn:
     with stdio.standard_streams():
         try:
             with signals.handle_ending_signals() as received:
-                status = _flush_output(_run_to_end(own_arguments, received))
-        except KeyboardInterrupt:  # a second Ctrl-C, during the report
-            _make_interrupt_code(received)
+                status = _flush_output(_run_command(own_arguments, received))
+        except KeyboardInterrupt:  # a second Ctrl-C, while the first is reported
+            _report_interrupt(received)
     by_signal = [number for number in received if number != signal.SIGINT]
     if by_signal:
         signals.die(by_signal[0])
@@ -45,10 +45,11 @@ def run() -> NoReturn:
     sys.exit(int(status))
 
 
-def _run_to_end(own_arguments: list[str], received: list[int]) -> int:
+def _run_command(own_arguments: list[str], received: list[int]) -> int:
     """Run the command and return the exit status.
 
-    `ours` has the arguments before `--`; those after it belong to another program. `came` has the signals so far.
+    `own_arguments` are the arguments before `--`; those after it belong to another program. `received` has the
+    numbers of the signals so far.
     """
     wants_json = "--json" in own_arguments
     try:
@@ -59,7 +60,7 @@ def _run_to_end(own_arguments: list[str], received: list[int]) -> int:
         options = parse_check(sys.argv[1:])
         status = _run_typer() if options is None else _run_check(options)
     except KeyboardInterrupt:
-        return _make_interrupt_code(received)
+        return _report_interrupt(received)
     except BrokenPipeError:  # `tfdoctor check | head`: nobody reads the rest
         stdio.discard_output(sys.stdout)
         return ExitCode.OK
@@ -69,19 +70,19 @@ def _run_to_end(own_arguments: list[str], received: list[int]) -> int:
         stdio.discard_output(sys.stdout)  # Typer catches it first if the answer is longer than a buffer
         return ExitCode.OK
     except Error as error:
-        return _fail(error.exit_code, error.kind, error.message, error.hint, wants_json)
+        return _report_error(error.exit_code, error.kind, error.message, error.hint, wants_json)
     except OSError as error:
         return _report_system_error(error, wants_json)
     except MemoryError:
-        return _fail(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
+        return _report_error(ExitCode.IMPOSSIBLE, "memory", "there is not enough memory.", "", wants_json)
     except ImportError as error:
         if stdio.may_be_loader():
             raise
         msg = f"a part of tfdoctor could not be loaded: {error}."
-        return _fail(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
+        return _report_error(ExitCode.IMPOSSIBLE, "import", msg, "", wants_json)
     except Exception as error:
         if received and _is_interruption(error):
-            return _make_interrupt_code(received)
+            return _report_interrupt(received)
         if hasattr(error, "format_message"):  # Typer's own usage errors have it
             version_options = {"--version", "-V"} & set(own_arguments)
             hint = (
@@ -89,10 +90,10 @@ def _run_to_end(own_arguments: list[str], received: list[int]) -> int:
                 if version_options
                 else "Try --help."
             )
-            return _fail(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
+            return _report_error(ExitCode.USAGE, "usage", error.format_message(), hint, wants_json)
         return _report_defect(error, wants_json)
     if status == ExitCode.INTERRUPTED and received:  # Typer turns a KeyboardInterrupt into this status
-        return _make_interrupt_code(received)
+        return _report_interrupt(received)
     return status
 
 
@@ -114,7 +115,7 @@ def _run_check(options: Options) -> int:
 
 
 def _run_typer() -> int:
-    """Run every other command line and return the exit status."""
+    """Run any command line that the fast parser of `check` does not handle, and return the exit status."""
     connect_options = parse_connect(sys.argv[1:])
     if connect_options is not None:
         from tfdoctor.cli.cluster import cluster
@@ -138,7 +139,7 @@ def _run_typer() -> int:
 
 
 def _flush_output(status: int) -> int:
-    """Write the rest of standard output; return `status`, or another one if that fails."""
+    """Flush standard output. Return `status`, or another exit status if the output cannot be written."""
     try:
         sys.stdout.flush()
     except BrokenPipeError:
@@ -151,42 +152,52 @@ def _flush_output(status: int) -> int:
     return status
 
 
-def _make_interrupt_code(received: list[int]) -> ExitCode:
-    """Return the exit status after Ctrl-C or another signal, and report a Ctrl-C."""
+def _report_interrupt(received: list[int]) -> ExitCode:
+    """Return the exit status after a signal, and print a message if it was Ctrl-C."""
     if all(number == signal.SIGINT for number in received):
         _write_error("Interrupted.")
     return ExitCode.INTERRUPTED
 
 
 def _report_system_error(error: OSError, wants_json: bool) -> ExitCode:
-    """Report an error of the operating system; return the exit status."""
+    """Report an operating system error and return the exit status."""
     if _flush_output(ExitCode.OK) is not ExitCode.OK:
         return ExitCode.IMPOSSIBLE
     message = f"{error.strerror or error}"
-    return _fail(ExitCode.IMPOSSIBLE, "system", message, str(error.filename or ""), wants_json)
+    return _report_error(ExitCode.IMPOSSIBLE, "system", message, str(error.filename or ""), wants_json)
 
 
 def _report_defect(error: Exception, wants_json: bool) -> ExitCode:
-    """Report a defect of tfdoctor, with its traceback; return the exit status."""
+    """Report a defect of tfdoctor with its traceback, and return the exit status.
+
+    If no thread can be started, that is reported instead, because the limits of the user are the cause.
+    """
     if isinstance(error, RuntimeError) and "new thread" in str(error):
         hint = "See `ulimit -u` and `ulimit -v`."
-        return _fail(ExitCode.IMPOSSIBLE, "system", "no thread can be started here.", hint, wants_json)
+        return _report_error(
+            ExitCode.IMPOSSIBLE, "system", "no thread can be started here.", hint, wants_json
+        )
     import traceback
 
     _write_error("".join(traceback.format_exception(error)).rstrip("\n"))
     msg = f"this is a defect of tfdoctor ({type(error).__name__}); nothing was judged."
-    return _fail(ExitCode.IMPOSSIBLE, "defect", msg, "Report it with the lines above.", wants_json)
+    return _report_error(ExitCode.IMPOSSIBLE, "defect", msg, "Report it with the lines above.", wants_json)
 
 
 MAX_MESSAGE_CHARS = 4000
 
 
-def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
-    """Report an error, as JSON on standard output if `wants_json`; return the exit status."""
+def _report_error(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) -> ExitCode:
+    """Report an error and return the exit status `code`.
+
+    With `wants_json`, the report is JSON on standard output, or text on standard error if that cannot be written.
+    """
     from tfdoctor.text import clean, strip_credentials
 
-    values = [argument for argument in sys.argv[1:] if "@" in argument]
-    message, hint = (strip_credentials(text[:MAX_MESSAGE_CHARS], values) for text in (message, hint))
+    secret_arguments = [argument for argument in sys.argv[1:] if "@" in argument]
+    message, hint = (
+        strip_credentials(text[:MAX_MESSAGE_CHARS], secret_arguments) for text in (message, hint)
+    )
     if wants_json:
         from tfdoctor.render.json import write_json
 
@@ -208,7 +219,7 @@ def _fail(code: ExitCode, kind: str, message: str, hint: str, wants_json: bool) 
 
 
 def _format_as_called(text: str) -> str:
-    """Return the text with tfdoctor's commands as the user types them; unchanged if no file can be opened any more."""
+    """Return the text with tfdoctor commands as the user types them, or unchanged if the module cannot be loaded."""
     try:
         from tfdoctor.render import program_name
     except (ImportError, OSError):

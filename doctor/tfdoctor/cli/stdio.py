@@ -1,4 +1,4 @@
-"""Standard streams that stay usable: if they were closed at the start, or if nobody reads their other end."""
+"""Keep the standard streams usable if they were closed at the start, or if nobody reads them any more."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ __all__ = ["discard_output", "may_be_loader", "standard_streams"]
 
 
 class _SafeStream:
-    """Standard error without errors: a failure to write there must not stop an installation, for example."""
+    """Standard error that ignores write errors, because they must not stop an installation, for example."""
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
@@ -40,16 +40,17 @@ class _SafeStream:
 def standard_streams() -> Iterator[None]:
     """Make all three standard streams usable, and flush standard error at the end.
 
-    A closed stream is None in `sys`, and its number would be given to the next file. Standard input and output are
-    opened so that their use fails as on a closed stream, standard error so that it takes everything.
+    A closed stream is None in `sys`, and the next opened file would get its file descriptor. A closed standard input
+    or output is therefore opened in a mode in which reading or writing fails, and a closed standard error in a mode
+    that discards all text.
     """
     stderr = sys.stderr
-    for number, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
+    for descriptor, flags in ((0, os.O_WRONLY), (1, os.O_RDONLY), (2, os.O_WRONLY)):
         try:
-            os.fstat(number)
+            os.fstat(descriptor)
         except OSError:
             with contextlib.suppress(OSError):
-                os.open(os.devnull, flags)  # takes the lowest free number: this one
+                os.open(os.devnull, flags)  # gets the lowest free descriptor, which is this one
     if sys.stdin is None:
         sys.stdin = open(0, encoding="utf-8", closefd=False)  # noqa: SIM115 - stays open for good
     if sys.stdout is None:
@@ -65,7 +66,7 @@ def standard_streams() -> Iterator[None]:
 
 
 def discard_output(stream: TextIO) -> None:
-    """Discard what a broken stream still holds; otherwise Python fails at its exit."""
+    """Discard the buffered text of a broken stream, because Python would fail at exit when it flushes that."""
     with contextlib.suppress(OSError, ValueError):
         null_device = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null_device, stream.fileno())
@@ -76,7 +77,7 @@ def discard_output(stream: TextIO) -> None:
 def may_be_loader() -> bool:
     """Return whether LD_LIBRARY_PATH or LD_PRELOAD may be the reason why a module cannot be loaded.
 
-    False if tfdoctor was already restarted without them.
+    Return False if tfdoctor was already restarted without them.
     """
     return "TFDOCTOR_LOADER" not in os.environ and any(
         name in os.environ for name in ("LD_LIBRARY_PATH", "LD_PRELOAD")

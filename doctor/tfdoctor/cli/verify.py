@@ -1,4 +1,4 @@
-"""The command `tfdoctor verify`."""
+"""The `tfdoctor verify` command."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Verification
 
 PROBE_TIMEOUT_S = 8.0
-"""Seconds for the inspection of this host: its GPUs, and problems of its engine."""
+"""Time limit for the inspection of this host, in seconds."""
 _GPU = r"(?:(?:gpu|mig)?\d{1,3}(?::\d{1,3})?|(?:GPU|MIG)-[A-Za-z0-9/-]{4,80})"
 _GPUS = re.compile(rf"all|none|{_GPU}(?:,{_GPU}){{0,63}}")
-"""Indexes, MIG indexes (0:1) or UUIDs, also as CDI names them (gpu0)."""
+"""GPU indexes, MIG indexes (0:1) or UUIDs, or their CDI names (gpu0)."""
 _MEMORY = re.compile(r"(\d{1,6})([kmg])b?", re.IGNORECASE)
 
 
 class ComputeDevice(str, enum.Enum):
-    """The device for the computations."""
+    """The device that runs the computations."""
 
     GPU = "GPU"
     CPU = "CPU"
@@ -129,7 +129,7 @@ def verify(
     request = VerifyRequest(
         stages=_parse_stages(stages),
         expected=expect_gpus,
-        gpus=_gpus(gpus) if simulation is None else None,
+        gpus=_check_gpus(gpus) if simulation is None else None,
         limits=Limits.with_seconds(timeout) if timeout is not None else Limits(),
         memory=_parse_memory(memory),
         python=python if image is not None else None,
@@ -153,7 +153,7 @@ def verify(
 
 
 def _write_page(target: Path, verification: Verification, *, force: bool, quiet: bool) -> None:
-    """Write the HTML page, redacted. Raise UsageError or Error."""
+    """Write a redacted HTML page. Raise UsageError or Error if it cannot be written."""
     from tfdoctor.cli.html_file import write_page
     from tfdoctor.render.html.verify import verification_html
     from tfdoctor.system.identity import make_redactor
@@ -199,7 +199,7 @@ def _verify_python(
 
 
 def print_result(done: Verification, *, as_json: bool, verbose: bool, quiet: bool) -> None:
-    """Print the result."""
+    """Print the result of a verification, as JSON if `as_json`."""
     if as_json:
         write_json(verification_json(done))
     else:
@@ -207,9 +207,10 @@ def print_result(done: Verification, *, as_json: bool, verbose: bool, quiet: boo
 
 
 def _parse_stages(text: str | None) -> tuple[str, ...]:
-    """Return the stages of `--stages`: `visible` is that stage and those before it, `import,visible` just these two.
+    """Return the stages that `--stages` selects.
 
-    Raise UsageError.
+    A single name selects that stage and all before it; several names select only those stages. None selects all.
+    Raise UsageError if a name is unknown.
     """
     if text is None:
         return STAGES
@@ -225,15 +226,15 @@ def _parse_stages(text: str | None) -> tuple[str, ...]:
     return tuple(name for name in STAGES if name in names)
 
 
-def _gpus(text: str | None) -> str | None:
-    """Return the value of `--gpus`. Raise UsageError if it is invalid."""
+def _check_gpus(text: str | None) -> str | None:
+    """Return the value of `--gpus` unchanged. Raise UsageError if it is invalid."""
     if text is None or _GPUS.fullmatch(text):
         return text
     raise UsageError("--gpus: expected all, none, indexes or UUIDs.", hint="For example --gpus 0,1")
 
 
 def _parse_memory(text: str | None) -> int | None:
-    """Return the size in bytes. Raise UsageError if it is invalid."""
+    """Return the size in bytes, or None if none is given. Raise UsageError if it is invalid."""
     if text is None:
         return None
     match = _MEMORY.fullmatch(text.strip())

@@ -1,7 +1,7 @@
-"""Check of a cluster specification: whether TensorFlow accepts it, and whether its tasks answer.
+"""Check whether TensorFlow accepts a cluster specification, and whether the cluster's tasks respond.
 
-`parse_cluster` parses specifications, and `evaluate_cluster` finds their faults. `examine.network` probes which ports
-are open and which tasks answer.
+`parse_cluster` parses specifications, and `evaluate_cluster` finds their faults. The ports and the connections are
+probed by `examine.network`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
-"""Parsing of a task's address, by the rules of TensorFlow's gRPC server and gRPC's resolver.
+"""Parse a task's address by the rules of TensorFlow's gRPC server and of gRPC's resolver.
 
-tensorflow: core/distributed_runtime/rpc/grpc_channel.cc (ValidateHostPortPair); gRPC: doc/naming.md.
+The rules are in tensorflow/core/distributed_runtime/rpc/grpc_channel.cc (ValidateHostPortPair) and in gRPC's
+doc/naming.md.
 """
 
 from __future__ import annotations
@@ -13,14 +14,14 @@ from tfdoctor.cluster.models import Address
 __all__ = ["is_local", "normalize_host", "parse_address"]
 
 MAX_ADDRESS_CHARS = 1000
-"""Most characters of an address; a host name has at most 253."""
+"""The maximum number of characters in an address; a host name has at most 253."""
 _LOCAL_NAMES = frozenset(
     {"localhost", "localhost.localdomain", "localhost4", "localhost6", "ip6-localhost", "ip6-loopback"}
 )
 
 
 def parse_address(text: str) -> Address:
-    """Parse HOST:PORT or [IPv6]:PORT. For anything else, the result has a `fault`."""
+    """Parse HOST:PORT or [IPv6]:PORT; for anything else, return an address with a `fault`."""
     if len(text) > MAX_ADDRESS_CHARS:
         return Address(text, fault="it is far longer than a name can be")
     if not text:
@@ -40,23 +41,23 @@ def parse_address(text: str) -> Address:
 
 
 def _parse_bracketed(text: str) -> Address:
-    """Parse [IPv6]:PORT."""
-    inside, closed, rest = text[1:].partition("]")
-    if not closed:
+    """Parse [IPv6]:PORT, given that the text begins with a bracket."""
+    ipv6_text, bracket, port_part = text[1:].partition("]")
+    if not bracket:
         return Address(text, fault="the bracket is not closed")
     try:
-        host = str(ipaddress.IPv6Address(inside))
+        host = str(ipaddress.IPv6Address(ipv6_text))
     except ValueError:
-        return Address(text, fault=f"{inside} is no IPv6 address")
-    if not rest:
+        return Address(text, fault=f"{ipv6_text} is no IPv6 address")
+    if not port_part:
         return Address(text, host, fault="it has no port")
-    if not rest.startswith(":"):
+    if not port_part.startswith(":"):
         return Address(text, host, fault="a colon and the port must follow the bracket")
-    return _add_port(text, host, rest[1:])
+    return _add_port(text, host, port_part[1:])
 
 
 def _parse_named(text: str) -> Address:
-    """Parse HOST:PORT."""
+    """Parse HOST:PORT, given that the text does not begin with a bracket."""
     host, colon, port = text.rpartition(":")
     if ":" in host:
         try:
@@ -70,10 +71,11 @@ def _parse_named(text: str) -> Address:
     if not colon:
         if text.isascii() and text.isdigit():
             return Address(text, fault="it is a number without a host")
-        no_colon = re.fullmatch(r"(localhost)(\d{2,5})", text, re.IGNORECASE)
-        if no_colon:
+        missing_colon_match = re.fullmatch(r"(localhost)(\d{2,5})", text, re.IGNORECASE)
+        if missing_colon_match:
             return Address(
-                text, fault=f"the colon between {no_colon[1]} and {no_colon[2]} is missing, so it has no port"
+                text,
+                fault=f"the colon between {missing_colon_match[1]} and {missing_colon_match[2]} is missing, so it has no port",
             )
         return Address(text, _normalize_name(text), fault="it has no port")
     if not host:
@@ -84,6 +86,7 @@ def _parse_named(text: str) -> Address:
 
 
 def _add_port(text: str, host: str, port: str) -> Address:
+    """Return the address with this port, or with a fault if the port is invalid."""
     if not port:
         return Address(text, host, fault="no port follows the colon")
     if not (port.isascii() and port.isdigit()):
@@ -96,7 +99,10 @@ def _add_port(text: str, host: str, port: str) -> Address:
 
 
 def _find_host_fault(host: str) -> str:
-    """Return why a host name is invalid, or "". Underscores are valid, because gRPC's resolver accepts them."""
+    """Return why a host name is invalid, as a clause; empty if it is valid.
+
+    Underscores are valid, because gRPC's resolver accepts them.
+    """
     if re.fullmatch(r"[\d.]+", host):
         try:
             ipaddress.IPv4Address(host)
@@ -115,18 +121,21 @@ def _normalize_name(host: str) -> str:
 
 
 def is_local(host: str) -> bool:
-    """Return whether the name means the local machine everywhere: loopback, or 0.0.0.0."""
+    """Return whether every machine takes the host for itself: a loopback name or address, or 0.0.0.0."""
     if host in _LOCAL_NAMES or host.endswith(".localhost"):
         return True
     try:
         address = ipaddress.ip_address(host)
     except ValueError:
         return False
-    mapped = getattr(address, "ipv4_mapped", None)
-    address = mapped if mapped is not None else address
+    ipv4_address = getattr(address, "ipv4_mapped", None)
+    address = ipv4_address if ipv4_address is not None else address
     return address.is_loopback or address.is_unspecified
 
 
 def normalize_host(host: str) -> str:
-    """Return the host, or "localhost" for every loopback name: TensorFlow's server listens on all addresses."""
+    """Return the host, or "localhost" for every host that means the local machine.
+
+    These are equal, because TensorFlow's server listens on all addresses of its machine.
+    """
     return "localhost" if is_local(host) else host

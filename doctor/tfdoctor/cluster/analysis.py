@@ -1,4 +1,4 @@
-"""Evaluation of a cluster: faults, members and a summary, from its specification and probes. Pure."""
+"""Evaluate a cluster: find its faults, members and summary, given its specification and the probe results. Pure."""
 
 from __future__ import annotations
 
@@ -21,28 +21,29 @@ if TYPE_CHECKING:
 __all__ = ["evaluate_cluster", "find_own_task", "list_connectable"]
 
 JOBS = ("chief", "worker", "ps", "evaluator")
-"""Jobs that the strategies of TensorFlow 2 accept (python/distribute/multi_worker_util.py)."""
+"""The jobs that the strategies of TensorFlow 2 accept (python/distribute/multi_worker_util.py)."""
 MAX_FAULTS_PER_NAME = 50
-"""Most faults of one name that are reported."""
+"""The maximum number of faults with the same name that are reported."""
 REASONS = {
     "refused": "refuses the connection: nothing listens there, or it is not started yet",
     "timeout": "does not answer in time: a firewall, or no such machine",
     "no-such-name": "has a name that does not resolve here",
     "not-tensorflow": "answers, but not as a TensorFlow server does",
 }
+"""A clause for each value of `Member.why`."""
 
 
 NO_ROUTE_ENDINGS = ("unreachable", "no route to host", "host is down")
-"""Ends of system error messages for hosts that cannot be reached at all."""
+"""The ends of system error messages that mean that a host cannot be reached at all."""
 
 
 def find_own_task(written: Written) -> Task | None:
-    """Return the task of this process; None if the text starts several tasks or none."""
+    """Return the task of this process; None if the specification starts several different tasks or none."""
     return written.tasks[0] if len(set(written.tasks)) == 1 else None
 
 
 def list_connectable(written: Written) -> dict[Task, Address]:
-    """Return the addresses that have a host and a port to connect to."""
+    """Map each task whose address has a host and a port to this address."""
     parsed = {task: parse_address(address) for task, address in written.addresses}
     return {task: address for task, address in parsed.items() if address.host and address.port}
 
@@ -56,15 +57,16 @@ def evaluate_cluster(
     proxy: Proxy | None = None,
     installed: Sequence[InstalledRelease] = (),
 ) -> ClusterAnswer:
-    """Return the evaluation of a cluster.
+    """Return the evaluation of a cluster specification from `source` ("env", a file name, or "text").
 
-    `listening`: the open ports and addresses of this machine; None if not known.
-    `reached`: the result of connecting to each task; None if that was not requested.
-    `proxy`: the proxy that gRPC uses on this machine; None if there is none.
-    `installed`: the TensorFlow of this machine, which comes first, and of others; empty if not requested.
+    `listening` has the open ports and the addresses of this machine, or is None if they are not known.
+    `reached` has the result of connecting to each task, or is None if no connections were requested.
+    `proxy` is the proxy that gRPC uses on this machine, or None if there is none.
+    `installed` lists the TensorFlow of this machine, then those of other machines. It is empty if no comparison
+    was requested.
     """
     task = find_own_task(written)
-    addresses = {item: parse_address(address) for item, address in written.addresses}
+    addresses = {other_task: parse_address(address) for other_task, address in written.addresses}
     faults = [
         *written.faults,
         *_check_addresses(addresses, written),
@@ -75,8 +77,8 @@ def evaluate_cluster(
         *_check_own_address(addresses.get(task) if task else None, task, source, listening),
     ]
     members = tuple(
-        _make_member(item, address, item == task, source, listening, reached)
-        for item, address in addresses.items()
+        _make_member(other_task, address, other_task == task, source, listening, reached)
+        for other_task, address in addresses.items()
     )
     faults += _report_unreachable(members)
     if proxy is not None and (source == "env" or reached is not None):
@@ -84,7 +86,9 @@ def evaluate_cluster(
     faults += _check_versions(installed)
     limited = tuple(_limit_faults(faults))
     notes = [written.partly] if written.partly else []
-    notes += [_describe_busy_port(item) for item in members if item.self and item.listening]
+    notes += [
+        _describe_busy_port(other_task) for other_task in members if other_task.self and other_task.listening
+    ]
     notes += _note_versions(installed)
     return ClusterAnswer(
         source,
@@ -99,7 +103,7 @@ def evaluate_cluster(
 
 
 def _check_versions(installed: Sequence[InstalledRelease]) -> list[Fault]:
-    """Return a warning if machines have different TensorFlow versions, which TensorFlow does not support."""
+    """Return a warning if the machines have different TensorFlow versions; TensorFlow does not support that."""
     machines: dict[str, list[str]] = {}
     for machine in installed:
         if machine.release is not None:
@@ -126,13 +130,13 @@ def _note_versions(installed: Sequence[InstalledRelease]) -> list[str]:
 
 
 def _limit_faults(faults: Iterable[Fault]) -> Iterable[Fault]:
-    """Yield each fault once, and at most `MAX_FAULTS_PER_NAME` faults of one name."""
-    counts: dict[str, int] = {}
+    """Yield each fault once, and at most `MAX_FAULTS_PER_NAME` faults with the same name."""
+    count_by_name: dict[str, int] = {}
     reported = set()
     for fault in faults:
-        counts[fault.name] = counts.get(fault.name, 0) + 1
+        count_by_name[fault.name] = count_by_name.get(fault.name, 0) + 1
         key = (fault.name, fault.task, fault.message)
-        if counts[fault.name] <= MAX_FAULTS_PER_NAME and key not in reported:
+        if count_by_name[fault.name] <= MAX_FAULTS_PER_NAME and key not in reported:
             reported.add(key)
             yield fault
 
@@ -141,11 +145,12 @@ def _format_text(text: str) -> str:
     return clean_line(text, limit=70)
 
 
-def _check_addresses(addresses: Mapping[Task, Address], written: Written) -> list[Fault]:
-    reported = {fault.task for fault in written.faults if fault.name == "cluster-address"}
+def _check_addresses(addresses: Mapping[Task, Address], cluster_spec: Written) -> list[Fault]:
+    """Report invalid addresses, except those that the specification's own faults already name."""
+    reported_tasks = {fault.task for fault in cluster_spec.faults if fault.name == "cluster-address"}
     faults = []
     for task, address in addresses.items():
-        if not address.fault or str(task) in reported:
+        if not address.fault or str(task) in reported_tasks:
             continue
         if address.port == 0 and len(addresses) == 1:
             continue  # a single server may use any port
@@ -156,6 +161,7 @@ def _check_addresses(addresses: Mapping[Task, Address], written: Written) -> lis
 
 
 def _suggest_address(address: Address) -> str:
+    """Return a sentence that says how to correct an address."""
     no_colon = re.fullmatch(r"(localhost)(\d{2,5})", address.text, re.IGNORECASE)
     if no_colon:
         return f'Write "{no_colon[1]}:{no_colon[2]}".'
@@ -169,7 +175,7 @@ def _suggest_address(address: Address) -> str:
 
 
 def _format_indices(indices: list[int]) -> str:
-    """Return the indices of a job's tasks in words."""
+    """Return the task indices of a job in words; if they have gaps, the first 8 of them."""
     if not indices:
         return "no task"
     if indices != list(range(len(indices))):
@@ -177,43 +183,43 @@ def _format_indices(indices: list[int]) -> str:
     return "the task 0 alone" if len(indices) == 1 else f"0 to {len(indices) - 1}"
 
 
-def _check_tasks(written: Written) -> list[Fault]:
-    """Report tasks of this process that are not in the cluster or start twice."""
-    jobs = written.jobs or {}
+def _check_tasks(cluster_spec: Written) -> list[Fault]:
+    """Report tasks of this process that are not in the cluster, or that are started more than once."""
+    jobs = cluster_spec.jobs or {}
     faults = []
-    started = Counter(written.tasks)
-    indices: dict[str, str] = {}
-    for task in started if written.jobs is not None else ():
-        shown = _format_text(str(task))
+    start_counts = Counter(cluster_spec.tasks)
+    indices_by_job: dict[str, str] = {}
+    for task in start_counts if cluster_spec.jobs is not None else ():
+        task_text = _format_text(str(task))
         if task.type not in jobs and task.type != "evaluator":
-            has = join_words([_format_text(job) for job in list(jobs)[:6]])
+            job_names_text = join_words([_format_text(job) for job in list(jobs)[:6]])
             message = (
-                f"This process is {shown}, and the cluster has no job {_format_text(task.type)}"
-                f"{f': it has {has}' if has else ''}."
+                f"This process is {task_text}, and the cluster has no job {_format_text(task.type)}"
+                f"{f': it has {job_names_text}' if job_names_text else ''}."
             )
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message))
         elif task.type in jobs and task.index not in jobs[task.type]:
-            if task.type not in indices:
-                indices[task.type] = _format_indices(list(jobs[task.type]))
-            message = (
-                f"This process is {shown}, and the job {_format_text(task.type)} has {indices[task.type]}."
-            )
+            if task.type not in indices_by_job:
+                indices_by_job[task.type] = _format_indices(list(jobs[task.type]))
+            message = f"This process is {task_text}, and the job {_format_text(task.type)} has {indices_by_job[task.type]}."
             faults.append(
                 Fault("cluster-task", Severity.ERROR, str(task), message, "Indices are counted from 0.")
             )
-    free_task = next((t for t, _ in written.addresses if t not in started), None)
+    free_task = next(
+        (candidate for candidate, _ in cluster_spec.addresses if candidate not in start_counts), None
+    )
     fix = f"Start one of them as {_format_text(str(free_task))}." if free_task is not None else ""
-    for task, count in started.items():
+    for task, count in start_counts.items():
         if count > 1:
             message = f"{count} servers are started as {_format_text(str(task))}; each task starts once."
             faults.append(Fault("cluster-task", Severity.ERROR, str(task), message, fix))
     return faults
 
 
-def _check_jobs(written: Written) -> list[Fault]:
+def _check_jobs(cluster_spec: Written) -> list[Fault]:
     """Report a second chief, listed evaluators, and job names that TensorFlow refuses."""
     faults = []
-    jobs = written.jobs or {}
+    jobs = cluster_spec.jobs or {}
     chiefs = [job for job in ("master", "chief") if jobs.get(job)]
     if len(chiefs) == 2:
         faults.append(
@@ -247,7 +253,7 @@ def _check_jobs(written: Written) -> list[Fault]:
                 'Take "evaluator" out of "cluster".',
             )
         )
-    if written.kind == "TF_CONFIG":
+    if cluster_spec.kind == "TF_CONFIG":
         faults += [_report_job_name(job) for job in jobs if job not in JOBS]
     elif any(not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII) for job in jobs):
         faults += [_report_job_name(job) for job in jobs if not re.fullmatch(r"[A-Za-z]\w*", job, re.ASCII)]
@@ -257,7 +263,7 @@ def _check_jobs(written: Written) -> list[Fault]:
 
 
 def _suggest_job(job: str) -> str:
-    """Return the job name that was probably intended, or ""."""
+    """Return the job name that was probably intended; empty if there is none."""
     if job == "master":
         return ""
     normalized = job.strip().lower().replace("-", "").replace("_", "")
@@ -276,7 +282,7 @@ def _suggest_job(job: str) -> str:
 
 def _report_job_name(job: str) -> Fault:
     """Return the fault for a job name that TensorFlow 2 refuses."""
-    shown = _format_text(job)
+    job_text = _format_text(job)
     if job == "master":
         return Fault(
             "job-name",
@@ -290,34 +296,34 @@ def _report_job_name(job: str) -> Fault:
         "job-name",
         Severity.ERROR,
         None,
-        f'The strategies of TensorFlow 2 refuse the job "{shown}": they know chief, worker, ps and evaluator.',
+        f'The strategies of TensorFlow 2 refuse the job "{job_text}": they know chief, worker, ps and evaluator.',
         f'Write "{intended}".' if intended else "",
     )
 
 
 def _check_duplicates(addresses: Mapping[Task, Address]) -> list[Fault]:
     """Report tasks that share an address."""
-    users: dict[tuple[str, int], Task] = {}
+    task_by_endpoint: dict[tuple[str, int], Task] = {}
     faults = []
     for task, address in addresses.items():
         if not address.host or not address.port:
             continue
         endpoint = (normalize_host(address.host), address.port)
-        if endpoint in users:
+        if endpoint in task_by_endpoint:
             message = (
-                f"{_format_text(str(users[endpoint]))} and {_format_text(str(task))} both are "
+                f"{_format_text(str(task_by_endpoint[endpoint]))} and {_format_text(str(task))} both are "
                 f"{_format_text(address.text)}: only one can "
                 "listen there."
             )
             fix = f"Give {_format_text(str(task))} another port."
             faults.append(Fault("address-twice", Severity.ERROR, str(task), message, fix))
         else:
-            users[endpoint] = task
+            task_by_endpoint[endpoint] = task
     return faults
 
 
 def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
-    """Report loopback addresses in a cluster that has other machines, too."""
+    """Report loopback addresses in a cluster that also has other machines."""
     hosts = [address.host for address in addresses.values() if address.host]
     if all(map(is_local, hosts)):
         return []
@@ -337,9 +343,9 @@ def _check_localhost(addresses: Mapping[Task, Address]) -> list[Fault]:
 def _check_own_address(
     address: Address | None, task: Task | None, source: str, listening: Listening | None
 ) -> list[Fault]:
-    """Check that the address of this process belongs to this machine.
+    """Return a warning if the address of this process does not belong to this machine.
 
-    This is done only for the TF_CONFIG of this machine, and only for IP addresses, because names need a resolver.
+    Only the TF_CONFIG of this machine is checked, and only IP addresses, because names need a resolver.
     """
     if address is None or address.fault or source != "env" or listening is None or not listening.addresses:
         return []
@@ -349,7 +355,9 @@ def _check_own_address(
         return []
     if is_local(address.host) or str(own_address) in listening.addresses:
         return []
-    addresses = join_words(sorted(a for a in listening.addresses if not is_local(a))[:4])
+    addresses = join_words(
+        sorted(address_text for address_text in listening.addresses if not is_local(address_text))[:4]
+    )
     message = (
         f"This process is {task}, and {address.host} is no address of this machine "
         f"({addresses or 'it has none but loopback'})."
@@ -366,14 +374,15 @@ def _make_member(
     listening: Listening | None,
     reached: Mapping[Task, Reached] | None,
 ) -> Member:
-    """Return the task with the results of the probes."""
+    """Return the member for a task, with the results of the probes."""
     result = reached.get(task) if reached else None
     is_listening: bool | None = None
     if listening is not None and address.port and listening.ports is not None:
-        is_here = (
+        is_on_this_machine = (
             is_local(address.host) or address.host in listening.addresses or (is_self and source == "env")
         )
-        is_listening = address.port in listening.ports if is_here else None
+        # the port of a task on another machine says nothing about that task
+        is_listening = address.port in listening.ports if is_on_this_machine else None
     if result is None:
         return Member(task, address.text, is_self, listening=is_listening)
     return Member(task, address.text, is_self, result.ok, result.why, result.detail, is_listening)
@@ -388,11 +397,11 @@ def _describe_busy_port(member: Member) -> str:
 
 
 def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
-    """Report tasks that could not be reached, except this process itself before its start."""
+    """Report tasks that could not be reached, except this process itself if it has not started yet."""
     faults = []
     for member in members:
         if member.reachable is not False or (member.self and member.why == "refused"):
-            continue  # this task itself is not started yet
+            continue  # this process itself has not started its server yet
         problem = REASONS.get(member.why or "", "cannot be reached")
         if member.why == "timeout" and member.detail.endswith(NO_ROUTE_ENDINGS):
             problem = "cannot be reached: there is no way to that machine from here"
@@ -409,7 +418,7 @@ def _report_unreachable(members: Iterable[Member]) -> list[Fault]:
 
 
 def _check_proxy(addresses: Mapping[Task, Address], task: Task | None, proxy: Proxy) -> list[Fault]:
-    """Return a warning for tasks that gRPC reaches through a proxy: in TensorFlow 2.20 they then wait forever."""
+    """Return a warning if gRPC reaches tasks through a proxy; in TensorFlow 2.20 they then wait forever."""
     hosts = {
         address.host: None
         for candidate, address in addresses.items()
@@ -420,19 +429,22 @@ def _check_proxy(addresses: Mapping[Task, Address], task: Task | None, proxy: Pr
     }
     if not hosts:
         return []
-    shown = [_format_text(host) for host in list(hosts)[:4]]
+    host_texts = [_format_text(host) for host in list(hosts)[:4]]
     more = f" and {len(hosts) - 4} more" if len(hosts) > 4 else ""
     message = (
         f"{proxy.variable} is set here, and gRPC obeys it: TensorFlow connects to "
-        f"{join_words(shown)}{more} through that "
+        f"{join_words(host_texts)}{more} through that "
         "proxy, which seldom works. The tasks then wait for each other without a message."
     )
-    fix = f"Unset {proxy.variable} where the tasks start, or list their hosts: {proxy.listed_in}={','.join(shown)}"
+    fix = f"Unset {proxy.variable} where the tasks start, or list their hosts: {proxy.listed_in}={','.join(host_texts)}"
     return [Fault("unreachable", Severity.WARNING, None, message, fix)]
 
 
 def _is_excluded(host: str, entries: Iterable[str]) -> bool:
-    """Return whether a host needs no proxy. gRPC compares the ends of names; newer versions also accept networks."""
+    """Return whether one of the entries excludes a host from the proxy.
+
+    gRPC compares the ends of host names; its newer versions also accept networks.
+    """
     for entry in entries:
         if host.endswith(entry.lower()):
             return True
@@ -446,14 +458,14 @@ def _is_excluded(host: str, entries: Iterable[str]) -> bool:
 
 
 def _summarize(
-    written: Written,
+    cluster_spec: Written,
     addresses: Mapping[Task, Address],
     task: Task | None,
     faults: Sequence[Fault],
     members: tuple[Member, ...],
 ) -> str:
-    """Return the evaluation in one sentence."""
-    if written.jobs is None:
+    """Return a summary of one or two sentences."""
+    if cluster_spec.jobs is None:
         return (
             "TensorFlow cannot use this specification."
             if faults
@@ -466,11 +478,11 @@ def _summarize(
         [
             f"{len(tasks)} "
             f"{_format_text(job)}{'s' if len(tasks) != 1 and job in ('worker', 'chief', 'evaluator') else ''}"
-            for job, tasks in list(written.jobs.items())[:6]
+            for job, tasks in list(cluster_spec.jobs.items())[:6]
         ]
     )
     self_note = f"; this is {_format_text(str(task))}" if task else ""
-    count = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
+    error_count_text = f"{len(errors)} error{'s' if len(errors) != 1 else ''}"
     unreachable = sum(fault.name == "unreachable" for fault in errors)
     if unreachable:
         failures = f"{unreachable} of {len(members)} tasks cannot be reached from here"
@@ -478,9 +490,11 @@ def _summarize(
         more = f", and {others} other error{'s' if others > 1 else ''}" if others > 0 else ""
         return f"A cluster of {jobs}{self_note}: {failures}{more}."
     if errors:
-        return f"A cluster of {jobs}{self_note}: {count} in its specification."
-    reachable = sum(m.reachable is True for m in members)
-    answers = (
-        f" {reachable} of {len(members)} answer." if any(m.reachable is not None for m in members) else ""
+        return f"A cluster of {jobs}{self_note}: {error_count_text} in its specification."
+    reachable = sum(member.reachable is True for member in members)
+    answers_text = (
+        f" {reachable} of {len(members)} answer."
+        if any(member.reachable is not None for member in members)
+        else ""
     )
-    return f"A cluster of {jobs}{self_note}: its specification is one that TensorFlow takes.{answers}"
+    return f"A cluster of {jobs}{self_note}: its specification is one that TensorFlow takes.{answers_text}"

@@ -1,4 +1,4 @@
-"""Faults of clusters, with the texts of `explain`. Their codes are in `causes.codes`."""
+"""The faults that a cluster can have, with the texts that `explain` prints. Their codes are in `causes.codes`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Merging of equal cluster specifications from several files or servers, so that each is evaluated once."""
+"""Merge equal cluster specifications from several files or servers, so that each cluster is evaluated once."""
 
 from __future__ import annotations
 
@@ -16,51 +16,63 @@ __all__ = ["merge_clusters"]
 
 
 def merge_clusters(specs: Sequence[ClusterSource]) -> list[tuple[str, Written]]:
-    """Return (source, cluster) of each different cluster, with the tasks of all texts that contain it.
+    """Return (source, specification) of each distinct cluster, with the tasks of all its specifications.
 
-    A cluster that differs from the first file's gets a fault at each task that differs, because all files should
-    describe one cluster.
+    If there are several sources, all of them should describe the same cluster. So a cluster that differs from
+    the first one gets a fault for each task whose address differs.
     """
     groups: list[tuple[str, list[Written]]] = []
-    """Source of each different cluster, and the specifications that agree with it."""
+    """The source of each distinct cluster, and the specifications of that cluster."""
     group_indices: dict[object, int] = {}
-    for spec in specs:
-        for written in spec.written:
-            key = _make_key(written)
-            if key in group_indices:
-                groups[group_indices[key]][1].append(written)
+    for cluster_source in specs:
+        for cluster_spec in cluster_source.written:
+            cluster_key = _make_key(cluster_spec)
+            if cluster_key in group_indices:
+                groups[group_indices[cluster_key]][1].append(cluster_spec)
                 continue
-            if key is not None:
-                group_indices[key] = len(groups)
-            first = (groups[0][0], groups[0][1][0]) if groups and len(specs) > 1 else None
-            groups.append((spec.source, [_add_difference_faults(written, first) if first else written]))
-    return [(source, _merge_writers(specifications)) for source, specifications in groups]
+            if cluster_key is not None:
+                group_indices[cluster_key] = len(groups)
+            first_source_and_spec = (groups[0][0], groups[0][1][0]) if groups and len(specs) > 1 else None
+            groups.append(
+                (
+                    cluster_source.source,
+                    [
+                        _add_difference_faults(cluster_spec, first_source_and_spec)
+                        if first_source_and_spec
+                        else cluster_spec
+                    ],
+                )
+            )
+    return [(source, _merge_specifications(specifications)) for source, specifications in groups]
 
 
-def _make_key(written: Written) -> object:
-    """Return a key that equal clusters share, whatever the order of their jobs; None if the text could not be read."""
-    if written.jobs is None:
+def _make_key(cluster_spec: Written) -> object:
+    """Return a key that equal clusters share, whatever the order of their jobs.
+
+    None if the specification could not be read.
+    """
+    if cluster_spec.jobs is None:
         return None
-    return frozenset((job, frozenset(tasks.items())) for job, tasks in written.jobs.items())
+    return frozenset((job, frozenset(tasks.items())) for job, tasks in cluster_spec.jobs.items())
 
 
-def _merge_writers(specifications: Sequence[Written]) -> Written:
-    """Return one cluster with the tasks and all different faults of equal specifications."""
+def _merge_specifications(specifications: Sequence[Written]) -> Written:
+    """Merge equal specifications into one, with the tasks of all and with their faults without duplicates."""
     first, *others = specifications
     tasks = tuple(task for spec in specifications for task in spec.tasks)
     faults = dict.fromkeys(fault for spec in others for fault in spec.faults if fault not in first.faults)
     return replace(first, tasks=tasks, faults=(*first.faults, *faults))
 
 
-def _add_difference_faults(written: Written, first: tuple[str, Written]) -> Written:
-    """Return the specification with a fault for each task whose address differs from that in the first file."""
-    source, first_written = first
-    addresses, first_addresses = dict(written.addresses), dict(first_written.addresses)
-    faults = list(written.faults)
+def _add_difference_faults(cluster_spec: Written, first_source_and_spec: tuple[str, Written]) -> Written:
+    """Return the specification with a fault for each task whose address differs from that in the first source."""
+    source, first_spec = first_source_and_spec
+    addresses, first_addresses = dict(cluster_spec.addresses), dict(first_spec.addresses)
+    faults = list(cluster_spec.faults)
     for task in dict.fromkeys((*first_addresses, *addresses)):
         if (
-            written.jobs is None
-            or first_written.jobs is None
+            cluster_spec.jobs is None
+            or first_spec.jobs is None
             or addresses.get(task) == first_addresses.get(task)
         ):
             continue
@@ -71,7 +83,7 @@ def _add_difference_faults(written: Written, first: tuple[str, Written]) -> Writ
         )
         fix = "Give every process of a cluster the same addresses."
         faults.append(Fault("cluster-address", Severity.ERROR, str(task), message, fix))
-    return replace(written, faults=tuple(faults))
+    return replace(cluster_spec, faults=tuple(faults))
 
 
 def _format_address(address: str | None) -> str:

@@ -1,4 +1,4 @@
-"""Data classes for a cluster specification and its evaluation."""
+"""Dataclasses for a cluster specification and its evaluation."""
 
 from __future__ import annotations
 
@@ -26,8 +26,9 @@ class Task:
     """One process of a cluster."""
 
     type: str
-    """Job of the task, such as "worker" or "ps"."""
+    """The job of the task, such as "worker" or "ps"."""
     index: int
+    """The index of the task in its job, counted from 0."""
 
     def __str__(self) -> str:
         return f"{self.type}:{self.index}"
@@ -35,62 +36,66 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Address of a task. `fault` is empty if it is HOST:PORT, and `host` is set only if it is known."""
+    """The address of a task."""
 
     text: str
+    """The address as it appears in the specification."""
     host: str = ""
-    """Host in lower case, without brackets and final dot."""
+    """The host in lower case, without brackets and final dot; empty if it is not known."""
     port: int | None = None
+    """The port; None if it is missing or invalid."""
     fault: str = ""
-    """What is wrong, as a clause such as "it has no port"."""
+    """What is wrong, as a clause such as "it has no port"; empty if the address is valid."""
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """Problem or note about the cluster or one of its tasks."""
+    """A problem of the cluster or of one of its tasks."""
 
     name: str
+    """The kind of problem, such as "job-name"; `cluster.faults` lists all kinds."""
     severity: Severity
     task: str | None
-    """Task as JOB:INDEX; None for the whole cluster."""
+    """The task as JOB:INDEX; None if the problem concerns the whole cluster."""
     message: str
-    """Description in full sentences."""
+    """The description, in full sentences."""
     fix: str = ""
-    """What to do, as a sentence; "" if there is no advice."""
+    """The advice, as a sentence; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstalledRelease:
-    """TensorFlow of one machine."""
+    """The TensorFlow of one machine."""
 
     machine: str
     """"this machine", or the name of the recording."""
     release: str | None
-    """Version; None if TensorFlow is not installed or its version is not known."""
+    """The version; None if TensorFlow is not installed or its version is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Written:
-    """Cluster specification, and the tasks that the same text starts."""
+    """A cluster specification, with the tasks that the same text starts."""
 
     jobs: dict[str, dict[int, str]] | None
-    """Address of each task by job and index; None if the text could not be read."""
+    """The address of each task by job and index; None if the text could not be read."""
     shown: dict[str, Any] | None
-    """Specification as it is written: lists, or objects if indices are left out; None if it could not be read."""
+    """The specification in its original form, with lists of addresses, or with objects that map indices to
+    addresses. None if the text could not be read."""
     tasks: tuple[Task, ...] = ()
-    """Tasks of this process: one for TF_CONFIG, one for each server of a Python file."""
+    """The tasks that the text starts: at most one for TF_CONFIG, one for each server in a Python file."""
     kind: str = "TF_CONFIG"
     """"TF_CONFIG", "ClusterSpec", or "Python"."""
     line: int | None = None
-    """Line in a Python file; None for other sources."""
+    """The line in a Python file; None for other sources."""
     faults: tuple[Fault, ...] = ()
-    """Problems that prevented reading a part of it."""
+    """The problems that were found when the text was parsed."""
     partly: str = ""
-    """Parts that are not known without running the program, as a sentence; "" if there are none."""
+    """A sentence about the parts that are known only when the program runs; empty if there are none."""
 
     @property
     def addresses(self) -> list[tuple[Task, str]]:
-        """Each task with its address, in the order of the text."""
+        """Each task with its address, in the order of the text; empty if the text could not be read."""
         return [
             (Task(job, index), address)
             for job, tasks in (self.jobs or {}).items()
@@ -100,7 +105,7 @@ class Written:
 
 @dataclass(frozen=True, slots=True)
 class ClusterSource:
-    """A source with the clusters in it."""
+    """A source of cluster specifications."""
 
     source: str
     """"env", the name of a file, or "text"."""
@@ -109,31 +114,37 @@ class ClusterSource:
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """Task with the results of probing it."""
+    """A task of the cluster, with the results of probing it."""
 
     task: Task
     address: str
     self: bool
+    """Whether it is the task of this process."""
     reachable: bool | None = None
     """Whether it can be reached; None if that was not requested or is not known."""
     why: str | None = None
-    """"refused", "timeout", "no-such-name" or "not-tensorflow"; None if it was reached or not tried."""
+    """The kind of failure: "refused", "timeout", "no-such-name" or "not-tensorflow"; None if the task was reached or
+    not tried."""
     detail: str = ""
-    """Details of the result, as a clause."""
+    """The details of the result, as a clause."""
     listening: bool | None = None
-    """Whether its port is open on this machine; None if the task is not on this machine or it is not known."""
+    """Whether its port is open on this machine; None if that is not known or the task is on another machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class ClusterAnswer:
-    """Evaluation of one cluster."""
+    """The evaluation of one cluster."""
 
     source: str
+    """The source of the specification, as in `ClusterSource`."""
     written: Written
+    """The specification."""
     task: Task | None
+    """The task of this process; None if it is not known."""
     members: tuple[Member, ...]
     faults: tuple[Fault, ...]
     summary: str
     connected: bool
+    """Whether connections to the tasks were requested."""
     notes: tuple[str, ...] = ()
     """Sentences about what is not known, and other remarks."""

@@ -1,4 +1,8 @@
-"""Clusters in a Python file, found without running it: ClusterSpec and Server with values that the file contains."""
+"""Find the clusters in a Python file without running it.
+
+A cluster is found if the file calls ClusterSpec or sets TF_CONFIG, and if the values are literals or can be evaluated
+from literals.
+"""
 
 from __future__ import annotations
 
@@ -11,41 +15,43 @@ from tfdoctor.records import dataclass
 __all__ = ["FoundCluster", "find_clusters"]
 
 MAX_CLUSTERS = 1000
-"""Most clusters, and most assignments of TF_CONFIG, that are checked in one file."""
+"""The maximum number of ClusterSpec calls, and of TF_CONFIG assignments, that are checked in one file."""
 MAX_STEPS = 500_000
-"""Most expressions of one file that are evaluated; the values of others count as unknown."""
+"""The maximum number of expressions in one file that are evaluated; the values of others count as unknown."""
 MAX_ITEMS = 200_000
-"""Most items of a list, or characters of a text, that is put together."""
+"""The maximum number of list items, or of characters in a text, that one operation may produce."""
 ITEMS_PER_STEP = 16
-"""Items or characters that count as one evaluated expression."""
+"""The number of list items or characters that count as one evaluated expression."""
 MAX_DEPTH = 40
-"""Most nested expressions, names and calls for one value."""
+"""The maximum depth of nested expressions, names and calls in one value."""
 
 
 class _UnknownError(Exception):
-    """Error for a value that is not known without running the program."""
+    """Raised for a value that is not known without running the program."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundCluster:
-    """ClusterSpec with the servers that use it, or a TF_CONFIG that the program sets."""
+    """A ClusterSpec with the servers that use it, or a TF_CONFIG that the program sets."""
 
     line: int
+    """The line of the call or the assignment."""
     cluster: dict[str, Any] | None = None
+    """The argument of ClusterSpec; None for a TF_CONFIG, or if it is not known."""
     servers: tuple[tuple[str, int], ...] = ()
-    """(job, index) of each Server that gets this cluster."""
+    """The servers that use this cluster, as (job, index)."""
     text: str | None = None
-    """Value of TF_CONFIG as JSON text; None if it is not known."""
+    """The value of TF_CONFIG as JSON text; None for a ClusterSpec, or if it is not known."""
     config: Any = None
-    """Value of TF_CONFIG before json.dumps; None if it is not known."""
+    """The value of TF_CONFIG before json.dumps; None for a ClusterSpec, or if it is not known."""
     partly: str = ""
-    """Note about what could not be determined, as a sentence; "" if there is none."""
+    """A sentence about what could not be determined; empty if there is nothing."""
 
 
 def find_clusters(text: str) -> list[FoundCluster]:
     """Return the clusters in a program's source.
 
-    Raise SyntaxError, ValueError or RecursionError, as `ast.parse` does.
+    Raise SyntaxError, ValueError or RecursionError if `ast.parse` cannot parse the source.
     """
     if has_many_tokens(text):
         return [
@@ -57,8 +63,8 @@ def find_clusters(text: str) -> list[FoundCluster]:
     for name, nodes in (("ClusterSpec", reader.specs), ("TF_CONFIG", reader.configs)):
         if len(nodes) > MAX_CLUSTERS:
             line = nodes[MAX_CLUSTERS].lineno
-            partly = f"This file has more than {MAX_CLUSTERS:,} of {name}: not checked from line {line:,} on."
-            clusters.append(FoundCluster(line, partly=partly))
+            note = f"This file has more than {MAX_CLUSTERS:,} of {name}: not checked from line {line:,} on."
+            clusters.append(FoundCluster(line, partly=note))
     return clusters
 
 
@@ -71,31 +77,36 @@ def _get_name(node: ast.expr) -> str:
 
 
 _BRANCHES = (ast.If, ast.Try, ast.FunctionDef, ast.AsyncFunctionDef, ast.IfExp, ast.Match)
+"""Nodes whose contents may not run."""
 
 
 class _Reader:
-    """Reader of the clusters in a syntax tree."""
+    """A reader that finds and evaluates the clusters in a syntax tree."""
 
     def __init__(self, tree: ast.Module) -> None:
+        """Record the calls of ClusterSpec and Server and all assignments in the tree."""
         self.specs: list[ast.Call] = []
+        """The calls of ClusterSpec."""
         self.servers: dict[int | str, list[ast.Call]] = {}
-        """Calls of Server for each cluster, which is identified by its call's id or by its variable's name."""
+        """The calls of Server by the cluster that they use: the id of the node of its call, or its variable's name."""
         self.steps = 0
+        """The number of expressions that were evaluated."""
         self.configs: list[ast.Assign] = []
-        """Assignments to `os.environ["TF_CONFIG"]`."""
+        """The assignments to `os.environ["TF_CONFIG"]`."""
         self.maybe: set[int] = set()
-        """Ids of calls of Server that may not run, so that two of them need not be two servers."""
+        """The ids of those nodes that call Server but may not run. Two of them may be the same server."""
         self.values: dict[str, list[ast.expr]] = {}
+        """The values that are assigned to each variable."""
         self.names: dict[int, list[str]] = {}
-        """Names that are assigned each value, by the value's id."""
+        """The variables to which each value is assigned, by the id of the value's node."""
         stack: list[tuple[ast.AST, bool]] = [(tree, False)]
         while stack:
-            node, maybe = stack.pop()
-            maybe = maybe or isinstance(node, _BRANCHES)
-            stack += [(child, maybe) for child in ast.iter_child_nodes(node)]
+            node, is_conditional = stack.pop()
+            is_conditional = is_conditional or isinstance(node, _BRANCHES)
+            stack += [(child, is_conditional) for child in ast.iter_child_nodes(node)]
             targets: list[ast.expr] = []
             if isinstance(node, ast.Call):
-                self.take_call(node, maybe=maybe)
+                self.take_call(node, is_conditional=is_conditional)
             elif isinstance(node, ast.Assign):
                 targets, value = node.targets, node.value
                 if any(map(self.is_variable, targets)):
@@ -111,78 +122,82 @@ class _Reader:
         self.specs.sort(key=_get_position)
         self.configs.sort(key=_get_position)
 
-    def take_call(self, call: ast.Call, *, maybe: bool) -> None:
+    def take_call(self, call: ast.Call, *, is_conditional: bool) -> None:
         """Record a call of ClusterSpec or Server."""
         name = _get_name(call.func)
         if name == "ClusterSpec":
             self.specs.append(call)
         elif name == "Server":
-            values = (keyword.value for keyword in call.keywords if keyword.arg == "server_or_cluster_def")
-            cluster = call.args[0] if call.args else next(values, None)
-            key = cluster.id if isinstance(cluster, ast.Name) else id(cluster)
-            self.servers.setdefault(key, []).append(call)
-            if maybe:
+            cluster_arguments = (
+                keyword.value for keyword in call.keywords if keyword.arg == "server_or_cluster_def"
+            )
+            cluster_node = call.args[0] if call.args else next(cluster_arguments, None)
+            cluster_key = cluster_node.id if isinstance(cluster_node, ast.Name) else id(cluster_node)
+            self.servers.setdefault(cluster_key, []).append(call)
+            if is_conditional:
                 self.maybe.add(id(call))
 
     def value(self, node: ast.AST, depth: int = 0) -> Any:
-        """Evaluate a literal, a name with one value in the whole file, or a text that is split or joined.
+        """Evaluate an expression that consists of literals.
 
-        Raise _UnknownError for anything else.
+        It may contain variables with only one assignment in the whole file, additions of texts or lists, negative
+        numbers, f-strings, and calls of split, int, str and dict. Raise _UnknownError for anything else, and if
+        the limits are exceeded.
         """
         self.steps += 1
         if depth > MAX_DEPTH or self.steps > MAX_STEPS:
             raise _UnknownError
-        deeper = depth + 1
+        next_depth = depth + 1
         if isinstance(node, ast.Constant):
             return node.value
         if isinstance(node, (ast.List, ast.Tuple)):
-            return [self.value(item, deeper) for item in node.elts]
+            return [self.value(item, next_depth) for item in node.elts]
         if isinstance(node, ast.Dict):
             if None in node.keys:
                 raise _UnknownError
             return {
-                self.key(key, deeper): self.value(item, deeper)
+                self.key(key, next_depth): self.value(item, next_depth)
                 for key, item in zip(node.keys, node.values, strict=True)
             }
         if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-            number = self.value(node.operand, deeper)
+            number = self.value(node.operand, next_depth)
             if isinstance(number, int):
                 return -number
         if isinstance(node, ast.Name):
             values = self.values.get(node.id, [])
             if len(values) == 1:
-                return self.value(values[0], deeper)
+                return self.value(values[0], next_depth)
         if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-            operands = self.value(node.left, deeper), self.value(node.right, deeper)
-            for kind in (str, list):
-                if all(isinstance(item, kind) for item in operands):
+            operands = self.value(node.left, next_depth), self.value(node.right, next_depth)
+            for operand_type in (str, list):
+                if all(isinstance(item, operand_type) for item in operands):
                     self.spend(len(operands[0]) + len(operands[1]))
                     return operands[0] + operands[1]
         if isinstance(node, ast.JoinedStr):
             text = ""
             for item in node.values:
-                text += self.piece(item, deeper)
+                text += self.piece(item, next_depth)
                 self.spend(len(text))
             return text
         if isinstance(node, ast.Call):
-            return self.evaluate_call(node, deeper)
+            return self.evaluate_call(node, next_depth)
         raise _UnknownError
 
     def spend(self, items: int) -> None:
-        """Count the work on this number of items or characters. Raise _UnknownError if the limit is exceeded."""
+        """Count the work on this number of items or characters. Raise _UnknownError if it exceeds a limit."""
         self.steps += items // ITEMS_PER_STEP
         if items > MAX_ITEMS or self.steps > MAX_STEPS:
             raise _UnknownError
 
     def key(self, node: ast.AST | None, depth: int) -> Any:
-        """Evaluate the key of a dict; only str and int are allowed."""
+        """Evaluate a dict key. Raise _UnknownError if it is neither a str nor an int."""
         value = self.value(node, depth) if node is not None else None
         if not isinstance(value, (str, int)):
             raise _UnknownError
         return value
 
     def piece(self, node: ast.AST, depth: int) -> str:
-        """Evaluate a part of an f-string."""
+        """Evaluate a part of an f-string. Raise _UnknownError if it has a format or is neither a str nor an int."""
         if isinstance(node, ast.FormattedValue):
             if node.format_spec is not None or node.conversion != -1:
                 raise _UnknownError
@@ -193,7 +208,7 @@ class _Reader:
         return str(value)
 
     def evaluate_call(self, node: ast.Call, depth: int) -> Any:
-        """Evaluate a call of split, int, str or dict."""
+        """Evaluate a call of split, int, str or dict. Raise _UnknownError for any other call."""
         name = _get_name(node.func)
         if name == "split" and isinstance(node.func, ast.Attribute) and len(node.args) == 1:
             text, separator = self.value(node.func.value, depth), self.value(node.args[0], depth)
@@ -202,7 +217,7 @@ class _Reader:
                 return text.split(separator)
         if name in ("int", "str") and len(node.args) == 1 and not node.keywords:
             value = self.value(node.args[0], depth)
-            if isinstance(value, str) and len(value) > 20:
+            if isinstance(value, str) and len(value) > 20:  # no index has that many digits
                 raise _UnknownError
             try:
                 return int(value) if name == "int" else str(value)
@@ -215,43 +230,47 @@ class _Reader:
     def spec(self, call: ast.Call) -> FoundCluster | None:
         """Return the cluster of a ClusterSpec call with its servers; None if it has no argument."""
         argument = (
-            call.args[0] if call.args else next((k.value for k in call.keywords if k.arg == "cluster"), None)
+            call.args[0]
+            if call.args
+            else next((keyword.value for keyword in call.keywords if keyword.arg == "cluster"), None)
         )
         if argument is None:
             return None
-        partly = ""
+        note = ""
         cluster: Any = None
         try:
             cluster = self.value(argument)
         except (_UnknownError, TypeError, RecursionError):
-            cluster, partly = self.parts(argument), "A part of this cluster is made while the program runs."
+            cluster, note = self.parts(argument), "A part of this cluster is made while the program runs."
         if not isinstance(cluster, dict):
             return FoundCluster(call.lineno, partly="This cluster is made while the program runs.")
         cluster = {str(job): tasks for job, tasks in cluster.items()}
         servers: list[tuple[str, int]] = []
-        started: set[tuple[str, int]] = set()
-        unknown = False
-        keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.names.get(id(call), ())))
-        for server in sorted((s for key in keys for s in self.servers.get(key, ())), key=_get_position):
-            arguments = {k.arg: k.value for k in server.keywords}
+        started_tasks: set[tuple[str, int]] = set()
+        has_unknown_task = False
+        server_keys: tuple[int | str, ...] = (id(call), *dict.fromkeys(self.names.get(id(call), ())))
+        for server in sorted(
+            (call_node for key in server_keys for call_node in self.servers.get(key, ())), key=_get_position
+        ):
+            arguments = {keyword.arg: keyword.value for keyword in server.keywords}
             try:
                 job = self.value(server.args[1] if len(server.args) > 1 else arguments["job_name"])
                 index = self.value(server.args[2] if len(server.args) > 2 else arguments["task_index"])
             except (_UnknownError, KeyError, TypeError, RecursionError):
-                unknown = True
+                has_unknown_task = True
                 continue
             if isinstance(job, str) and isinstance(index, int):
-                if id(server) not in self.maybe or (job, index) not in started:
+                if id(server) not in self.maybe or (job, index) not in started_tasks:
                     servers.append((job, index))
-                    started.add((job, index))
+                    started_tasks.add((job, index))
             else:
-                unknown = True
-        if unknown and not partly:
-            partly = "Which task a process is, is known only while the program runs."
-        return FoundCluster(call.lineno, cluster, tuple(servers), partly=partly)
+                has_unknown_task = True
+        if has_unknown_task and not note:
+            note = "Which task a process is, is known only while the program runs."
+        return FoundCluster(call.lineno, cluster, tuple(servers), partly=note)
 
     def parts(self, node: ast.AST) -> dict[str, Any] | None:
-        """Return those jobs of a dict display whose tasks are known; None if there are none."""
+        """Return the jobs of a dict literal whose tasks are known; None if there are none."""
         if isinstance(node, ast.Name) and len(self.values.get(node.id, [])) == 1:
             node = self.values[node.id][0]
         if not isinstance(node, ast.Dict):
@@ -265,7 +284,7 @@ class _Reader:
         return jobs or None
 
     def variables(self) -> list[FoundCluster]:
-        """Return the clusters of assignments to `os.environ["TF_CONFIG"]`."""
+        """Return the clusters that are assigned to `os.environ["TF_CONFIG"]`."""
         clusters = []
         for node in self.configs[:MAX_CLUSTERS]:
             value = node.value
@@ -284,7 +303,7 @@ class _Reader:
 
     @staticmethod
     def is_variable(target: ast.expr) -> bool:
-        """Return whether an assignment's target is `os.environ["TF_CONFIG"]`."""
+        """Return whether the target of an assignment is `os.environ["TF_CONFIG"]`."""
         return (
             isinstance(target, ast.Subscript)
             and _get_name(target.value) == "environ"

@@ -1,7 +1,7 @@
-"""Parsing of TF_CONFIG, of the JSON of a ClusterSpec, and of a Python file, which is never run.
+"""Parse cluster specifications: TF_CONFIG, the JSON text of a ClusterSpec, and Python files, which are never run.
 
-The rules are those of TensorFlow: python/training/server_lib.py (ClusterSpec), python/distribute/cluster_resolver/
-tfconfig_cluster_resolver.py.
+The rules are those of TensorFlow's python/training/server_lib.py (ClusterSpec) and
+python/distribute/cluster_resolver/tfconfig_cluster_resolver.py.
 """
 
 from __future__ import annotations
@@ -20,35 +20,38 @@ from tfdoctor.text import clean_line
 __all__ = ["MAX_SPECIFICATION_CHARS", "convert_cluster", "parse_cluster", "parse_index"]
 
 MAX_SPECIFICATION_CHARS = 4 << 20
-"""Most characters of a specification."""
+"""The maximum number of characters in a specification."""
 FORMAT_HINT = 'It is JSON of this form: {"cluster": {"worker": ["HOST:PORT", …]}, "task": {"type": "worker", "index": 0}}.'
 
 
 def parse_cluster(text: str, source: str, *, python: bool = False) -> ClusterSource:
-    """Parse the clusters of a text. Invalid text is reported as a fault.
+    """Parse the clusters in a text. Invalid JSON is reported as a fault of the result.
 
-    `source` is "env", "text", or the name of a file. With `python`, the text is Python source.
+    `source` is "env", "text", or the name of a file. If `python` is true, the text is Python source, and the
+    errors of `find_clusters` are raised.
     """
     if python:
         return ClusterSource(source, tuple(convert_cluster(found) for found in find_clusters(text)))
     if len(text) > MAX_SPECIFICATION_CHARS:
-        return ClusterSource(source, (_invalid(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),))
-    duplicates: list[str] = []
+        return ClusterSource(
+            source, (_make_invalid(f"it is longer than {MAX_SPECIFICATION_CHARS >> 20} MiB"),)
+        )
+    duplicate_names: list[str] = []
 
     def collect_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         result: dict[str, Any] = {}
         for name, value in pairs:
             if name in result:
-                duplicates.append(name)
+                duplicate_names.append(name)
             result[name] = value
         return result
 
     try:
         value = json.loads(text, object_pairs_hook=collect_pairs)
     except (ValueError, RecursionError) as error:
-        return ClusterSource(source, (_invalid(_describe_error(text, error), _suggest_fix(text)),))
-    written = convert_cluster(_Config(value), environment=source == "env")
-    for name in dict.fromkeys(duplicates):
+        return ClusterSource(source, (_make_invalid(_describe_error(text, error), _suggest_fix(text)),))
+    cluster_spec = convert_cluster(_Config(value), environment=source == "env")
+    for name in dict.fromkeys(duplicate_names):
         fault = Fault(
             "cluster-task",
             Severity.ERROR,
@@ -57,19 +60,22 @@ def parse_cluster(text: str, source: str, *, python: bool = False) -> ClusterSou
             "tasks of the first are gone.",
             "Write it once, with all of its tasks.",
         )
-        written = replace(written, faults=(*written.faults, fault))
-    return ClusterSource(source, (written,))
+        cluster_spec = replace(cluster_spec, faults=(*cluster_spec.faults, fault))
+    return ClusterSource(source, (cluster_spec,))
 
 
 class _Config:
-    """Parsed JSON. (A Python file's clusters come as `python.FoundCluster`.)"""
+    """A parsed JSON value, as opposed to a cluster from a Python file (`python.FoundCluster`)."""
 
     def __init__(self, value: Any) -> None:
         self.value = value
 
 
 def convert_cluster(found: Any, *, environment: bool = False) -> Written:
-    """Convert parsed JSON, or a cluster from a Python file (`python.FoundCluster`), into a specification."""
+    """Convert parsed JSON (`_Config`) or a cluster from a Python file (`FoundCluster`) to a specification.
+
+    If `environment` is true, the JSON is the value of TF_CONFIG, and so cannot be a bare ClusterSpec.
+    """
     if not isinstance(found, _Config):
         if found.text is not None:
             (specification,) = parse_cluster(found.text, "text").written
@@ -87,24 +93,26 @@ def convert_cluster(found: Any, *, environment: bool = False) -> Written:
     value = found.value
     if not isinstance(value, dict):
         description = "a text that holds JSON" if isinstance(value, str) else f"{_describe_type(value)}"
-        return _invalid(f"it is {description}, and TensorFlow takes an object")
-    if not environment and "cluster" not in value and "task" not in value and _is_spec(value):
+        return _make_invalid(f"it is {description}, and TensorFlow takes an object")
+    if not environment and "cluster" not in value and "task" not in value and _is_cluster_spec(value):
         jobs, faults = _parse_jobs(value)
         return Written(jobs, _format_cluster(value), (), "ClusterSpec", faults=tuple(faults))
     if "cluster" not in value and any(
         isinstance(item, (list, dict)) for key, item in value.items() if key != "task"
     ):
-        return _invalid('it has no "cluster": TensorFlow takes it for no cluster at all and runs alone')
+        return _make_invalid('it has no "cluster": TensorFlow takes it for no cluster at all and runs alone')
     cluster = value.get("cluster", {})
     if not isinstance(cluster, dict):
-        return _invalid(f'"cluster" is {_describe_type(cluster)}, and TensorFlow takes an object of jobs')
+        return _make_invalid(
+            f'"cluster" is {_describe_type(cluster)}, and TensorFlow takes an object of jobs'
+        )
     jobs, faults = _parse_jobs(cluster)
     task, task_faults = _parse_task(value)
     return Written(jobs, _format_cluster(cluster), (task,) if task else (), faults=(*faults, *task_faults))
 
 
-def _is_spec(value: dict[str, Any]) -> bool:
-    """Return whether the JSON object is a ClusterSpec, with lists or objects of addresses."""
+def _is_cluster_spec(value: dict[str, Any]) -> bool:
+    """Return whether a JSON object is a ClusterSpec: each value is a list of addresses or an object of them."""
     return bool(value) and all(
         isinstance(tasks, (list, dict))
         and all(isinstance(address, str) for address in _list_addresses(tasks))
@@ -113,7 +121,7 @@ def _is_spec(value: dict[str, Any]) -> bool:
 
 
 def _format_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
-    """Return the cluster in the form in which it is written, with None for an address that is not a text."""
+    """Return the cluster in its original form, with None for each address that is not a text."""
 
     def text(address: Any) -> str | None:
         return address if isinstance(address, str) else None
@@ -123,7 +131,7 @@ def _format_cluster(cluster: dict[str, Any]) -> dict[str, Any]:
         if isinstance(tasks, dict):
             formatted[str(job)] = {str(index): text(address) for index, address in tasks.items()}
         else:
-            formatted[str(job)] = [text(item) for item in tasks] if isinstance(tasks, (list, tuple)) else []
+            formatted[str(job)] = [text(value) for value in tasks] if isinstance(tasks, (list, tuple)) else []
     return formatted
 
 
@@ -132,47 +140,43 @@ def _list_addresses(tasks: Any) -> list[Any]:
 
 
 def _parse_jobs(cluster: dict[str, Any]) -> tuple[dict[str, dict[int, str]], list[Fault]]:
-    """Return the addresses by job and index, and the faults. An address that is not a text becomes ""."""
+    """Return (addresses by job and index, faults); an address that is not a text becomes ""."""
     jobs: dict[str, dict[int, str]] = {}
     faults: list[Fault] = []
     for job, tasks in cluster.items():
-        shown = clean_line(str(job), limit=60)
+        job_text = clean_line(str(job), limit=60)
         jobs[job] = {}
         if not isinstance(tasks, (list, tuple, dict)):
             message = (
-                f"The tasks of {shown} are {_describe_type(tasks)}"
+                f"The tasks of {job_text} are {_describe_type(tasks)}"
                 ", and TensorFlow takes a list of addresses: TypeError."
             )
             fix = "Put the addresses in brackets." if isinstance(tasks, str) else ""
-            faults.append(Fault("cluster-address", Severity.ERROR, f"{shown}:0", message, fix))
+            faults.append(Fault("cluster-address", Severity.ERROR, f"{job_text}:0", message, fix))
             continue
-        for number, (key, address) in enumerate(
+        for position, (key, address) in enumerate(
             tasks.items() if isinstance(tasks, dict) else enumerate(tasks)
         ):
             index = parse_index(key)
             if index is None or index < 0:
-                message = (
-                    f'In the job {shown} "{clean_line(str(key), limit=60)}" is no index of a task: 0, 1, 2 …'
-                )
+                message = f'In the job {job_text} "{clean_line(str(key), limit=60)}" is no index of a task: 0, 1, 2 …'
                 faults.append(Fault("cluster-task", Severity.ERROR, None, message))
                 continue
             if index in jobs[job]:
-                message = f"The job {shown} has the task {index} twice; TensorFlow keeps the last one."
-                faults.append(Fault("cluster-task", Severity.ERROR, f"{shown}:{index}", message))
+                message = f"The job {job_text} has the task {index} twice; TensorFlow keeps the last one."
+                faults.append(Fault("cluster-task", Severity.ERROR, f"{job_text}:{index}", message))
             if isinstance(address, str):
                 jobs[job][index] = address
             else:
-                message = (
-                    f"The address of {shown}:{number} is {_describe_type(address)}, not a text: TypeError."
-                )
-                faults.append(Fault("cluster-address", Severity.ERROR, f"{shown}:{index}", message))
+                message = f"The address of {job_text}:{position} is {_describe_type(address)}, not a text: TypeError."
+                faults.append(Fault("cluster-address", Severity.ERROR, f"{job_text}:{index}", message))
                 jobs[job][index] = ""
     return jobs, faults
 
 
 def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
-    """Return the task of this process from "task", and the faults."""
-    size = sum(
+    """Return (task of this process, faults) from "task"; the task is None if it is missing or invalid."""
+    task_count = sum(
         len(_list_addresses(tasks))
         for tasks in value.get("cluster", {}).values()
         if isinstance(tasks, (list, dict))
@@ -190,10 +194,10 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
         ]
 
     if "task" not in value or value["task"] == {}:
-        if size < 2:
+        if task_count < 2:
             return None, []
         return None, fault(
-            f'The cluster has {size} tasks and there is no "task": a process does not know which one it is.'
+            f'The cluster has {task_count} tasks and there is no "task": a process does not know which one it is.'
         )
     task = value["task"]
     if not isinstance(task, dict):
@@ -217,7 +221,7 @@ def _parse_task(value: dict[str, Any]) -> tuple[Task | None, list[Fault]]:
 
 
 def parse_index(value: Any) -> int | None:
-    """Return int(value), as TensorFlow calls it; None if that fails."""
+    """Convert an index with int(), as TensorFlow does; None if that fails or the index is far too large."""
     if isinstance(value, (bool, int)):
         return int(value) if abs(value) < 1 << 63 else None
     if isinstance(value, float):
@@ -231,8 +235,8 @@ def parse_index(value: Any) -> int | None:
 
 
 def _describe_type(value: Any) -> str:
-    """Return the type of a JSON value in words, or the text itself."""
-    for kind, description in (
+    """Return the type of a JSON value in words; for a text that is not empty, the text itself."""
+    for json_type, description in (
         (bool, "true or false"),
         (str, "a text"),
         (int, "a number"),
@@ -241,12 +245,13 @@ def _describe_type(value: Any) -> str:
         (tuple, "a list"),
         (dict, "an object"),
     ):
-        if isinstance(value, kind):
+        if isinstance(value, json_type):
             return f'"{clean_line(value, limit=40)}"' if isinstance(value, str) and value else description
     return "null" if value is None else "something else"
 
 
-def _invalid(reason: str, fix: str = FORMAT_HINT) -> Written:
+def _make_invalid(reason: str, fix: str = FORMAT_HINT) -> Written:
+    """Return a specification that could not be read, with the reason as its fault."""
     fault = Fault("json-invalid", Severity.ERROR, None, f"TensorFlow cannot use this: {reason}.", fix)
     return Written(None, None, faults=(fault,))
 
@@ -260,7 +265,7 @@ def _describe_error(text: str, error: Exception) -> str:
 
 
 def _suggest_fix(text: str) -> str:
-    """Return how to correct text that is not JSON."""
+    """Return a sentence that says how to correct a text that is not JSON."""
     if not text.strip():
         return f"Unset TF_CONFIG, or write it whole. {FORMAT_HINT}"
     if text.startswith("\ufeff"):

@@ -1,4 +1,4 @@
-"""compat/api_names.json: names of TensorFlow's public API that only TensorFlow 1 or only TensorFlow 2 has."""
+"""Names of TensorFlow's public API that only TensorFlow 1 or only TensorFlow 2 has: compat/api_names.json."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -12,14 +12,14 @@ __all__ = ["ApiNames", "load_api_names"]
 
 @dataclass(frozen=True, slots=True)
 class ApiNames:
-    """Names without the prefix "tensorflow.". A removed module stands for all its members."""
+    """The whole table. Names have no "tensorflow." prefix, and a removed module stands for all its members."""
 
     as_of: str
     sources: Sources
     removed: frozenset[str]
     """Names in TensorFlow 1.15 but not in TensorFlow 2; most are still in tensorflow.compat.v1."""
     gone: frozenset[str]
-    """Those of the removed names that tensorflow.compat.v1 does not have either."""
+    """Names in `removed` that tensorflow.compat.v1 does not have either."""
     added: frozenset[str]
     """Names in TensorFlow 2 but not in 1.15."""
 

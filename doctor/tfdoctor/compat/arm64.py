@@ -1,4 +1,4 @@
-"""GPUs of machines with a 64-bit ARM processor, and TensorFlow builds for them: compat/arm64.toml."""
+"""Machines with a 64-bit ARM processor, their GPUs, and TensorFlow builds for them: compat/arm64.toml."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -15,7 +15,7 @@ __all__ = ["Arm64", "Arm64Index", "Arm64Kind", "Arm64Source", "load_arm64"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Arm64Source:
-    """One source of a TensorFlow with GPU code (`[[kind.way]]`)."""
+    """Source of a TensorFlow build with GPU code (`[[kind.way]]`)."""
 
     NAMED: ClassVar = ("text",)
     text: str
@@ -33,10 +33,10 @@ class Arm64Kind:
     alone: tuple[Capability, ...]
     """Compute capabilities that only such machines have."""
     words: tuple[str, ...]
-    """Lower-case words in the names of GPUs whose capability other machines have, too."""
+    """Lower-case words that identify the GPU by its name if other machines have the same capability."""
     sources: Sources
     ways: tuple[Arm64Source, ...] = field(default=(), metadata={"key": "way"})
-    """Sources of TensorFlow, the best first; empty if none is known."""
+    """Sources of TensorFlow builds, the best first. Empty if none is known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,4 +1,4 @@
-"""Properties that follow from a compute capability: compat/cards.toml, a hand-written table."""
+"""GPU properties that follow from the compute capability: compat/cards.toml, a hand-written table."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -24,9 +24,9 @@ __all__ = [
 ]
 
 
-def _parse_majors(pairs: Mapping[str, int]) -> dict[int, int]:
-    """Return the pairs with the capability's major as int."""
-    return {int(major): mib for major, mib in pairs.items()}
+def _parse_majors(mib_by_major: Mapping[str, int]) -> dict[int, int]:
+    """Return the table with its keys, which are major capabilities, as integers."""
+    return {int(major): mib for major, mib in mib_by_major.items()}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,11 +35,12 @@ class EndedCards:
 
     NAMED: ClassVar = ("name",)
     below: Capability
-    """Capability below which it applies, unless an earlier row covers the GPU."""
+    """The entry applies to GPUs below this capability that no earlier entry covers."""
     name: str
     last: str
-    """Last branch of the driver that supports them."""
+    """Last driver branch that supports them."""
     first_without: str
+    """First driver branch that does not support them."""
     sources: Sources
 
 
@@ -48,6 +49,7 @@ class OpenModule:
     """GPUs that NVIDIA's open kernel module supports (`[open_module]`)."""
 
     drives_from: Capability
+    """Lowest capability that the open module supports."""
     alone_from: Capability
     """Lowest capability that only the open module supports."""
     sources: Sources
@@ -83,17 +85,18 @@ class Tensor:
     NAMED: ClassVar = ("capability", "dtype")
     capability: Capability
     dtype: str
-    """Type of the factors: tf32, float16 or bfloat16. The sum is in float32."""
+    """Type of the factors: tf32, float16 or bfloat16. Sums are accumulated in float32."""
     per_clock: int
     """Dense multiply-adds per clock cycle."""
     card: str
+    """GPU model whose documented peak was used."""
     multiprocessors: int
     clock_mhz: int
     tflops: int
     """Documented peak of `card`, from which `per_clock` was calculated."""
     sources: Sources
     named: str | None = None
-    """Word that the GPU's name must have; None if the row is for all GPUs with the capability."""
+    """Word that the GPU's name must contain. None means all GPUs with the capability."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,7 +106,7 @@ class PciExpress:
     NAMED: ClassVar = ("generation",)
     generation: int
     lane_mbps: int
-    """10⁶ bytes per second of one lane in one direction."""
+    """Speed of one lane in one direction, in 10⁶ bytes per second."""
     sources: Sources
 
 
@@ -114,7 +117,7 @@ class NvLink:
     NAMED: ClassVar = ("capability",)
     capability: Capability
     link_mbps: int
-    """10⁶ bytes per second of one link in one direction."""
+    """Speed of one link in one direction, in 10⁶ bytes per second."""
     sources: Sources
 
 
@@ -123,13 +126,14 @@ class Reserve:
     """Free memory of a GPU that TensorFlow leaves unused (`[reserve]`), in MiB."""
 
     since: str
-    """First minor release of TensorFlow for which it is known."""
+    """First TensorFlow minor for which the amounts are known."""
     small: int
-    """Amount that is left if less than `small_below` is free."""
+    """Unused amount if less than `small_below` is free."""
     small_below: int
     upto: Annotated[Mapping[int, int], Converted(Mapping[str, int], _parse_majors)]
-    """Amount by the highest major capability that it applies to, lowest first; `above` is for higher ones."""
+    """Unused amount by the highest major capability that it applies to, lowest first."""
     above: int
+    """Unused amount for higher capabilities."""
     sources: Sources
 
     def compute_remaining(self, capability: str, free: int) -> int:
@@ -168,7 +172,10 @@ class Cards:
         return per_clock.get(capability, per_clock.get(capability.partition(".")[0]))
 
     def list_adds_per_clock(self, capability: str, name: str | None) -> dict[str, int]:
-        """Return the known multiply-adds per clock cycle of one multiprocessor of this GPU, by type of the factors."""
+        """Return the multiply-adds per clock cycle of one multiprocessor of this GPU, by data type.
+
+        Types for which no number is known are left out.
+        """
         per_clock = {"float32": float32} if (float32 := self.get_adds_per_clock(capability)) else {}
         for entry in self.tensor:
             if entry.capability == capability and (
@@ -178,12 +185,15 @@ class Cards:
         return per_clock
 
     def pcie_gbps(self, generation: int, lanes: int) -> float | None:
-        """Return 10⁹ bytes per second in one direction without packet overhead; None if the generation is not known."""
+        """Return the speed of a PCI Express link in one direction, in 10⁹ bytes per second, without packet overhead.
+
+        The result is None if the generation is not known.
+        """
         lane = next((entry.lane_mbps for entry in self.pcie if entry.generation == generation), None)
         return lane * lanes / 1000 if lane is not None else None
 
     def nvlink_gbps(self, capability: str, links: int) -> float | None:
-        """Return 10⁹ bytes per second of all links in one direction; None if not known."""
+        """Return the speed of all NVLink links in one direction, in 10⁹ bytes per second, or None if not known."""
         link = next((entry.link_mbps for entry in self.nvlink if entry.capability == capability), None)
         return link * links / 1000 if link is not None else None
 

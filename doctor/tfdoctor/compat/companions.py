@@ -1,6 +1,7 @@
-"""Packages that break TensorFlow's import if both are installed: compat/imports.toml.
+"""Packages that break TensorFlow if both are installed: compat/imports.toml.
 
-Each row was tested: real wheels were imported with versions of the companion inside and outside the range.
+Entries with the evidence "run" were tested: real wheels were imported with companion versions inside and outside the
+range.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -19,7 +20,7 @@ __all__ = ["Companion", "CompanionTable", "Ladder", "load_companions"]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Companion:
-    """Companion package in versions that are incompatible with some TensorFlow releases."""
+    """Package versions that are incompatible with some TensorFlow releases."""
 
     NAMED: ClassVar = ("id",)
     id: str
@@ -28,22 +29,23 @@ class Companion:
     tensorflow: ReleaseSet
     """Affected TensorFlow versions, as a PEP 440 specifier set."""
     breaks: ReleaseSet = ""
-    """Incompatible versions of the companion, as a PEP 440 specifier set; empty if its absence is the problem."""
+    """Incompatible companion versions as a PEP 440 specifier set. Empty if the missing package is the problem."""
     effect: Literal["import", "use"]
     """Whether `import tensorflow` fails, or only something after it."""
     cause: Literal["numpy-abi", "protobuf-conflict", "package-conflict", "inconclusive"]
     """Value of `findings.Cause`."""
     error: str
-    """Error message of Python."""
+    """Python's error message."""
     text: str
     requirement: str
     """Requirement to install instead, such as "numpy<2"."""
     unless: Mapping[str, str] = field(default_factory=dict)
-    """Environment variables with which the import works nevertheless."""
+    """Environment variables with values that avoid the problem; any one of them is enough."""
     evidence: Literal["run", "inferred"]
     works: tuple[str, ...] = ()
-    """Tested combinations that work, such as "2.10.1 with 1.26.4"; `fails` has those that fail."""
+    """Tested combinations that work, such as "2.10.1 with 1.26.4"."""
     fails: tuple[str, ...] = ()
+    """Tested combinations that fail."""
     listed: bool = False
     """Whether a missing package is reported only if TensorFlow's own requirements were compared."""
 
@@ -123,7 +125,7 @@ class CompanionTable:
         environment: Mapping[str, str],
         absent: Collection[str] = (),
     ) -> tuple[Companion, ...]:
-        """Return the companions that apply.
+        """Return the companions that are incompatible with this environment; empty if TensorFlow's version is unknown.
 
         `distributions` maps normalized names to installed versions. `absent` holds requirements of TensorFlow's own
         distribution that were searched for and not found.

@@ -1,4 +1,4 @@
-"""Names of conda packages and the corresponding names on the package index: compat/conda_names.toml."""
+"""Conda packages and their names on the package index: compat/conda_names.toml."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -20,8 +20,9 @@ class CondaNames:
     foreign: frozenset[str]
     """Names that are not Python packages, or that mean a different package on the index."""
     same: frozenset[str]
+    """Names that mean the same package on the index."""
     other: Mapping[str, str]
-    """Name on the index by the name in conda, if they differ."""
+    """Name on the index by conda name, if the two differ."""
 
 
 def load_conda_names(folder: Path) -> CondaNames:

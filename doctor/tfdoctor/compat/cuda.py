@@ -29,7 +29,9 @@ class CudaFamily:
     NAMED: ClassVar = ("major",)
     major: int
     linux: str | None = None
+    """Minimum driver on Linux; None if there is none."""
     windows: str | None = None
+    """Minimum driver on Windows; None if there is none."""
     minor_version_compatibility: bool
     wheels: str | None = None
     """Toolkit whose sonames NVIDIA's wheels of this major have; None if there are no wheels."""
@@ -46,13 +48,15 @@ class CudaRelease:
     name: str
     """NVIDIA's name for it, such as `"12.5 Update 1"`."""
     linux: str | None = None
+    """Its Linux driver; None if there is none."""
     windows: str | None = None
+    """Its Windows driver; None if there is none."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CudaSeries:
-    """Targets of one toolkit minor (`[[series]]`)."""
+    """Compile targets of one toolkit minor (`[[series]]`)."""
 
     NAMED: ClassVar = ("version",)
     version: str
@@ -73,7 +77,7 @@ class ForwardCompatibility:
     since: str
     only_for: tuple[str, ...]
     errors: tuple[int, ...]
-    """CUDA's error numbers if it cannot."""
+    """CUDA error codes that occur if the package cannot be used."""
     note: str
     sources: Sources
 
@@ -85,10 +89,13 @@ class DriverMinimum:
     cuda: str
     os: Platform
     minimum: str | None
-    """Minimum that applies: the family's with minor-version compatibility, else the toolkit's own; None if unknown."""
+    """Required driver; None if not known.
+
+    With minor-version compatibility it is the family's minimum, otherwise the toolkit's own driver.
+    """
     family_floor: str | None
     own: str | None
-    """Driver that came with this toolkit, which all its features need, including PTX compilation."""
+    """Driver that came with this toolkit. All its features, including PTX compilation, need it."""
     minor_version_compatibility: bool
     explanation: str
     evidence: Evidence
@@ -111,7 +118,7 @@ class CudaTable:
         return {family.major: family.wheels for family in self.families if family.wheels is not None}
 
     def series(self, cuda: str) -> CudaSeries | None:
-        """Return the targets of this toolkit minor, or None if they were not determined."""
+        """Return the compile targets of this toolkit minor, or None if they are not known."""
         minor = versions.major_minor(cuda)
         return next((series for series in self.all_series if series.version == minor), None)
 
@@ -140,7 +147,7 @@ class CudaTable:
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """Return the driver that programs built with this CUDA need (`"12.5.1"`, `"11.2"`, `"10.1"`).
 
-        `minimum` is None if the table has no answer. Raise versions.VersionSyntaxError if `cuda` is no version.
+        `minimum` is None if the table does not say. Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         major = versions.major(cuda)
         family = next((release for release in self.families if release.major == major), None)
@@ -178,8 +185,8 @@ class CudaTable:
     def find_newest_for_driver(self, driver: str, os: Platform = "linux") -> str | None:
         """Return the newest CUDA minor whose own driver is not newer than `driver`.
 
-        The result is None if the driver is older than all, or of a newer branch than the table has: that branch
-        supports a CUDA version that the table does not have.
+        The result is None if the driver is older than all of them. It is also None if the driver's branch is newer than
+        the table, because such a driver supports a CUDA version that the table does not have.
         """
         drivers: list[tuple[str, str]] = []
         for release in self.releases:
@@ -187,7 +194,7 @@ class CudaTable:
             if own_driver is not None:
                 drivers.append((versions.major_minor(release.version), own_driver))
         cudas = {cuda for cuda, _ in drivers}
-        drivers += [  # for the newest toolkits only the branch of the driver is published yet
+        drivers += [  # of the newest toolkits only the driver branch has been published
             (series.version, series.driver_branch.lstrip("R"))
             for series in self.all_series
             if series.driver_branch is not None and series.version not in cudas

@@ -1,4 +1,4 @@
-"""CUDA majors and GPUs for which each cuDNN has code: compat/cudnn.toml, a hand-written table."""
+"""CUDA majors and GPUs that each cuDNN version supports: compat/cudnn.toml, a hand-written table."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -20,9 +20,9 @@ class CudnnRange:
 
     NAMED: ClassVar = ("first",)
     first: str
-    """First version that is known to be in it."""
+    """First version that is known to be in the range."""
     below: str
-    """First version that is known to differ, or the end of what is known."""
+    """First version that is known to be outside the range, or the end of the known versions."""
     cuda: tuple[int, ...]
     """CUDA majors that it is built for."""
     lowest: Capability
@@ -30,7 +30,7 @@ class CudnnRange:
     highest: Capability
     """Highest compute capability with machine code."""
     ptx: str | None = None
-    """Highest PTX that it contains, which newer GPUs can compile."""
+    """Highest compute capability with PTX, which the driver compiles for newer GPUs; None if there is no PTX."""
     glibc: str | None = None
     evidence: Evidence
     measured: tuple[str, ...]
@@ -41,24 +41,29 @@ class CudnnRange:
 
 @dataclass(frozen=True, slots=True)
 class CudnnSupport:
-    """Whether a cuDNN has code for a compute capability."""
+    """Support of a cuDNN version for a compute capability."""
 
     version: str
     capability: str
     verdict: Literal["native", "jit", "dropped", "too-new", "unknown"]
-    """Machine code; only PTX; support was removed; newer than this cuDNN; not in the table."""
+    """Kind of code.
+
+    native: machine code; jit: only PTX; dropped: only older versions have code; too-new: the GPU is newer than this
+    cuDNN; unknown: the cuDNN is not in the table, or no known version has code for so old a GPU.
+    """
     range: CudnnRange | None
+    """Range that contains the version; None if the version is not in the table."""
     explanation: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CondaCudnn:
-    """The cuDNN that conda has for one of its `cudatoolkit` versions (`[[conda]]`)."""
+    """cuDNN package in conda for one `cudatoolkit` version (`[[conda]]`)."""
 
     NAMED: ClassVar = ("cuda", "cudnn")
     cuda: str
     built: int | None = None
-    """Major of cuDNN with which TensorFlow must be built; None for any."""
+    """cuDNN major with which TensorFlow must have been built. None means any."""
     cudnn: str
     sources: Sources
 
@@ -85,7 +90,10 @@ class CudnnTable:
         )
 
     def find_end(self, capability: str, major: int) -> str | None:
-        """Return the first minor of this major that lacks code for a capability supported by older minors, or None."""
+        """Return the first cuDNN minor of this major that dropped a compute capability.
+
+        The result is None if no minor dropped it.
+        """
         target = versions.parse_capability(capability)
         ranges = [r for r in self.ranges if versions.major(r.first) == major]
         for older, newer in itertools.pairwise(ranges):

@@ -6,7 +6,7 @@ Modules that define schemas must not use `from __future__ import annotations`, b
 and must not be strings.
 
 The fields define the keys of a row and their types. A field with a default may be left out; one that can be None may
-be left out or null. Anything unexpected, missing or of another type is refused with its location and a suggestion:
+be left out or null. Anything unexpected, missing or of another type is refused with its location and, if possible, a suggestion:
 "compat/cuda.toml: release 12.9: unknown key `cudann`, did you mean `cudnn`?"
 
 The metadata of a field may have `key`, its name in the file (None: it is not in the file), and `noun`, the word for
@@ -47,15 +47,21 @@ __all__ = [
 
 T = TypeVar("T")
 Reader = Any
-"""Function `(value, key, where)` that returns the decoded value or raises DataError. `where` begins every message."""
+"""Function `(value, key, where)` that returns the decoded value or raises DataError.
+
+`where` is the location of the value, with which every message begins.
+"""
 
 
 class DataError(ValueError):
-    """Error for an invalid table in compat/. The message says where and what was expected."""
+    """Error for an invalid table in compat/. The message gives the location and what was expected there."""
 
 
 class Converted(NamedTuple):
-    """Annotation for a value that the file has as type `kind` and that `by` converts, or refuses with ValueError."""
+    """Annotation for a value that is a `kind` in the file.
+
+    `by` converts it, and raises ValueError if it is invalid.
+    """
 
     kind: Any
     by: Callable[[Any], Any]
@@ -89,7 +95,7 @@ Sources = Annotated[tuple[str, ...], Converted(tuple[str, ...], _check_sources)]
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return a text such as `", did you mean `cudnn`?"`, or ""."""
+    """Return a suggestion such as `", did you mean `cudnn`?"`, or "" if no known word is similar."""
     import difflib
 
     close = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
@@ -124,7 +130,7 @@ def read(
 def read_raw(path: Path, where: str) -> dict[str, Any]:
     """Return the unchecked top table of a TOML or JSON file, according to its suffix.
 
-    Raise DataError if there is none.
+    Raise DataError if the file is invalid or its content is not a table.
     """
     try:
         text = path.read_text(encoding="utf-8")
@@ -249,14 +255,14 @@ def _decode_texts(value: Any, key: str, where: str) -> tuple[str, ...]:
     if type(value) is not list:
         raise _make_type_error(value, "a list of texts", key, where)
     if not {*map(type, value)} <= _STR_ONLY:
-        odd = next(item for item in value if type(item) is not str)
-        msg = f"{where}: `{key}` must be a list of texts, and has {_name_type(odd)}"
+        invalid = next(item for item in value if type(item) is not str)
+        msg = f"{where}: `{key}` must be a list of texts, and has {_name_type(invalid)}"
         raise DataError(msg)
     return tuple(value)
 
 
 def as_texts(value: Any) -> Any:
-    """Return a list of texts as a tuple; other values unchanged.
+    """Return a list of texts as a tuple, and any other value unchanged.
 
     This is for a `prepare` that copies one value into many rows.
     """
@@ -267,8 +273,8 @@ def _decode_text_table(value: Any, key: str, where: str) -> dict[str, str]:
     if type(value) is not dict:
         raise _make_type_error(value, "a table of texts", key, where)
     if not {*map(type, value.values())} <= _STR_ONLY:
-        name, odd = next((name, item) for name, item in value.items() if type(item) is not str)
-        msg = f"{where}: `{key}` must be a table of texts, and `{name}` is {_name_type(odd)}"
+        name, invalid = next((name, item) for name, item in value.items() if type(item) is not str)
+        msg = f"{where}: `{key}` must be a table of texts, and `{name}` is {_name_type(invalid)}"
         raise DataError(msg)
     return value
 
@@ -288,20 +294,22 @@ def _get_reader(kind: Any, noun: str = "", *, required: bool = False) -> Reader:
         return _SIMPLE_READERS[kind]
     if is_dataclass(kind):
         return partial(_decode_table, kind)
-    origin, inner = get_origin(kind), get_args(kind)
+    origin, type_arguments = get_origin(kind), get_args(kind)
     if origin is Annotated:
-        converted = next(extra for extra in inner[1:] if isinstance(extra, Converted))
+        converted = next(extra for extra in type_arguments[1:] if isinstance(extra, Converted))
         return partial(_convert_value, _get_reader(converted.kind), converted.by)
     if origin is Literal:
-        return partial(_decode_choice, inner)
-    if origin in (Union, types.UnionType) and len(inner) == 2 and inner[1] is type(None):
-        return partial(_decode_optional, _get_reader(inner[0]))
-    if origin is tuple and is_dataclass(inner[0]):
-        return partial(_decode_rows, inner[0], noun, needed=required)
+        return partial(_decode_choice, type_arguments)
+    if origin in (Union, types.UnionType) and len(type_arguments) == 2 and type_arguments[1] is type(None):
+        return partial(_decode_optional, _get_reader(type_arguments[0]))
+    if origin is tuple and is_dataclass(type_arguments[0]):
+        return partial(_decode_rows, type_arguments[0], noun, is_required=required)
     if origin in (tuple, frozenset):
-        return partial(_decode_list, origin, _get_reader(inner[0]))
-    if origin is Mapping and inner[0] is str:
-        return partial(_read_table, _get_reader(inner[1]), nested=is_dataclass(inner[1]))
+        return partial(_decode_list, origin, _get_reader(type_arguments[0]))
+    if origin is Mapping and type_arguments[0] is str:
+        return partial(
+            _decode_mapping, _get_reader(type_arguments[1]), nested=is_dataclass(type_arguments[1])
+        )
     msg = f"no reader for {kind!r}" + (
         ": without `from __future__ import annotations`" if type(kind) is str else ""
     )
@@ -344,27 +352,29 @@ def _decode_list(origin: Any, reader: Reader, value: Any, key: str, where: str) 
     return origin(reader(item, key, where) for item in value)
 
 
-def _read_table(reader: Reader, value: Any, key: str, where: str, *, nested: bool) -> dict[str, Any]:
+def _decode_mapping(reader: Reader, value: Any, key: str, where: str, *, nested: bool) -> dict[str, Any]:
     if type(value) is not dict:
         raise _make_type_error(value, "a table", key, where)
-    inside = where if nested else f"{where}: {key}"
-    return {name: reader(item, name, inside) for name, item in value.items()}
+    location = where if nested else f"{where}: {key}"
+    return {name: reader(item, name, location) for name, item in value.items()}
 
 
-def _decode_rows(kind: Any, noun: str, value: Any, key: str, where: str, *, needed: bool) -> tuple[Any, ...]:
-    """Return a list of tables; `noun` and the row's own names identify it in messages.
+def _decode_rows(
+    kind: Any, noun: str, value: Any, key: str, where: str, *, is_required: bool
+) -> tuple[Any, ...]:
+    """Return a list of tables as rows. In messages a row is identified by `noun` and the values of its `NAMED` keys.
 
     Raise DataError if two rows have the same names.
     """
     if type(value) is not list:
         raise _make_type_error(value, "a list of tables", key, where)
-    if needed and not value:
+    if is_required and not value:
         msg = f"{where}: `{key}` has no rows"
         raise DataError(msg)
-    named: tuple[str, ...] = kind.NAMED
+    key_names: tuple[str, ...] = kind.NAMED
     rows: dict[str, Any] = {}
     for number, raw in enumerate(value, 1):
-        label = " ".join(str(raw[name]) for name in named if name in raw) if type(raw) is dict else ""
+        label = " ".join(str(raw[name]) for name in key_names if name in raw) if type(raw) is dict else ""
         location = f"{where}: {noun} {label or number}"
         row = decode(kind, raw, location)
         if location in rows:

@@ -27,11 +27,12 @@ __all__ = [
 ]
 
 MIN_RATIO_WITH_CODE = 100
-"""Number of fat binaries required for each one without code; with fewer, the GPU counts as unusable.
+"""Least number of fat binaries for each one without code; with fewer, the GPU counts as unusable.
 
-Each wheel has a few kernels from its compiler's own libraries that have only machine code.
+Some missing code is normal: each wheel has a few kernels from its compiler's libraries that have only machine code.
 """
 _ARCHITECTURE = re.compile(r"(\d{1,2})(\d)([af]?)(?::(\d{1,2}\.\d{1,2}))?")
+"""Major, minor, suffix and PTX ISA version of an architecture such as "86", "90a" or "90a:8.5"."""
 
 
 class KernelCoverage(enum.Enum):
@@ -46,18 +47,19 @@ class KernelCoverage(enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Coverage:
-    """Numbers of a TensorFlow's fat binaries that a GPU can run, and how."""
+    """Numbers of fat binaries in a TensorFlow wheel, by how a GPU can run them."""
 
     capability: str
     native: int
+    """Fat binaries with machine code for the GPU."""
     compiled: int
-    """Those with PTX only."""
+    """Fat binaries with only PTX, which the driver must compile."""
     newer: int
-    """Those for newer GPUs only, which this GPU never loads because each of them has its own kernels."""
+    """Fat binaries only for newer GPUs. This GPU never loads them."""
     lacking: int
-    """Those for older GPUs, without code that this one can run."""
+    """Fat binaries for older GPUs, without code that this GPU can run."""
     isa: str | None = None
-    """Newest PTX ISA version among those that must be compiled; None if not read."""
+    """Newest PTX ISA version that must be compiled; None if it is not known."""
 
     @property
     def every(self) -> int:
@@ -75,7 +77,7 @@ class Coverage:
 
     @property
     def share(self) -> str:
-        """How many of them must be compiled: `"all"`, `"most"` or `"some"`."""
+        """Share of the fat binaries that must be compiled: `"all"`, `"most"` or `"some"`."""
         if not self.native:
             return "all"
         return "most" if 2 * self.compiled > self.every else "some"
@@ -134,19 +136,19 @@ def load_fat_binaries(folder: Path) -> FatBinaries:
 
 
 def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
-    """Return which of the fat binaries a GPU of this compute capability can run.
+    """Count the fat binaries that a GPU of this compute capability can run.
 
     If some have machine code, those with only PTX do not count: they are NCCL's relocatable functions, whose machine
     code was linked into another one (measured with 2.15 and 2.20).
     """
     target = versions.parse_capability(capability)
-    has_machine_code = any(not kinds.startswith("|") for kinds in counts)
+    has_machine_code = any(not architectures.startswith("|") for architectures in counts)
     totals = {"native": 0, "compiled": 0, "newer": 0, "lacking": 0}
     ptx_versions: list[str] = []
-    for kinds, count in counts.items():
-        if has_machine_code and kinds.startswith("|"):
+    for architectures, count in counts.items():
+        if has_machine_code and architectures.startswith("|"):
             continue
-        kind, isa = _classify_binary(kinds, target)
+        kind, isa = _classify_binary(architectures, target)
         totals[kind] += count
         if isa is not None:
             ptx_versions.append(isa)
@@ -156,16 +158,23 @@ def compute_coverage(counts: Mapping[str, int], capability: str) -> Coverage:
 def find_newest_ptx(counts: Mapping[str, int]) -> tuple[int, int] | None:
     """Return the newest compute capability with PTX; None if there is only machine code."""
     return max(
-        (arch for kinds in counts for arch, _, _ in _parse_architectures(kinds.partition("|")[2])),
+        (
+            arch
+            for architectures in counts
+            for arch, _, _ in _parse_architectures(architectures.partition("|")[2])
+        ),
         default=None,
     )
 
 
-def _classify_binary(kinds: str, target: tuple[int, int]) -> tuple[str, str | None]:
-    """Return the kind of one fat binary for a GPU, and its PTX ISA version if that must be compiled."""
-    code, _, texts = kinds.partition("|")
-    cubins = [arch for arch, _, _ in _parse_architectures(code)]
-    ptx = list(_parse_architectures(texts))
+def _classify_binary(architectures: str, target: tuple[int, int]) -> tuple[str, str | None]:
+    """Classify one fat binary for a GPU.
+
+    Return a field name of `Coverage`, and the PTX ISA version if PTX must be compiled.
+    """
+    cubin_text, _, ptx_text = architectures.partition("|")
+    cubins = [arch for arch, _, _ in _parse_architectures(cubin_text)]
+    ptx = list(_parse_architectures(ptx_text))
     if any(versions.runs_machine_code(target, arch) for arch in cubins):
         return "native", None
     compilable = [(arch, isa) for arch, letter, isa in ptx if _can_compile(arch, letter, target)]
@@ -186,5 +195,6 @@ def _parse_architectures(text: str) -> Iterator[tuple[tuple[int, int], str, str 
 def _can_compile(arch: tuple[int, int], letter: str, target: tuple[int, int]) -> bool:
     """Return whether the driver can compile PTX of this architecture for the GPU."""
     if letter == "a":
-        return arch == target
+        return arch == target  # "a": only this very architecture
+    # "f": only the same major
     return arch <= target and (letter != "f" or arch[0] == target[0])

@@ -1,4 +1,4 @@
-"""Flags and environment variables that make TensorFlow end: compat/flags.toml."""
+"""Flags and environment settings that stop TensorFlow: compat/flags.toml."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -18,7 +18,7 @@ class Flags:
     as_of: str
     sources: Sources
     since: str
-    """First release that was seen to end the process because of an unknown flag."""
+    """First release that was seen to end the process if a flag is unknown."""
     docstrings: ReleaseSet
     """Releases that cannot be imported without docstrings (python -OO)."""
     keras_backends: Mapping[str, str]
@@ -26,7 +26,7 @@ class Flags:
     warnings: ReleaseSet
     """Releases that cannot be imported if warnings are errors."""
     tf_xla: frozenset[str]
-    """All flags that TF_XLA_FLAGS accepts in any release; anything else is not a flag."""
+    """All flags that TF_XLA_FLAGS accepts in any release."""
 
 
 def load_flags(folder: Path) -> Flags:

@@ -1,4 +1,4 @@
-"""Location of the data files: inside the installed package, or in a checkout."""
+"""Location of the data files, which are in the installed package or in a checkout."""
 
 from __future__ import annotations
 
@@ -22,6 +22,6 @@ def data_dir(name: str) -> Path:
     for folder in candidates:
         if folder.is_dir():
             return folder
-    looked = " and ".join(str(folder) for folder in candidates)
-    msg = f"tfdoctor's own data folder `{name}` is missing (looked in {looked}): reinstall tfdoctor"
+    paths_text = " and ".join(str(folder) for folder in candidates)
+    msg = f"tfdoctor's own data folder `{name}` is missing (looked in {paths_text}): reinstall tfdoctor"
     raise DataMissingError(msg)

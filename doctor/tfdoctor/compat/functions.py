@@ -1,4 +1,4 @@
-"""Lines of the functions in TensorFlow's Python files by release: compat/functions.json, read from the wheels.
+"""Line numbers of functions in TensorFlow's Python files, by release: compat/functions.json, read from the wheels.
 
 `session.py", line 1334, in _do_call` in a traceback identifies the releases whose `_do_call` contains that line.
 Wheels that others built from the same sources have the same lines.
@@ -29,7 +29,7 @@ class PythonFile:
     functions: Mapping[str, str]
     """Spans of each function, such as `"1280-1300:12-14,16"`.
 
-    Each has its first and last line, and the indices in `releases` of the releases that have it. `<module>` has a
+    A span has the first and last line, and the indices in `releases` of the releases that have it. `<module>` has a
     span for each statement that can fail, such as `"58:7-20"`.
     """
 
@@ -46,9 +46,10 @@ class Functions:
     """Files by their path in the wheel."""
 
     def find_releases(self, path: str, line: int, function: str) -> frozenset[str] | None:
-        """Return the releases whose function contains this line; empty if there is none.
+        """Return the releases whose function contains this line.
 
-        The result is None if the function is not in the table. `path` is as in a traceback. Raise DataError if the
+        The result is empty if no release matches, and None if the function is not in the table. `path` is a path in
+        a traceback. Raise DataError if the
         table is invalid.
         """
         plain = re.sub(r"[\\/]{1,8}", "/", path)

@@ -18,6 +18,7 @@ __all__ = ["Gpu", "GpuMatch", "GpuTable", "UnknownGpuError", "core_words", "load
 
 _GPU_WORD = re.compile(r"[a-z0-9]+")
 _JOINED_WORD = re.compile(r"\b(rtx|gtx|gts|gt|titan|quadro|tesla|geforce)(?=\d|[a-z]\d)|(?<=\d)(ti|super)\b")
+"""Brand or suffix that is joined to the number, as in "RTX3060Ti"."""
 _BRANDS = frozenset({"nvidia", "geforce", "tesla", "quadro", "graphics", "gpu", "corporation", "device"})
 
 
@@ -39,20 +40,20 @@ class Gpu:
     name: str
     capability: str = field(metadata={"key": "cc"})
     pci_ids: tuple[str, ...] = field(default=(), metadata={"key": "pci"})
-    """Four lower-case hexadecimal digits each."""
+    """PCI device IDs of four lower-case hexadecimal digits."""
     sources: Sources
 
 
 @dataclass(frozen=True, slots=True)
 class GpuMatch:
-    """GPUs that a name can mean."""
+    """GPUs that match a name."""
 
     query: str
     gpus: tuple[Gpu, ...]
     capabilities: tuple[str, ...]
     """Lowest first."""
     exact: bool
-    """Whether some GPU has exactly this name apart from brand words; else the GPUs' names contain all its words."""
+    """Whether the GPUs have exactly this name, apart from brand words. If not, their names contain all its words."""
 
     @property
     def ambiguous(self) -> bool:
@@ -66,6 +67,7 @@ class GpuTable:
 
     as_of: str
     ambiguous: Mapping[str, str]
+    """Compute capabilities of each name that GPUs of several capabilities share, such as `"3.5, 5.2"`."""
     gpus: tuple[Gpu, ...] = field(metadata={"noun": "GPU"})
     """Sorted by capability, then name."""
 
@@ -75,13 +77,16 @@ class GpuTable:
         table: dict[str, Gpu] = {}
         for gpu in self.gpus:
             for pci_id in gpu.pci_ids:
-                known = table.get(pci_id)
-                if known is None or len(gpu.name) > len(known.name):
+                current = table.get(pci_id)
+                if current is None or len(gpu.name) > len(current.name):
                     table[pci_id] = gpu
         return table
 
     def find_by_pci_id(self, pci_id: str) -> Gpu | None:
-        """Return the GPU with this PCI device ID, or None: `"2684"`, `"0x2684"`, `"10de:2684"`, `"0x268410DE"`."""
+        """Return the GPU with this PCI device ID, or None.
+
+        `"2684"`, `"0x2684"`, `"10de:2684"` and `"0x268410DE"` are all accepted.
+        """
         text = pci_id.strip().lower().removeprefix("0x")
         if re.fullmatch(r"[0-9a-f]{4}10de", text):  # format of nvidia-smi and NVML: device, then vendor
             text = text[:4]
@@ -89,10 +94,10 @@ class GpuTable:
         return self._gpus_by_id.get(text)
 
     def find_by_name(self, name: str) -> GpuMatch | None:
-        """Return what a GPU's name can mean (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
+        """Return the GPUs that match a name (`"Tesla V100-SXM2-16GB"`, `"RTX 3060"`, `"h100"`), or None.
 
-        Case, punctuation and the words NVIDIA, GeForce, Tesla and Quadro are ignored. An exact match has priority;
-        otherwise all GPUs match whose names contain all the words.
+        Case, punctuation and brand words such as NVIDIA or GeForce are ignored. An exact match has priority.
+        Otherwise all GPUs match whose names contain all the words.
         """
         words, core = _split_words(name), core_words(name)
         if not core:
@@ -128,7 +133,10 @@ def load_gpus(folder: Path) -> GpuTable:
 
 
 def _expand_sources(raw: dict[str, Any], where: str) -> None:
-    """Replace the keywords in each GPU's `sources` by their texts from the file's `sources`."""
+    """Replace the keywords in each GPU's `sources` by their texts from the file's `sources`.
+
+    Raise DataError if a keyword has no text.
+    """
     texts = raw.pop("sources", None)
     rows = raw.get("gpus")
     if type(texts) is not dict or type(rows) is not list:
@@ -147,7 +155,7 @@ def _expand_sources(raw: dict[str, Any], where: str) -> None:
 
 
 def core_words(name: str) -> frozenset[str]:
-    """Return the distinctive words of a GPU's name, without brands: the same for `NVIDIA RTX A6000` and `RTX A6000`."""
+    """Return the words of a GPU's name without brands, so that `NVIDIA RTX A6000` and `RTX A6000` are equal."""
     return _split_words(name) - _BRANDS
 
 

@@ -41,16 +41,16 @@ class CudaImages:
     NAMED: ClassVar = ("version",)
     version: str
     status: Status
-    """supported: on NVIDIA's list of tags; unsupported: no longer fixed; listed: only in the registry's list."""
+    """supported: in NVIDIA's list of tags; unsupported: no longer updated; listed: only in the registry's list."""
     systems: tuple[str, ...]
-    """Ubuntu releases."""
+    """Ubuntu releases with images, such as `"22.04"`."""
     flavours: tuple[Flavour, ...]
     cudnn_tag: str | None = None
-    """Part of the tag for images with cuDNN, such as `"cudnn8"` or `"cudnn"`; None if there are none."""
+    """Part of the tag of images with cuDNN, such as `"cudnn8"` or `"cudnn"`. None if there are no such images."""
     cudnn_systems: tuple[str, ...] = ()
     cudnn_flavours: tuple[Flavour, ...] = ()
     cudnn: Mapping[str, str] = field(default_factory=dict)
-    """Version of cuDNN by Ubuntu release, if known."""
+    """cuDNN version by Ubuntu release, if known."""
     note: str = ""
     sources: Sources
 
@@ -85,7 +85,7 @@ class ImageTag:
     system: str
     flavour: Flavour
     cudnn: str | None
-    """Version of cuDNN; None if there is no cuDNN or its version is not known (see `has_cudnn`)."""
+    """cuDNN version; None if there is no cuDNN or its version is not known (see `has_cudnn`)."""
     has_cudnn: bool
     status: Status
 
@@ -98,7 +98,7 @@ class OfficialImages:
     versions: ReleaseSet
     """TensorFlow versions as a PEP 440 specifier set."""
     tags: tuple[str, ...]
-    """Tags with `{version}` for the number of the release."""
+    """Tags with `{version}` for the TensorFlow version."""
     base: str | None = None
     system: str
     python: str
@@ -107,7 +107,7 @@ class OfficialImages:
     works: bool
     """Whether TensorFlow finds its libraries in the image."""
     why: str = ""
-    """Why it does not; "" if it does."""
+    """Reason why TensorFlow does not find them; "" if it does."""
     evidence: Known
     sources: Sources
 
@@ -127,7 +127,7 @@ class OfficialImage:
     names: tuple[str, ...]
     """Full names, such as `("tensorflow/tensorflow:1.14.0-gpu-py3", "tensorflow/tensorflow:1.14.0-gpu")`.
 
-    The first ones have the Python of `recipe`.
+    The first ones contain the Python version of `recipe`.
     """
     recipe: OfficialImages
 
@@ -205,7 +205,7 @@ class Images:
     tool: tuple[ToolImage, ...]
 
     def find_tool(self, program: str) -> ToolImage | None:
-        """Return the image that contains a program, or None."""
+        """Return the image that contains a program, or None if there is none."""
         return next((image for image in self.tool if image.program == program), None)
 
     def find_python(self, python: str) -> PythonImage | None:
@@ -245,9 +245,9 @@ class Images:
         return tuple(tags)
 
     def find_deleted(self, cuda: str) -> DeletedImages | None:
-        """Return the entry that says why nvidia/cuda has no tags of this CUDA release (`"10.0"`, `"11.4.0"`).
+        """Return the entry about the deleted tags of a CUDA release (`"10.0"`, `"11.4.0"`).
 
-        The result is None if there are tags, or nothing is known.
+        The result is None if nvidia/cuda still has tags of that release, or if nothing is known about it.
         """
         if any(versions.has_prefix(entry.version, cuda) for entry in self.cuda):
             return None
@@ -264,7 +264,7 @@ class Images:
     def find_lowest(self, image: NgcImage) -> str | None:
         """Return the lowest compute capability that one of NVIDIA's images supports.
 
-        If no documentation of the image was read, the lowest of all other images is assumed.
+        If it is not known for this image, the lowest of all other images is assumed. The result is None if there is none.
         """
         if image.lowest is not None:
             return image.lowest
@@ -272,10 +272,10 @@ class Images:
         return min(capabilities, key=versions.parse_capability, default=None)
 
     def list_ngc(self, tensorflow: str | None = None, *, cuda: str | None = None) -> tuple[NgcImage, ...]:
-        """Return NVIDIA's images, newest first, with a TensorFlow version (prefix) and a CUDA version (prefix).
+        """Return NVIDIA's TensorFlow images, newest first.
 
-        If a TensorFlow version is requested, images with an unknown version are left out, unless their tag says the
-        requested major.
+        `tensorflow` and `cuda` are version prefixes; None selects all. If `tensorflow` is given, images of unknown
+        version are left out, unless the requested prefix is a major that appears in their tag.
         """
         return tuple(
             image
@@ -296,7 +296,7 @@ def _make_tag(
 
 
 def _get_cudnn_major(release: CudaImages, system: str) -> int | None:
-    """Return the major of cuDNN according to the tag (`cudnn8`), else to the known contents; None if not known."""
+    """Return the cuDNN major from the tag (`cudnn8`), else from the known cuDNN version; None if not known."""
     if release.cudnn_tag is not None and release.cudnn_tag != "cudnn":
         return int(release.cudnn_tag.removeprefix("cudnn"))
     cudnn = release.cudnn.get(system)
@@ -304,7 +304,7 @@ def _get_cudnn_major(release: CudaImages, system: str) -> int | None:
 
 
 def _has_tensorflow(image: NgcImage, version: str) -> bool:
-    """Return whether an image has this TensorFlow version, a prefix."""
+    """Return whether an image's TensorFlow version begins with this version prefix."""
     if image.tensorflow is not None:
         return versions.has_prefix(image.tensorflow, version)
     return "." not in version and f"-tf{version}-" in f"{image.tag}-"

@@ -19,7 +19,7 @@ __all__ = ["Imported", "find_imported", "list_measured_minors", "load_imported"]
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """Measurement of the import of one TensorFlow."""
+    """Measured import of one TensorFlow release."""
 
     as_of: str
     tensorflow: str
@@ -31,7 +31,7 @@ class Imported:
     tried: tuple[str, ...]
     """Optional modules: an ImportError does not stop the import of TensorFlow, but any other error does."""
     family: Mapping[str, tuple[str, ...]]
-    """Modules of other packages that Keras and similar packages need, by the package that the import loads."""
+    """Modules of other packages that Keras and similar packages need, by package that the import loads."""
     standard: Mapping[str, tuple[str, ...]]
     """Attributes that are used, by module of the standard library."""
     shadowable: frozenset[str]
@@ -41,7 +41,10 @@ class Imported:
     sets: tuple[Mapping[str, str], ...]
     """Sets of distributions (version by normalized name) with which the import was seen to work."""
     exact: bool = field(default=True, metadata={"key": None})
-    """Whether this minor itself was measured; if not, it is the nearest measured one, and attributes do not count."""
+    """Whether this very minor was measured.
+
+    If not, the data are those of the next lower measured minor, and must not be used for attributes.
+    """
 
 
 def list_measured_minors(folder: Path) -> tuple[str, ...]:
@@ -52,7 +55,9 @@ def list_measured_minors(folder: Path) -> tuple[str, ...]:
 
 @lru_cache(maxsize=4)
 def find_imported(folder: Path, version: str | None) -> Imported | None:
-    """Return what a TensorFlow needs during its import: the data of its minor, else of the next lower one.
+    """Return what a TensorFlow needs during its import.
+
+    The data are those of its own minor, or else of the next lower measured minor.
 
     The result is None if the version is not known, or older than all measured ones. Raise DataError if the data are
     invalid.
@@ -70,7 +75,7 @@ def find_imported(folder: Path, version: str | None) -> Imported | None:
 
 
 def load_imported(folder: Path, minor: str) -> Imported:
-    """Load one table. Raise DataError if it is invalid."""
+    """Load the table of one minor. Raise DataError if it is invalid."""
     path = folder / "imports" / f"{minor}.json"
     result = read(Imported, path, within="imports/")
     if versions.major_minor(result.tensorflow) != minor:

@@ -1,4 +1,4 @@
-"""Devices and types for which a release has kernels: compat/kernels.json, which scripts read from the wheels.
+"""Kernels of each operation by device and data type: compat/kernels.json, which scripts read from the wheels.
 
 An operation runs on a GPU only if the release registers a GPU kernel that accepts its types. The types are only a
 limit: a type that no kernel accepts is unsupported, but a type that some kernel accepts may still be unsupported in
@@ -26,8 +26,9 @@ _CPP_TYPE_NAMES = {
     "double": "float64",
     "half": "float16",
 }
-"""Names in tf.dtypes of types that have another name in C++."""
+"""Names in tf.dtypes of the types that have other names in C++."""
 _ERA = re.compile(r"(\d{1,3}\.\d{1,3})(?:-(\d{1,3}\.\d{1,3}))?")
+"""One minor, such as "2.10", or a range, such as "2.4-2.11"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +36,9 @@ class OperationKernels:
     """Kernels of one operation in one release."""
 
     cpu: Types | None
-    """None if it has no CPU kernel; `gpu` likewise."""
+    """Types of its CPU kernels; None if it has none."""
     gpu: Types | None
+    """Types of its GPU kernels; None if it has none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +46,13 @@ class KernelRow:
     """Kernels of one operation in all releases."""
 
     cpu: str = ""
-    """Limits with their releases, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
+    """Limits of the CPU kernels with their releases, such as `"T=3;Tidx=7:0-5,9 :6-8"`.
 
     A limit is an attribute with the index of its types in `sets`. After the colon are the indices in `releases` of
     the releases that have these limits. No limit means any types.
     """
     gpu: str = ""
+    """Limits of the GPU kernels, in the same format."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -65,9 +68,9 @@ class Kernels:
     operations: Mapping[str, KernelRow]
 
     def list_measured(self, era: str) -> tuple[str, ...]:
-        """Return the measured releases of the minors that a log can come from, `"2.10"` or `"2.4-2.11"`.
+        """Return the measured releases of a minor or a range of minors: `"2.10"` or `"2.4-2.11"`.
 
-        The result is empty if the first or last of them was not measured.
+        The result is empty if `era` is neither, or if the first or last minor was not measured.
         """
         match = _ERA.fullmatch(era)
         if match is None:
@@ -79,7 +82,9 @@ class Kernels:
         return self.releases[minors.index(first) : minors.index(last) + 1]
 
     def find_kernels(self, release: str, operation: str) -> OperationKernels | None:
-        """Return the operation's kernels in one of `releases`; None if that release has none for CPUs and GPUs.
+        """Return an operation's kernels in a release.
+
+        The result is None if the release was not measured or has no kernel for CPUs or GPUs.
 
         Raise DataError if the table is invalid.
         """
@@ -96,7 +101,7 @@ class Kernels:
         return None if kernels.cpu is None and kernels.gpu is None else kernels
 
     def _parse_types(self, text: str, release: str) -> Types | None:
-        """Return the types of a release's kernels from a row's text; None if it has no kernel."""
+        """Parse the limits in a `KernelRow` for one release. The result is None if that release has no kernel."""
         for group in text.split():
             limits, _, indices = group.partition(":")
             if any(release in expand_span(self.releases, part) for part in indices.split(",")):
@@ -106,7 +111,7 @@ class Kernels:
 
 
 def normalize_type(word: str) -> str:
-    """Return tf.dtypes's name of a type: `"DT_HALF"` and `"half"` become `"float16"`."""
+    """Return the tf.dtypes name of a type: `"DT_HALF"` and `"half"` become `"float16"`."""
     plain = word.removeprefix("DT_").removesuffix("_REF").lower()
     return _CPP_TYPE_NAMES.get(plain, plain)
 

@@ -1,4 +1,4 @@
-"""Libraries that TensorFlow opens, the packages that contain them, and distributions of TensorFlow.
+"""Libraries that TensorFlow opens, the packages that contain them, and TensorFlow distributions.
 
 The table is compat/libraries.toml.
 """
@@ -28,7 +28,7 @@ __all__ = [
 ]
 
 _SONAME = lazy_pattern(r"lib(?P<stem>[A-Za-z0-9_+-]+?)\.so(?:\.(?P<version>[0-9.]+))?")
-_DEFINE_OF_STEM = {"cublasLt": "CUBLAS"}
+_DEFINE_BY_STEM = {"cublasLt": "CUBLAS"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,13 +63,17 @@ class LibraryFamily:
     """Name between `lib` and `.so`: `"cusolver"` of `libcusolver.so.11`."""
     title: str
     role: Literal["registration", "lazy", "dependency", "driver", "optional"]
-    """Use by TensorFlow: at registration, later, as a dependency of another library, as the driver, or optional."""
+    """Use by TensorFlow.
+
+    registration: opened when GPUs are registered; lazy: opened later; dependency: needed by another library;
+    driver: part of the driver; optional: not required.
+    """
     define: str | None = None
     """Name of its version in cuda_config.h: `"CUSOLVER"` for `TF_CUSOLVER_VERSION`."""
     first_tf: str | None = None
     """First TensorFlow minor that opens it at registration."""
     last_tf: str | None = None
-    """Last one; None if current releases still do."""
+    """Last such minor; None if current releases still open it."""
     sonames: Mapping[str, str] = field(default_factory=dict)
     """Version in the soname by CUDA minor or major; `"11"` stands for every 11.x that is not listed."""
     wheels: Annotated[Mapping[int, PypiWheel], Converted(Mapping[str, str], _parse_wheels)] = field(
@@ -86,12 +90,13 @@ class LibraryFamily:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ForCpu:
-    """Releases without GPU code of a distribution that has GPU code in others (in a `[[distribution]]`)."""
+    """CPU-only releases of a distribution whose other releases have GPU code (in a `[[distribution]]`)."""
 
     NAMED: ClassVar = ("until",)
     since: str | None = None
+    """First minor; None if it applies from the first release on."""
     until: str
-    """Last minor; `since` is the first (None: from the beginning)."""
+    """Last minor."""
     text: str
     source: str
 
@@ -102,7 +107,7 @@ class ForCpu:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class TfDistribution:
-    """Distribution that is a TensorFlow, or pretends to be one (`[[distribution]]` of libraries.toml)."""
+    """Package that contains TensorFlow, or has a similar name (`[[distribution]]` of libraries.toml)."""
 
     NAMED: ClassVar = ("name",)
     name: str
@@ -114,17 +119,17 @@ class TfDistribution:
     """Version that has no TensorFlow and only announces the end of the distribution."""
     note: str
     for_cpu: tuple[ForCpu, ...] = ()
-    """Minors without GPU code."""
+    """Releases without GPU code."""
     sources: Sources
 
     def explain_missing_gpu_code(self, minor: tuple[int, ...]) -> str | None:
-        """Return why its builds of this minor have no GPU code; None if that is not known."""
+        """Return the reason why releases of this minor have no GPU code; None if there is no such entry."""
         return next((entry.text for entry in self.for_cpu if entry.holds(minor)), None)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Registration:
-    """How TensorFlow loads its libraries when it lists GPUs, from this minor to that of the next row."""
+    """How TensorFlow loads its libraries when it lists GPUs, from this minor up to that of the next entry."""
 
     NAMED: ClassVar = ("since",)
     since: str
@@ -132,7 +137,7 @@ class Registration:
     linked: bool
     """Whether the libraries are linked, so that the import fails without them; else they are opened."""
     opens: tuple[str, ...]
-    """Names (without `lib` and `.so`) of CUDA's libraries, in the order in which they are tried."""
+    """CUDA libraries without `lib` and `.so`, in the order in which TensorFlow tries them."""
     driver: tuple[str, ...]
     """Sonames of the driver's libraries."""
     sources: Sources
@@ -149,20 +154,27 @@ class LibraryTable:
     """Oldest first."""
 
     def registration(self, version: str) -> Registration:
-        """Return how this TensorFlow version loads its libraries; for newer ones, the newest known entry."""
+        """Return how this TensorFlow version loads its libraries.
+
+        Versions outside the table get its nearest entry: the newest or the oldest.
+        """
         minor = versions.numbers(version)[:2]
         entries = [entry for entry in self.registrations if versions.numbers(entry.since) <= minor]
         return entries[-1] if entries else self.registrations[0]
 
     def find_required(self, cuda_config: Mapping[str, str], version: str) -> tuple[str, ...] | None:
-        """Return the sonames that a build of this version needs for GPU registration (see tables.Compat)."""
+        """Return the sonames that a build of this version needs for GPU registration.
+
+        `cuda_config` holds the defines of the build's cuda_config.h. The result is empty if there are none, and None
+        if they lack a required version.
+        """
         defines = normalize_defines(cuda_config)
         if "CUDA" not in defines:
             return () if not defines else None
         registration = self.registration(version)
         result = []
         for stem in registration.opens:
-            name = _DEFINE_OF_STEM.get(stem, stem.upper())
+            name = _DEFINE_BY_STEM.get(stem, stem.upper())
             if registration.linked and name != "CUDNN":
                 number = defines["CUDA"]
             elif name == "CUDART":
@@ -189,7 +201,7 @@ class LibraryTable:
     def soname_for(self, stem: str, cuda: str) -> str | None:
         """Return the soname of a library in a CUDA toolkit: `libcusolver.so.10` for `("cusolver", "11.0")`.
 
-        The result is None if it is not known, and for cuDNN and NCCL, whose version does not follow CUDA's.
+        The result is None if it is not known. It is also None for cuDNN and NCCL, whose versions do not follow CUDA's.
         """
         family = self.library(stem)
         version = None if family is None else _find_by_cuda(family.sonames, cuda)
@@ -233,7 +245,7 @@ class LibraryTable:
         return name.format(dash=versions.major_minor(cuda).replace(".", "-"), major=versions.numbers(cuda)[0])
 
     def distro_package_for(self, soname: str) -> str | None:
-        """Return Debian's or Ubuntu's own package of exactly this soname (non-free, multiverse), or None."""
+        """Return the package of exactly this soname in Debian or Ubuntu itself (non-free, multiverse), or None."""
         family, parts = self.library(soname), split_soname(soname)
         if family is None or parts is None or parts[1] is None:
             return None
@@ -248,7 +260,7 @@ def load_libraries(folder: Path) -> LibraryTable:
 def split_soname(name: str) -> tuple[str, str | None] | None:
     """Split a soname: `"libcudart.so.11.0"` becomes `("cudart", "11.0")`.
 
-    The version is None if there is none. The result is None if the name is no soname.
+    The version is None if the soname has none. The result is None if the name is not a soname.
     """
     match = _SONAME.fullmatch(name)
     return None if match is None else (match["stem"], match["version"])
@@ -257,7 +269,7 @@ def split_soname(name: str) -> tuple[str, str | None] | None:
 def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
     """Return cuda_config.h's defines with short names: `TF_CUDART_VERSION` becomes `CUDART`. Quotes are removed.
 
-    Other defines (paths, capabilities) and empty versions are left out; short names are accepted, too.
+    Other defines (paths, capabilities) and empty versions are left out. Short names are accepted as well.
     """
     result = {}
     for name, value in defines.items():
@@ -269,6 +281,6 @@ def normalize_defines(defines: Mapping[str, str]) -> dict[str, str]:
 
 
 def _find_by_cuda(table: Mapping[str, str], cuda: str) -> str | None:
-    """Return the entry for a CUDA version in a table by minor or major; None if there is none."""
+    """Return the entry for a CUDA version, by its minor or else its major; None if there is none."""
     minor = versions.major_minor(cuda)
     return table.get(minor, table.get(str(versions.major(cuda))))

@@ -30,12 +30,13 @@ __all__ = [
 _PIN = lazy_pattern(
     r"([a-z0-9]+(?:-[a-z0-9]+)*)==([0-9][0-9a-z.!+]*)((?: --hash=sha256:[0-9a-f]{64})+)(  # sdist)?"
 )
+"""Line with a package: name, version, hashes, and a mark if pip builds it from source."""
 _GLIBC = lazy_pattern(r"# [^\n]{1,100}, Linux x86-64, glibc (2\.[0-9]{1,2})\n")
 
 
 @dataclass(frozen=True, slots=True)
 class LockedPackage:
-    """One line of a lock."""
+    """One package of a lock, with its exact version."""
 
     name: str
     """Normalized name, such as `"absl-py"`."""
@@ -72,7 +73,7 @@ class Lock:
 
     @property
     def glibc(self) -> str | None:
-        """Minimum glibc according to the wheels' names, such as `"2.17"`; None if the file does not say.
+        """Minimum glibc according to the wheels' names, such as `"2.17"`; None if the file does not state it.
 
         The names are wrong for TensorFlow 1.x; compat/tensorflow.json has the real minimum.
         """
@@ -87,7 +88,7 @@ class Lock:
 
 @dataclass(frozen=True, slots=True)
 class Trial:
-    """Test of a lock: it was installed, and its TensorFlow was imported and used for a computation (tried.json)."""
+    """Test of a lock (tried.json): it was installed, and its TensorFlow was imported and computed something."""
 
     date: str
     python: str
@@ -95,6 +96,7 @@ class Trial:
     lock: str
     """`Lock.digest` of the tested lock."""
     ok: bool
+    """Whether the test succeeded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,10 +125,13 @@ def _format_tag(python: str) -> str:
 
 
 class Locks:
-    """Files of compat/locks. Every method that reads a file raises DataError if it is invalid."""
+    """Lock files of compat/locks.
+
+    Methods that read a file raise DataError if it is invalid.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Use the files in `folder`, which is compat/ itself."""
+        """Use the locks in `folder`/locks; `folder` is compat/ itself."""
         self.folder = folder / "locks"
 
     def path(self, package: str, version: str, python: str) -> Path:
@@ -165,7 +170,7 @@ def _load_cached(path: Path) -> Lock | None:
 
 
 def read_lock(path: Path) -> Lock:
-    """Parse one file strictly. Raise DataError if it is invalid."""
+    """Parse one lock file strictly. Raise DataError if it is invalid."""
     try:
         text = path.read_text(encoding="ascii")
     except UnicodeDecodeError as error:

@@ -29,11 +29,11 @@ class Manifest:
     image: str
     """Full name, such as `"nvidia/cuda:12.2.2-cudnn8-runtime-ubuntu22.04"`."""
     digest: Annotated[str | None, Converted(str, _check_digest)] = None
-    """Digest of the tag; of its index if it is for several platforms."""
+    """Digest of the tag. If the tag has several platforms, it is the digest of the index."""
     read: str
     """Date of the measurement."""
     evidence: Evidence
-    """measured: reported by a registry; inferred: taken from files of others."""
+    """measured: reported by a registry; inferred: taken from files that others published."""
     download: int | None = None
     """Size of all layers to download, in bytes."""
     unpacked: int | None = None
@@ -53,7 +53,7 @@ class Manifests:
     """Sorted by name."""
 
     def get_manifest(self, image: str) -> Manifest | None:
-        """Return the manifest of an image (`NAME:TAG`), or None if it is not known."""
+        """Return the manifest of an image (`NAME:TAG`), or None if it is not in the table."""
         return next((manifest for manifest in self.images if manifest.image == image), None)
 
 

@@ -32,7 +32,7 @@ class Problem:
     NAMED: ClassVar = ("id",)
     id: str
     told_by_rules: bool = False
-    """Whether a rule detects it on the machine, so that it is not reported again from the table."""
+    """Whether a rule already reports it, so that it must not be reported from the table as well."""
     package: tuple[str, ...]
     """Affected distributions."""
     versions: str
@@ -49,14 +49,14 @@ class Problem:
     """Additional conditions, which must all hold: `capability` (`"<7.5"`), `extra`, `image`, `python`, `platform`."""
     remedy: str
     pins: tuple[str, ...] = ()
-    """Requirements that avoid it."""
+    """Requirements that avoid the problem."""
     seen: str
-    """How it is known: the measurement, test or report."""
+    """Measurement, test or report in which the problem was seen."""
     evidence: Evidence
     sources: Sources
 
     def applies(self, package: str, version: str) -> bool:
-        """Return whether this release has the problem, apart from the conditions."""
+        """Return whether this release has the problem; the conditions in `when` are not checked."""
         return package in self.package and versions.satisfies(version, self.versions)
 
 
@@ -76,24 +76,24 @@ def load_problems(folder: Path) -> ProblemTable:
 def capability_matches(capability: str, condition: str | None) -> bool:
     """Return whether a compute capability fulfils a condition such as `"<7.5"`, `">=5.0,<5.2"` or `"!=3.7"`.
 
-    No condition (None) is always fulfilled. Raise versions.VersionSyntaxError if the condition is invalid.
+    None is always fulfilled. Raise versions.VersionSyntaxError if the condition is invalid.
     """
     if condition is None:
         return True
-    left = versions.parse_capability(capability)
+    actual = versions.parse_capability(capability)
     for part in condition.split(","):
         match = re.fullmatch(r"\s*(<=|>=|==|!=|<|>)\s*([0-9.]+)\s*", part)
         if match is None:
             msg = f"`{condition}` is not a condition on compute capabilities"
             raise versions.VersionSyntaxError(msg)
-        right = versions.parse_capability(match[2])
+        limit = versions.parse_capability(match[2])
         is_fulfilled = {
-            "<": left < right,
-            "<=": left <= right,
-            ">": left > right,
-            ">=": left >= right,
-            "==": left == right,
-            "!=": left != right,
+            "<": actual < limit,
+            "<=": actual <= limit,
+            ">": actual > limit,
+            ">=": actual >= limit,
+            "==": actual == limit,
+            "!=": actual != limit,
         }[match[1]]
         if not is_fulfilled:
             return False

@@ -1,6 +1,6 @@
 """Files that an image does not need: compat/prune.toml.
 
-Each row was tested: without the files, TensorFlow still registered its GPUs, computed and compiled.
+Each entry was tested: without the files, TensorFlow still registered its GPUs, computed and compiled.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -34,7 +34,7 @@ class Leftover:
     part: Literal["cuda", "tensorflow"]
     """Installation that adds the files."""
     tensorflow: ReleaseSet
-    """Tested releases as a PEP 440 specifier set."""
+    """Tested TensorFlow releases as a PEP 440 specifier set."""
     why: str
     sources: Sources
 

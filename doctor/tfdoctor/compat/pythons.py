@@ -25,9 +25,9 @@ class PythonSystem:
     default: str
     """Version of its `python3`."""
     others: tuple[str, ...]
-    """Other versions in its own repositories."""
+    """Other Python versions in its own repositories."""
     prerelease: tuple[str, ...] = ()
-    """Those of `others` that are release candidates."""
+    """Versions in `others` that are release candidates."""
     managed: bool = False
     """Whether its pip refuses to install into its Python (PEP 668)."""
     evidence: Evidence
@@ -60,7 +60,7 @@ class PythonBuilds:
     name: str
     title: str
     command: str
-    """Command with `{python}` for the version."""
+    """Install command with `{python}` for the version."""
     pythons: tuple[str, ...]
     newest: Mapping[str, str]
     """Newest patch release of each Python, if known."""
@@ -80,15 +80,15 @@ class PythonBuilds:
 
 @dataclass(frozen=True, slots=True)
 class PythonBuild:
-    """One way to install a Python."""
+    """One source from which a Python version can be installed."""
 
     python: str
     origin: str
     """`"ubuntu 20.04"`, or the name of the provider."""
     package: str | None
-    """Package of the system, such as `"python3.9"`; None for a provider's build."""
+    """System package, such as `"python3.9"`. None for a provider's build."""
     command: str | None
-    """Command of the provider's tool; None for a system's package."""
+    """Command of the provider's tool. None for a system package."""
     prerelease: bool
     evidence: Evidence
 
@@ -105,10 +105,10 @@ class Pythons:
     """The preferred provider comes first."""
 
     def find_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return all known ways to install a Python (`"3.9"`, `"3.9.18"`).
+        """Return all known builds of a Python minor (`"3.9"`, also given as `"3.9.18"`).
 
-        Systems that have it come first, newest first but release candidates last; then come the providers' builds.
-        `system` limits the systems to one.
+        System packages come first: the newest system first, but release candidates last. The providers' builds follow.
+        `system` is the only Ubuntu release whose packages are returned; None means all.
         """
         minor = versions.major_minor(python)
         packages = [
@@ -132,18 +132,24 @@ class Pythons:
         return (*packages, *builds)
 
     def system(self, name: str) -> PythonSystem | None:
-        """Return the Ubuntu release with this number or code name, or None."""
+        """Return the Ubuntu release with this number or code name, or None if it is not in the table."""
         return next((system for system in self.systems if name in (system.name, system.codename)), None)
 
     def is_managed(self, system: str, release: str) -> bool:
-        """Return whether pip refuses to install into the python3 of that system (PEP 668); False if not known."""
+        """Return whether pip refuses to install into the `python3` of a system (PEP 668).
+
+        The result is False if the system is not in the table.
+        """
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
             systems = self.debian
         return any(s.managed for s in systems if release in (s.name, s.codename))
 
     def get_default(self, system: str, release: str) -> str | None:
-        """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`, or None."""
+        """Return the version of `python3` in a system such as `("debian", "12")` or `("ubuntu", "jammy")`.
+
+        The result is None if the system is not in the table.
+        """
         systems: tuple[PythonSystem | DebianPython, ...] = self.systems if system == "ubuntu" else ()
         if system == "debian":
             systems = self.debian

@@ -1,6 +1,6 @@
-"""TensorFlow's releases: compat/tensorflow.json, which scripts measure from the wheels.
+"""TensorFlow releases: compat/tensorflow.json, which scripts measure from the wheels.
 
-In all tables versions are texts (`tfdoctor.versions` compares them), compute capabilities are texts such as `"8.6"`,
+In all tables, versions are texts (`tfdoctor.versions` compares them), compute capabilities are texts such as `"8.6"`,
 sizes are bytes, and dates are ISO 8601. None means that a value was not measured and nothing follows from it.
 """
 
@@ -31,7 +31,10 @@ __all__ = [
 ]
 
 Linkage = Literal["dlopen", "needed", "none"]
-"""How TensorFlow loads CUDA. dlopen: when GPUs are listed; needed: linked, so the import may fail; none: not at all."""
+"""How TensorFlow loads CUDA.
+
+dlopen: when GPUs are listed; needed: it is linked, so the import fails without CUDA; none: not at all.
+"""
 
 Platform = Literal["linux", "windows"]
 Code = Literal["native", "jit", "arch-specific", "none", "unknown"]
@@ -51,7 +54,7 @@ class UnknownReleaseError(LookupError):
 class Release:
     """One release of one TensorFlow distribution on the package index (compat/tensorflow.json).
 
-    Its contents are those of the Linux x86-64 wheel `wheel`.
+    Its properties were read from the Linux x86-64 wheel in `wheel`.
     """
 
     NAMED: ClassVar = ("package", "version")
@@ -59,6 +62,7 @@ class Release:
     """`tensorflow` or `tensorflow-gpu`."""
     version: str
     released: str
+    """Release date, ISO 8601."""
     yanked: bool
     gpu: bool
     """Whether the Linux wheel has GPU code."""
@@ -71,21 +75,21 @@ class Release:
     platform_tag: str
     """Platform tag in the wheel's name. It is wrong for 1.x; `glibc` has the real minimum."""
     wheel: str
-    """File that was read; the wheel of one Python stands for all."""
+    """Wheel that was read. The wheel of one Python version represents all."""
     size: int
-    """Size of that file in bytes."""
+    """Size of the wheel in bytes."""
     unpacked: int
     """Size of its contents in bytes."""
     sha256: str
     cuda: str | None = None
-    """Toolkit it was built with, according to cuda_config.h or, if there is none, to the documentation."""
+    """CUDA version of the build, according to cuda_config.h or, if that is missing, the documentation."""
     cudnn: str | None = None
-    """Major and minor of the cuDNN it was built with; it refuses a lower minor. Only the major if no more is known."""
+    """cuDNN major and minor of the build, which refuses a lower minor. It is only the major if no more is known."""
     cudnn_evidence: Evidence | None = None
-    """Origin of `cudnn`.
+    """Evidence for `cudnn`.
 
-    measured: reported by this version in a run; inferred: by another patch of its minor; documented: by its extra or
-    tensorflow.org.
+    measured: this version reported it when it ran; inferred: another patch of its minor reported it; documented: its
+    extra or tensorflow.org states it.
     """
     defines: Mapping[str, str]
     """`TF_…_VERSION` defines of cuda_config.h, without `TF_` and `_VERSION`: `{"CUDART": "11.0"}`."""
@@ -116,9 +120,11 @@ class Release:
     glibc: str | None = None
     """Newest GLIBC_ symbol version that its objects need."""
     glibcxx: str | None = None
+    """Newest GLIBCXX_ symbol version that its objects need."""
     cxxabi: str | None = None
+    """Newest CXXABI_ symbol version that its objects need."""
     cpu_instructions: tuple[str, ...] | None = None
-    """CPU features beyond x86-64 that it requires, as in /proc/cpuinfo (`"avx"`); None if not known.
+    """Required CPU features beyond x86-64, with their names in /proc/cpuinfo (`"avx"`). None if not known.
 
     Without them the import ends with an illegal instruction.
     """
@@ -130,7 +136,7 @@ class Release:
     """Requirements on numpy, protobuf, h5py and keras, as written."""
     evidence: Evidence
     inferred_from: str | None = None
-    """Version whose wheel was read instead, if `evidence` is inferred."""
+    """Version whose wheel was read instead, if `evidence` is inferred; else None."""
     sources: Sources
 
     def __hash__(self) -> int:
@@ -162,15 +168,15 @@ class Release:
 
 @dataclass(frozen=True, slots=True)
 class Nearest:
-    """Release that stands for a build that is not in the table."""
+    """Release that represents a requested version, which may not be in the table itself."""
 
     release: Release
     exact: bool
-    """Whether the release is this very version."""
+    """Whether the release has exactly the requested version."""
     extrapolated: bool
-    """Whether the build is newer than the table, so that its own files are more reliable than this release."""
+    """Whether the build is newer than the table. Its own files are then more reliable than this release."""
     reason: str
-    """Why this release was chosen, in words; "" if it is exact."""
+    """Reason in words why this release was chosen; "" if it is exact."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -204,20 +210,26 @@ class Releases:
         return candidates[0] if candidates else None
 
     def nearest(self, version: str, package: str | None = None) -> Nearest:
-        """Return the release that is most similar to `version`, which may be a nightly, a vendor's build or newer.
+        """Return the release that is most similar to `version`, which may be a nightly, a vendor's build or a newer version.
 
-        It is the newest release of the same minor that is not newer, else the oldest of that minor, else the next
-        older release, else the oldest of all. With `package` only its releases count, if it has any. Raise
-        versions.VersionSyntaxError if `version` is invalid.
+        A vendor's build gets the release that it is based on, if that is known. Otherwise the first match counts:
+
+        1. the newest release of the same minor that is not newer than `version`;
+        2. the oldest release of the same minor;
+        3. the newest release that is not newer than `version`;
+        4. the oldest release of all.
+
+        With `package`, only releases of that package count, if there are any. Raise versions.VersionSyntaxError if
+        `version` is invalid.
         """
         match = self.find_release(version, package)
         if match is not None:
             return Nearest(match, exact=True, extrapolated=False, reason="")
         parsed = versions.parse(version)
-        base = self.find_release(parsed.base_version, package) if parsed.local else None
-        if base is not None:
-            reason = f"{version} is a build of {base.version} by somebody else: its own files decide"
-            return Nearest(base, exact=False, extrapolated=False, reason=reason)
+        base_release = self.find_release(parsed.base_version, package) if parsed.local else None
+        if base_release is not None:
+            reason = f"{version} is a build of {base_release.version} by somebody else: its own files decide"
+            return Nearest(base_release, exact=False, extrapolated=False, reason=reason)
         candidates = self.releases
         if package is not None:
             candidates = tuple(release for release in candidates if release.package == package) or candidates
@@ -236,21 +248,21 @@ class Releases:
     def select(self, spec: str, package: str | None = None) -> tuple[Release, ...]:
         """Return the releases that the user selects with `spec` (see versions.Spec), newest first.
 
-        Raise versions.VersionSyntaxError if it is no specification, UnknownReleaseError if no release matches.
+        Raise versions.VersionSyntaxError if it is not a specification, and UnknownReleaseError if no release matches.
         """
         parsed_spec = versions.Spec(spec)
         candidates = [release for release in self.releases if package in (None, release.package)]
-        chosen = parsed_spec.select(release.version for release in candidates)
-        if not chosen:
+        selected_versions = parsed_spec.select(release.version for release in candidates)
+        if not selected_versions:
             raise UnknownReleaseError(spec, self.nearest_versions(spec))
-        order = {version: index for index, version in enumerate(chosen)}
-        picked = [release for release in candidates if release.version in order]
-        return tuple(sorted(picked, key=lambda release: (order[release.version], release.package)))
+        order = {version: index for index, version in enumerate(selected_versions)}
+        selected = [release for release in candidates if release.version in order]
+        return tuple(sorted(selected, key=lambda release: (order[release.version], release.package)))
 
     def nearest_versions(self, text: str, count: int = 3) -> tuple[str, ...]:
         """Return known final versions close to `text`, newest first, to suggest them in messages.
 
-        Those of the same minor have priority, then the closest others. If the text is no number, return the newest.
+        Those of the same minor have priority, then the closest others. If the text is not a version, return the newest.
         """
         finals = [version for version in self.map_versions if not versions.parse(version).is_prerelease]
         try:
@@ -285,11 +297,11 @@ class Releases:
 
 
 def code_for(release: Release, capability: str) -> Code:
-    """Return what code the wheel has for a compute capability.
+    """Return the kind of code that the wheel has for a compute capability.
 
-    native: machine code of the same major and no higher minor; jit: only PTX that the driver must compile;
-    arch-specific: as jit, but a part of the PTX is for another architecture only, so some kernels fail; none;
-    unknown: not measured.
+    native: machine code of the same major and no higher minor; jit: only PTX, which the driver must compile;
+    arch-specific: as jit, but a part of the PTX is only for another architecture, so some kernels fail; none: no code
+    that it can run; unknown: not measured.
     """
     if not release.cubin and not release.ptx:
         return "unknown" if release.gpu else "none"
@@ -335,7 +347,7 @@ SHARED = (
     "requires",
     "sources",
 )
-"""Keys whose values are in the file's `shared` list; a row has the index."""
+"""Keys whose values are in the file's `shared` list. Each row has only the index in that list."""
 
 
 def load_releases(folder: Path) -> Releases:
@@ -344,7 +356,7 @@ def load_releases(folder: Path) -> Releases:
 
 
 def _expand_shared(raw: dict[str, Any], where: str) -> None:
-    """Replace indices by the values of the `shared` list."""
+    """Replace indices by the values of the `shared` list. Raise DataError if an index is too large."""
     shared = raw.pop("shared", None)
     rows = raw.get("releases")
     if type(shared) is not list or type(rows) is not list:

@@ -19,21 +19,22 @@ from tfdoctor.records import dataclass
 
 __all__ = ["SourceLines", "expand_span", "load_source_lines"]
 
-_MAX_CACHED_ANSWERS = 1024
-"""Most results that are cached."""
+_MAX_CACHED_RESULTS = 1024
+"""Most `find_releases` results that are cached."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unpublished:
-    """Build that can no longer be measured, and has the lines of another release."""
+    """Build that can no longer be measured and that has the lines of another release."""
 
     NAMED: ClassVar = ("version",)
     version: str
     like: str
     """Release whose lines it has."""
     first: str
+    """First date on which it was seen in use."""
     last: str
-    """Last date on which it was seen in use; `first` is the first."""
+    """Last date on which it was seen in use."""
     source: str
     lines: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
     """Files whose lines differ, with the lines that were seen."""
@@ -41,7 +42,7 @@ class Unpublished:
 
 @dataclass(frozen=True, slots=True)
 class UnpublishedBuild:
-    """Measured build that is no release of compat/tensorflow.json."""
+    """Measured build that is not a release in compat/tensorflow.json."""
 
     NAMED: ClassVar = ("version",)
     version: str
@@ -58,10 +59,11 @@ class SourceFile:
     lines: str
     """Entries such as `"1640:37 1663:37,52-54=1"`.
 
-    Each has a line, the indices in `releases` of its releases, and after `=` the index in `texts` of their text.
+    An entry has a line number, the indices in `releases` of the releases that log from it, and after `=` the index
+    in `texts` of the message that they log.
     """
     texts: tuple[str, ...] = ()
-    """Texts of messages that are logged there; for some lines none is known."""
+    """Texts of the messages. For some lines the text is not known."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -73,7 +75,7 @@ class SourceLines:
     releases: tuple[str, ...]
     """Measured releases, oldest first, including those in `builds`."""
     files: Mapping[str, SourceFile]
-    """Files by the path that the compiler was given."""
+    """Files by the path that was passed to the compiler."""
     unpublished: tuple[Unpublished, ...] = field(default=(), metadata={"noun": "build"})
     builds: tuple[UnpublishedBuild, ...] = field(default=(), metadata={"noun": "build"})
     """Release candidates, and packages for AMD GPUs."""
@@ -97,15 +99,18 @@ class SourceLines:
         return {}
 
     def find_releases(self, path: str, line: int, message: str = "") -> frozenset[str] | None:
-        """Return the releases that log from this line; empty if there is none, None if the file is not in the table.
+        """Return the releases that log from this line.
 
-        A build of `unpublished` is included if it has the line. `path` is as in a log: complete, with a prefix of the
-        build, with backslashes, or the file's name only. If `message` matches the text of some of these releases,
-        those that log another text there, and those that log it from another line, are left out.
+        The result is empty if there is none, and None if the file is not in the table. A build in `unpublished` is
+        included if it has the line.
+
+        `path` is a path in a log: complete, with a build prefix, with backslashes, or only the file's name. If
+        `message` matches the text of some releases, those that log another text from this line are left out. So are
+        those that log this text from another line.
         """
         key = path, line, message
         if key not in self._cached_results:
-            if len(self._cached_results) >= _MAX_CACHED_ANSWERS:
+            if len(self._cached_results) >= _MAX_CACHED_RESULTS:
                 self._cached_results.clear()
             self._cached_results[key] = self._search_releases(path, line, message)
         return self._cached_results[key]
@@ -121,15 +126,18 @@ class SourceLines:
         for item in paths:
             matches.update(self._match_releases(item, line, message))
         is_text_known = True in matches.values()
-        fitting = {release for release, fits in matches.items() if fits is not False or not is_text_known}
+        selected = {release for release, fits in matches.items() if fits is not False or not is_text_known}
         for build in self.unpublished:
-            own_lines = [number for item in paths for number in build.lines.get(item, ())]
-            if line in own_lines or (not own_lines and build.like in fitting):
-                fitting.add(build.version)
-        return frozenset(fitting)
+            known_lines = [number for item in paths for number in build.lines.get(item, ())]
+            if line in known_lines or (not known_lines and build.like in selected):
+                selected.add(build.version)
+        return frozenset(selected)
 
     def _match_releases(self, path: str, line: int, message: str) -> dict[str, bool | None]:
-        """Return the releases with this line, and whether the message has their text (None: text not known)."""
+        """Return the releases with this line, and whether the message has their text.
+
+        The value is None if the text is not known. Raise DataError if the table is invalid.
+        """
         source_file = self.files[path]
         matches: dict[str, bool | None] = {}
         try:
@@ -150,7 +158,10 @@ class SourceLines:
 
 
 class _Read:
-    """Parsed lines of one file, and the releases that have its texts. Raises ValueError if the file is invalid."""
+    """Parsed lines of one file, and the releases that have its texts.
+
+    Raise ValueError if the file is invalid.
+    """
 
     def __init__(self, source_file: SourceFile) -> None:
         self.texts = source_file.texts
@@ -186,7 +197,7 @@ class _Read:
 
 
 def expand_span(releases: tuple[str, ...], places: str) -> tuple[str, ...]:
-    """Return the releases at an index "37" or in a range "52-54". Raise ValueError if it is invalid."""
+    """Return the releases at an index ("37") or in an index range ("52-54"). Raise ValueError if it is invalid."""
     first, _, last = places.partition("-")
     return releases[int(first) : int(last or first) + 1]
 

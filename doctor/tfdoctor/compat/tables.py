@@ -5,7 +5,7 @@
 
 `Compat` is the only access to the tables; code outside this package does not read them directly. Queries of one table
 are implemented in its module, queries of several tables here. If something is unknown, the result is None, an empty
-tuple or `"unknown"`, never a guess. If a similar release stands in (`nearest`), the result says so.
+tuple or `"unknown"`, never a guess. If a similar release is used instead (`nearest`), the result says so.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Compat:
     def load(folder: Path | None = None) -> Compat:
         """Return the tables of a folder, one object per folder.
 
-        A table is loaded when it is first needed, and raises decode.DataError if it is invalid.
+        A table is loaded when it is first needed. Raise decode.DataError then if it is invalid.
         """
         return _load(folder)
 
@@ -138,7 +138,7 @@ class Compat:
 
     @cached_property
     def kernels(self) -> Kernels:
-        """Devices and types for which the releases have kernels."""
+        """Kernels of each operation by device and data type."""
         from tfdoctor.compat.kernels import load_kernels
 
         return load_kernels(self.folder)
@@ -152,7 +152,7 @@ class Compat:
 
     @cached_property
     def conda_names(self) -> CondaNames:
-        """Names of conda packages and the corresponding names on the package index."""
+        """conda packages and their names on the package index."""
         from tfdoctor.compat.conda_names import load_conda_names
 
         return load_conda_names(self.folder)
@@ -194,7 +194,7 @@ class Compat:
 
     @cached_property
     def manifests(self) -> Manifests:
-        """Manifests of these images from the registries."""
+        """Manifests of container images from the registries."""
         from tfdoctor.compat.manifests import load_manifests
 
         return load_manifests(self.folder)
@@ -272,12 +272,12 @@ class Compat:
         """Return the release of exactly this version, or None.
 
         `package` may be any distribution of libraries.toml that has the contents of another one (`tf-nightly`).
-        Without it a release with GPU code is preferred, then `tensorflow`. Local parts (`+nv23.03`) do not match.
+        Without it, a release with GPU code is preferred, then `tensorflow`. Local parts (`+nv23.03`) do not match.
         """
         return self._releases.find_release(version, self._canonical_package(package))
 
     def _canonical_package(self, package: str | None) -> str | None:
-        """Return the normalized name of the package with the same releases."""
+        """Return the normalized name of the package that has the releases of `package`; None if `package` is None."""
         if package is None:
             return None
         name = re.sub(r"[-_.]+", "-", package).lower()
@@ -305,11 +305,11 @@ class Compat:
         return self._releases.list_for_python(python, platform, gpu=gpu)
 
     def code_for(self, release: Release, capability: str) -> Code:
-        """Return what code the wheel has for a compute capability (see releases.code_for)."""
+        """Return the kind of code that the wheel has for a compute capability (see releases.code_for)."""
         return code_for(release, capability)
 
     def coverage(self, release: Release, capability: str) -> Coverage | None:
-        """Return how many of a release's fat binaries a GPU can run; None if they were not read."""
+        """Return the coverage of a GPU by a release's fat binaries; None if they were not read."""
         from tfdoctor.compat.fat_binaries import compute_coverage
 
         counts = self._fat_binaries.get_counts(release.version)
@@ -330,10 +330,10 @@ class Compat:
         return None
 
     def find_ptx_requirement(self, release: Release, capability: str) -> tuple[str, str] | None:
-        """Return the CUDA that a driver must support to compile PTX for a GPU, and how many kernels that concerns.
+        """Return the CUDA version that a driver must support to compile a wheel's PTX, and the share of such kernels.
 
-        The result is such as `("12.5", "most")`; None if nothing must be compiled, or the wheel's CUDA is not known.
-        PTX whose version was not read, or is newer than the tables, is assumed to be of the wheel's own CUDA.
+        An example is `("12.5", "most")`. The result is None if nothing must be compiled, or if the wheel's CUDA version
+        is not known. If the PTX version was not read or is not in the tables, the wheel's own CUDA version is used.
         """
         coverage = self.coverage(release, capability)
         if coverage is None:
@@ -352,7 +352,7 @@ class Compat:
         return self._libraries.distribution(name)
 
     def trait(self, name: TraitName) -> Trait:
-        """Return a behavior of some releases, with its range of releases."""
+        """Return the trait of this name, with the releases that have it."""
         return self._traits.get_trait(name)
 
     def traits_of(self, version: str | None) -> frozenset[TraitName]:
@@ -366,7 +366,7 @@ class Compat:
 
     @property
     def distributions(self) -> tuple[TfDistribution, ...]:
-        """Every distribution that is a TensorFlow, or pretends to be one."""
+        """Every known package that contains TensorFlow or has a similar name."""
         return self._libraries.distributions
 
     # --- libraries ---
@@ -378,11 +378,11 @@ class Compat:
     def find_required_libraries(
         self, cuda_config: Mapping[str, str], release: Release | str
     ) -> tuple[str, ...] | None:
-        """Return the sonames that *any* build needs for GPU registration, according to its own cuda_config.h.
+        """Return the sonames that a build needs for GPU registration, according to its cuda_config.h.
 
-        `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`); `release` is the build's version,
-        or a release. The sonames are in the order in which TensorFlow tries them, without the driver's. A build
-        without CUDA returns `()`. The result is None if the header does not say enough.
+        `cuda_config` holds the header's defines (`TF_CUDART_VERSION` or `CUDART`). `release` is the build's version or
+        a release. The sonames are in the order in which TensorFlow tries them, without the driver's. The result is
+        empty if there are no defines, and None if they lack a required version.
         """
         version = release if isinstance(release, str) else release.version
         return self._libraries.find_required(cuda_config, version)
@@ -433,12 +433,12 @@ class Compat:
         return self._cuda.forward_compatibility
 
     def cuda_series(self, cuda: str) -> CudaSeries | None:
-        """Return the targets of this toolkit minor, or None if they were not determined."""
+        """Return the compile targets of this toolkit minor, or None if they are not known."""
         return self._cuda.series(cuda)
 
     @property
     def all_cuda_series(self) -> tuple[CudaSeries, ...]:
-        """Every toolkit minor whose targets are known, oldest first."""
+        """Every toolkit minor whose compile targets are known, oldest first."""
         return self._cuda.all_series
 
     def cuda_release(self, cuda: str) -> CudaRelease | None:
@@ -448,7 +448,7 @@ class Compat:
     def driver_minimum(self, cuda: str, os: Platform = "linux") -> DriverMinimum:
         """Return the driver that programs built with this CUDA need.
 
-        Raise versions.VersionSyntaxError if `cuda` is no version.
+        Raise versions.VersionSyntaxError if `cuda` is not a version.
         """
         return self._driver_minimum(cuda, os)
 
@@ -467,7 +467,7 @@ class Compat:
         return self._cudnn.newest_major
 
     def cudnn_end(self, capability: str, major: int) -> str | None:
-        """Return the first minor of this cuDNN major without code for a capability that older ones support, or None."""
+        """Return the first minor of this cuDNN major that dropped a compute capability (see cudnn.CudnnTable.find_end)."""
         return self._cudnn.find_end(capability, major)
 
     def conda_cudnn(self, cuda: str, built: str | None) -> str | None:
@@ -507,7 +507,7 @@ class Compat:
         return self._gpus.find_by_pci_id(pci_id)
 
     def gpus_named(self, name: str) -> GpuMatch | None:
-        """Return what a GPU's name can mean, or None."""
+        """Return the GPUs that match a name, or None."""
         return self._gpus.find_by_name(name)
 
     def nearest_gpu_names(self, name: str, count: int = 3) -> tuple[str, ...]:
@@ -531,11 +531,11 @@ class Compat:
         return self.images.list_ngc(tf, cuda=cuda)
 
     def python_builds(self, python: str, *, system: str | None = None) -> tuple[PythonBuild, ...]:
-        """Return all known ways to install a Python (see pythons.Pythons.ways)."""
+        """Return all known ways to install a Python (see pythons.Pythons.find_builds)."""
         return self.pythons.find_builds(python, system=system)
 
     def cuda_set(self, tensorflow: str) -> CudaSet | None:
-        """Return NVIDIA's wheels for a TensorFlow release; None if there are none, or that is not known."""
+        """Return the set of NVIDIA's wheels for a TensorFlow release; None if there is none, or if it is not known."""
         return self.cuda_sets.find_for_release(tensorflow)
 
     @property

@@ -1,4 +1,4 @@
-"""Behaviors that differ between TensorFlow releases and are in no other table: compat/traits.toml."""
+"""Behaviors that differ between TensorFlow releases and that no other table has: compat/traits.toml."""
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
 
@@ -55,9 +55,9 @@ class Trait:
     sources: Sources
 
     def holds(self, minor: tuple[int, ...]) -> bool:
-        """Return whether this minor, such as `(2, 16)`, has it.
+        """Return whether this minor, such as `(2, 16)`, has the behavior.
 
-        An unknown minor (`()`) never does if there is a `since`.
+        If there is a `since`, the result is False for an unknown minor, `()`.
         """
         return versions.is_minor_in_range(minor, self.since, self.until)
 

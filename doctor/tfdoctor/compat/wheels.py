@@ -1,7 +1,7 @@
 """NVIDIA's wheels for TensorFlow: the exact versions that belong together, and their contents.
 
-compat/cuda_wheels.toml is hand-written (which wheels for which releases, and why). compat/locks/cuda/wheels.json is
-measured by scripts/update_locks.py (hashes, sizes, libraries). They are merged when they are loaded.
+compat/cuda_wheels.toml is hand-written and says which wheels belong to which releases, and why. scripts/update_locks.py
+measures the hashes, sizes and libraries of the wheels in compat/locks/cuda/wheels.json. The two are merged on loading.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time: they must not be strings here.
@@ -48,9 +48,9 @@ class CudaLibrary:
     path: str
     """Path below site-packages, such as `"nvidia/cublas/lib/libcublas.so.12"`."""
     soname: Annotated[str, Converted(str | None, lambda text: text or "")] = ""
-    """Its DT_SONAME; empty if it has none."""
+    """Its DT_SONAME; "" if it has none."""
     needed: tuple[str, ...]
-    """Sonames that it needs (DT_NEEDED), without those of glibc and the compiler."""
+    """Sonames of the libraries that it needs (DT_NEEDED), except glibc and the compiler's."""
 
     @property
     def folder(self) -> str:
@@ -97,6 +97,7 @@ class CudaSet:
     cuda: str
     """Major and minor, such as `"12.9"`."""
     cudnn: str
+    """cuDNN version, which is the version of its wheel."""
     pins: Annotated[tuple[str, ...], Converted(tuple[str, ...], _check_pins)] = field(
         metadata={"key": "wheels"}
     )
@@ -143,12 +144,12 @@ class CudaSets:
     """Oldest first; no release is in two sets."""
 
     def find_for_release(self, tensorflow: str) -> CudaSet | None:
-        """Return the set of a TensorFlow release; None if no wheels have what it needs, or that is not known."""
+        """Return the set for a TensorFlow release; None if there is none, or if it is not known."""
         return next((s for s in self.sets if versions.satisfies(tensorflow, s.tensorflow)), None)
 
 
 def load_cuda_wheels(folder: Path) -> CudaSets:
-    """Load compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raise DataError if one is invalid."""
+    """Load compat/cuda_wheels.toml with compat/locks/cuda/wheels.json. Raise DataError if either is invalid."""
     table = read_sets(folder)
     measured = {wheel.pin: wheel for wheel in _load_measured(folder / "locks" / "cuda" / "wheels.json")}
     for cuda_set in table.sets:

@@ -1,1 +1,1 @@
-"""Dockerfiles: tfdoctor's own are written, those of users are read and checked."""
+"""Write tfdoctor's own Dockerfiles, and parse and check those of users."""

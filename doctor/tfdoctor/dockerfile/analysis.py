@@ -1,4 +1,4 @@
-"""From a Dockerfile's text to findings and a verdict. Pure, except for `read`, which reads the files beside it."""
+"""Check a Dockerfile, and return findings and a verdict. Files and the network are used only through callables."""
 
 from __future__ import annotations
 
@@ -29,14 +29,15 @@ __all__ = ["DockerfileReport", "check_dockerfile"]
 
 @dataclass(frozen=True, slots=True)
 class DockerfileReport:
-    """The result of a check of a Dockerfile."""
+    """The result of a Dockerfile check."""
 
     name: str
+    """The name of the Dockerfile, for messages."""
     file: Dockerfile
     subject: ImageModel
     tensorflow: TensorFlow
     findings: tuple[Finding, ...]
-    """Sorted by severity; of equal ones those about the base image are first, then those of the rules of `check`."""
+    """Sorted by severity. Within a severity, those about the base image are first, then those of the `check` rules."""
     verdict: Verdict
 
 
@@ -49,10 +50,10 @@ def check_dockerfile(
     start: ContainerStart | None = None,
     foresee: Foresee | None = None,
 ) -> DockerfileReport | None:
-    """Check a Dockerfile; return None if it has no FROM.
+    """Check a Dockerfile, and return the report, or None if it has no FROM.
 
-    `read` returns the text of a path in the build context, or None. `start` says how the containers are started, if
-    that is known. `foresee` asks the package index whether requirements can be installed together.
+    `read` returns the text of a path in the build context, or None. `start` describes how the container is started, if
+    that is known. `foresee` queries the package index whether requirements can be installed together.
     """
     file = parse_dockerfile(text)
     if not file.stages:
@@ -61,8 +62,10 @@ def check_dockerfile(
     base_findings = [
         finding for rule in DOCKERFILE_RULES if rule.about_base for finding in rule.check(context)
     ]
-    others = [finding for rule in DOCKERFILE_RULES if not rule.about_base for finding in rule.check(context)]
-    findings = [*base_findings, *findings_of(context), *others]
+    other_findings = [
+        finding for rule in DOCKERFILE_RULES if not rule.about_base for finding in rule.check(context)
+    ]
+    findings = [*base_findings, *findings_of(context), *other_findings]
     findings.sort(key=lambda finding: -finding.severity)
     return DockerfileReport(
         name,
@@ -75,19 +78,22 @@ def check_dockerfile(
 
 
 def _make_verdict(context: CheckContext, findings: tuple[Finding, ...]) -> Verdict:
-    """Return the verdict: no GPU if there is an error, unknown if something that decides could not be read."""
+    """Return the verdict for the findings.
+
+    It is "no GPU" if there is an error. It is unknown if there is a warning or if something relevant is unknown.
+    """
     errors = [finding for finding in findings if finding.severity is Severity.ERROR]
     name = context.tensorflow.name or "TensorFlow"
     if errors:
         more = f" ({len(errors) - 1} more below)" if len(errors) > 1 else ""
         return Verdict(False, errors[0].cause, f"This will not work: {errors[0].title}.{more}")
-    unseen = list_unknowns(context)
+    unknowns = list_unknowns(context)
     if (
-        unseen
+        unknowns
         or context.tensorflow.state != "there"
         or any(library.found is None for library in context.libraries)
     ):
-        reason = f": {unseen[0].text}" if unseen else ""
+        reason = f": {unknowns[0].text}" if unknowns else ""
         return Verdict(
             None, Cause.INCONCLUSIVE, f"Found nothing wrong, but not everything could be checked{reason}."
         )

@@ -1,7 +1,7 @@
-"""A tfdoctor Dockerfile as an Apptainer definition: the same steps, from the same base image, in one file.
+"""Convert a tfdoctor Dockerfile to an Apptainer definition with the same steps and the same base image.
 
-Apptainer builds it without a container engine. Its containers run as the user who starts them, with that user's home,
-so the definition leaves the image's user, home and cache of compiled kernels out. Pure text.
+Apptainer builds the definition without a container engine. Apptainer containers run as the user who starts them, with
+the home directory of that user, so the definition omits the image's user, home and kernel cache.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ if TYPE_CHECKING:
 __all__ = ["format_definition"]
 
 END_MARKER = "END-OF-FILE"
-"""The line after a file in the definition; every line of the file itself begins with `|`, so none can equal it."""
+"""The line that ends a file in the definition. Every line of the file itself begins with `|`, so none equals it."""
 _OMITTED_VARIABLES = ("HOME", "CUDA_CACHE_PATH", "CUDA_CACHE_MAXSIZE")
-"""Variables that are left out: Apptainer sets them, or they name a folder that is read-only in its images."""
+"""Variables that are omitted because Apptainer sets them, or because their folder is read-only in its images."""
 
 
 def format_definition(option: Option, context: Context, command: str) -> str:
-    """Return the definition.
+    """Return the Apptainer definition for the Dockerfile in `context`.
 
-    The user of the image in `context` must be root. `command` is the `tfdoctor build …` that the first comment names.
+    The image's user must be root. `command` is the `tfdoctor build` command, which the first comment shows.
     """
     stages = _parse_stages(context)
     last, has_several = stages[-1], len(stages) > 1
@@ -39,7 +39,7 @@ def format_definition(option: Option, context: Context, command: str) -> str:
     )
     return (
         head
-        + "\n".join(_format_stage_header(stage, has_name=has_several) for stage in stages)
+        + "\n".join(_format_stage(stage, has_name=has_several) for stage in stages)
         + f"\n%environment\n{_indent_lines(last.environment)}\n"
         f"%labels\n{_indent_lines(last.labels)}\n"
         "%runscript\n"
@@ -49,14 +49,14 @@ def format_definition(option: Option, context: Context, command: str) -> str:
 
 @dataclass(slots=True)
 class _Stage:
-    """A build stage: one FROM, up to the next."""
+    """A build stage: a FROM instruction and all instructions up to the next one."""
 
     base: str
     name: str
     files: dict[str, list[str]] = field(default_factory=dict)
-    """Stage name to lines of "source target", for what is copied out of that stage."""
+    """Files that are copied from other stages: "source target" lines, by stage name."""
     post: list[str] = field(default_factory=list)
-    """Shell commands of %post."""
+    """Shell commands of the %post section."""
     environment: list[str] = field(default_factory=list)
     labels: list[str] = field(default_factory=list)
     start: str = ""
@@ -76,8 +76,8 @@ def _parse_stages(context: Context) -> list[_Stage]:
             name, _, value = arguments.partition("=")
             stage.post.append(f"export {name}={shlex.quote(value)}")
         elif instruction == "COPY" and arguments.startswith("--from="):
-            origin, source, target = arguments.removeprefix("--from=").split()
-            stage.files.setdefault(origin, []).append(f"{source} {target}")
+            source_stage, source, target = arguments.removeprefix("--from=").split()
+            stage.files.setdefault(source_stage, []).append(f"{source} {target}")
         elif instruction == "COPY":
             *names, target = arguments.split()
             stage.post += [_format_file(name, target, context.files) for name in names]
@@ -94,18 +94,18 @@ def _parse_stages(context: Context) -> list[_Stage]:
     return stages
 
 
-def _format_stage_header(stage: _Stage, *, has_name: bool) -> str:
-    """Return a stage's header, the files that it copies from other stages, and its steps."""
+def _format_stage(stage: _Stage, *, has_name: bool) -> str:
+    """Return the header of a stage, the files that it copies from other stages, and its steps."""
     head = f"Bootstrap: docker\nFrom: {stage.base}\n" + (f"Stage: {stage.name}\n" if has_name else "")
     files = "".join(
-        f"%files from {origin}\n{_indent_lines(lines)}\n" for origin, lines in stage.files.items()
+        f"%files from {source_stage}\n{_indent_lines(lines)}\n" for source_stage, lines in stage.files.items()
     )
     steps = "\n".join(stage.post)
     return f"{head}\n{files}%post\nset -e\n{steps}\n"
 
 
 def _split_instructions(dockerfile: str) -> list[tuple[str, str]]:
-    """Return (instruction, arguments) in order; continued lines stay as they are."""
+    """Return (name, arguments) for each instruction. Continued lines are not joined."""
     text = re.sub(r"^#.*\n", "", dockerfile, flags=re.MULTILINE)
     instructions = []
     for line in re.split(r"(?<!\\)\n", text):
@@ -116,7 +116,10 @@ def _split_instructions(dockerfile: str) -> list[tuple[str, str]]:
 
 
 def _format_file(name: str, target: str, files: Mapping[str, bytes]) -> str:
-    """Return the commands that write a file of the context; no line of it can be mistaken for a section title."""
+    """Return the shell commands that write a file of the context.
+
+    Each line has the prefix `|`, which sed removes, so that no line is mistaken for a section title.
+    """
     path = f"{target}{name}" if target.endswith("/") else target
     text = files[name].decode()
     body = "".join(f"|{line}\n" for line in text.splitlines())

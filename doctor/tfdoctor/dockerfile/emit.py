@@ -1,4 +1,4 @@
-"""The other forms of a plan: Compose, dev container, Kubernetes, Apptainer, requirements, SBOM. Pure text."""
+"""Format a plan as Compose, dev container, Kubernetes, Apptainer, requirements or SBOM file."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 __all__ = ["VOLUME", "EmittedImage", "Form", "emit", "format_run_command", "make_default_tag"]
 
 VOLUME = "tensorflow-cuda-cache"
-"""The volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
+"""Name of the volume for compiled CUDA kernels in the commands and files that tfdoctor writes."""
 
 
 class Form(str, enum.Enum):
-    """A form in which a plan can be written."""
+    """An output form of a plan."""
 
     context = "context"
-    """A folder: see `dockerfile.folder`."""
+    """A build folder (see `dockerfile.folder`)."""
     compose = "compose"
     devcontainer = "devcontainer"
     k8s = "k8s"
@@ -41,7 +41,7 @@ class Form(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class EmittedImage:
-    """An image, and how it is built."""
+    """An image and the way it is built."""
 
     option: Option
     context: Context
@@ -49,16 +49,17 @@ class EmittedImage:
     command: str
     """The `tfdoctor build` command with all of the user's options, quoted for a shell."""
     uid: int = UID
-    """The user id of the image's user."""
+    """The ID of the image's user."""
     loose: tuple[str, ...] = ()
-    """Requirements that are not pinned; their versions are known only after the build."""
+    """Requirements that are not pinned. Their versions are known only after the build."""
     build: tuple[str, ...] = ()
     """More options for `docker build`, such as `--network host`."""
 
     def format_build_command(self, program: str, folder: str, *more: str) -> str:
         """Return the command line that builds the folder.
 
-        `program` is `docker build` or another builder, `folder` is quoted for a shell, `more` are further options.
+        `program` is `docker build` or another builder. `folder` must be quoted for a shell. `more` are additional
+        options.
         """
         return " ".join((program, *self.build, *more, f"-t {self.tag}", folder))
 
@@ -73,20 +74,20 @@ def make_default_tag(option: Option) -> str:
 def format_run_command(image: TargetImage, *, user: str = "") -> str:
     """Return the command that starts a container with its GPUs, this folder, and a volume for compiled kernels.
 
-    `user` is the value for `--user`, quoted for a shell; it is needed if the folder does not belong to the image's
-    user.
+    `user` is the value for `--user`, quoted for a shell. It is required if the folder does not belong to the image's
+    user, and empty otherwise.
     """
     user_option = (f"--user {user}",) if user else ()
     return format_start_command(image, "-it", *user_option, '-v "$PWD":/workspace', f"-v {VOLUME}:{CACHE}")
 
 
 def emit(form: Form, made: EmittedImage) -> str:
-    """Return the plan in the given form. `Form.context` is not supported, because it is a folder."""
+    """Return the plan in the given form. Raise KeyError for `Form.context`, which is a folder and not a text."""
     return _FORMS[form](made)
 
 
 def _format_compose(image: EmittedImage) -> str:
-    """Return a Compose service with GPUs, from the image that `tfdoctor build` makes."""
+    """Return a compose file with a service that runs the image with all GPUs."""
     return (
         f"# {image.command} makes the image.\n"
         "services:\n"
@@ -119,21 +120,21 @@ def _format_devcontainer(image: EmittedImage) -> str:
         "containerUser": str(image.uid),
         "customizations": {
             "tfdoctor": {"image": f"{image.command} makes it."},
-            "vscode": {"settings": {"python.defaultInterpreterPath": _interpreter_path(image.option)}},
+            "vscode": {"settings": {"python.defaultInterpreterPath": _find_interpreter_path(image.option)}},
         },
     }
     return json.dumps(document, indent=2) + "\n"
 
 
-def _interpreter_path(option: Option) -> str:
-    """Return the path of the interpreter, because an editor does not search PATH."""
+def _find_interpreter_path(option: Option) -> str:
+    """Return the absolute path of the Python interpreter, because an editor does not search PATH."""
     command = python_command(option)
     return command if "/" in command else "/usr/bin/python3"
 
 
 def _format_pod(image: EmittedImage) -> str:
-    """Return a Kubernetes pod that lists its GPU and ends."""
-    root = "" if image.uid == 0 else "    runAsNonRoot: true\n"
+    """Return a Kubernetes pod that prints the GPUs that TensorFlow sees, and exits."""
+    non_root_setting = "" if image.uid == 0 else "    runAsNonRoot: true\n"
     script = "import tensorflow as tf; print(tf.config.experimental.list_physical_devices('GPU'))"
     if versions.satisfies(image.option.release.version, "<1.14"):
         script = "from tensorflow.python.client import device_lib as d; print(d.list_local_devices())"
@@ -148,7 +149,7 @@ def _format_pod(image: EmittedImage) -> str:
         "spec:\n"
         "  restartPolicy: Never\n"
         "  securityContext:\n"
-        f"{root}"
+        f"{non_root_setting}"
         f"    runAsUser: {image.uid}\n"
         f"    runAsGroup: {image.uid}\n"
         f"    fsGroup: {image.uid}\n"
@@ -177,7 +178,7 @@ def _format_sbom(image: EmittedImage) -> str:
 
 
 def _format_requirements(image: EmittedImage) -> str:
-    """Return everything that pip installs, pinned and hashed, in one file."""
+    """Return a requirements file with every package that pip installs, pinned and hashed."""
     files = image.context.files
     parts = [files[name].decode() for name in LOCK_FILES if name in files]
     head = "# pip install --no-deps --require-hashes --no-build-isolation -r THIS_FILE\n"

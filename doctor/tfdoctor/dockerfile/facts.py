@@ -1,6 +1,6 @@
-"""A Dockerfile's image as Facts: the rules of `check` run on them, and their findings cite lines of the Dockerfile.
+"""Run the `check` rules on the image of a Dockerfile, and cite Dockerfile lines in their findings.
 
-What cannot be determined is assumed to fit; the check `not-seen` reports it. Pure.
+The image is converted to `Facts`. Unknown parts are assumed to be correct; the `not-seen` check reports them.
 """
 
 from __future__ import annotations
@@ -32,27 +32,28 @@ if TYPE_CHECKING:
 __all__ = ["findings_of"]
 
 _UNLIMITING = frozenset({"pip", "setuptools", "wheel", "numpy", "protobuf"})
-"""Packages that put no limit on the versions of others."""
+"""Packages whose requirements do not limit the versions of other packages."""
 
 
-_GPU_SELECTION = "CUDA_VISIBLE_DEVICES"
-"""The GPUs of the later host are unknown, so this variable is left to the check `gpu-not-given`."""
+_GPU_SELECTION_VARIABLE = "CUDA_VISIBLE_DEVICES"
+"""This variable is omitted from the facts, because the `gpu-not-given` check reports it."""
 
 
 @dataclass(slots=True)
 class _Citations:
-    """The lines of the Dockerfile for what the rules name as evidence."""
+    """The Dockerfile lines for the evidence that the rules name."""
 
     of: dict[str, Evidence] = field(default_factory=dict)
-    """A file, a distribution with its version, or a variable, to the line that brings it."""
+    """The line that brings a file, a distribution with its version, or a variable, by its name."""
     unsure: set[Evidence] = field(default_factory=set)
-    """The evidence that another package may make invalid."""
+    """Evidence that is wrong if an unknown requirement of another package limits the version."""
 
 
 def findings_of(context: CheckContext) -> list[Finding]:
-    """Return what the rules of `check` find in the image, with lines of the Dockerfile as evidence and as remedies.
+    """Return the findings of the `check` rules on the image, with Dockerfile lines as evidence.
 
-    Nothing if the image has no TensorFlow, or an unknown one; but several installed over each other are checked.
+    The result is empty if the image has no TensorFlow or an unknown one, unless several TensorFlow packages are
+    installed over each other.
     """
     state = context.tensorflow.state
     if state not in ("there", "cpu") and (state != "unknown" or len(context.subject.tensorflows) < 2):
@@ -72,21 +73,21 @@ def findings_of(context: CheckContext) -> list[Finding]:
 
 
 def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
-    """Return the image as a sketch of facts, and record in `citations` which line each fact comes from."""
+    """Return the image as a sketch of facts, and record the line of each fact in `citations`."""
     subject, tensorflow, release = context.subject, context.tensorflow, context.tensorflow.release
     tensorflows = [tensorflow_from(entry, subject, context.compat) for entry in subject.tensorflows] or [
         tensorflow
     ]
     distributions = {entry.package: entry.version for entry in tensorflows}
-    evidence_of_each = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
+    evidence_lines = [context.cite(entry.requirement.source_line) for entry in subject.tensorflows] or [
         context.tensorflow_evidence
     ]
     citations.of = {
         f"{entry.package} {entry.version}": line
-        for entry, line in zip(tensorflows, evidence_of_each, strict=True)
+        for entry, line in zip(tensorflows, evidence_lines, strict=True)
     }
     citations.of["the loader"] = context.tensorflow_evidence
-    for name, version, evidence in _list_companions(context, citations):
+    for name, version, evidence in _iter_companions(context, citations):
         distributions[name] = version
         citations.of[f"{name} {version}"] = evidence
     wrong_offers = [
@@ -123,13 +124,16 @@ def _make_sketch(context: CheckContext, citations: _Citations) -> Sketch:
         variables={
             variable: entry.value
             for variable, entry in settings
-            if entry.value is not None and variable != _GPU_SELECTION
+            if entry.value is not None and variable != _GPU_SELECTION_VARIABLE
         },
     )
 
 
 def _cite_offer(context: CheckContext, offer: LibraryOffer, wrong_offers: list[LibraryOffer]) -> Evidence:
-    """Return the line that brings a library; it also names the libraries of wrong versions from the same line."""
+    """Return the line that brings a library as evidence.
+
+    If the library has a wrong version, the evidence names all wrong libraries from that line.
+    """
     evidence = context.cite(offer.source_line)
     names = (
         [other.name for other in wrong_offers if other.source_line == offer.source_line]
@@ -141,16 +145,16 @@ def _cite_offer(context: CheckContext, offer: LibraryOffer, wrong_offers: list[L
 
 
 def _has_gpu_build(context: CheckContext) -> bool | None:
-    """Return whether the build has GPU code; None if the release table decides."""
+    """Return whether the TensorFlow build has GPU code, or None if the release table says so."""
     if context.tensorflow.state == "cpu":
         return False
     return True if context.tensorflow.installed is None and context.subject.base.kind == "ngc" else None
 
 
-def _list_companions(context: CheckContext, citations: _Citations) -> Iterator[tuple[str, str, Evidence]]:
-    """Yield (name, version, evidence) of NumPy and protobuf.
+def _iter_companions(context: CheckContext, citations: _Citations) -> Iterator[tuple[str, str, Evidence]]:
+    """Yield (name, version, evidence) for NumPy and protobuf.
 
-    The version is the one that the Dockerfile fixes, or the one that pip chooses today.
+    The version is the one that the Dockerfile pins, or else the one that pip chooses today.
     """
     tensorflow, subject = context.tensorflow, context.subject
     if subject.no_deps or tensorflow.release is None or not tensorflow.release.gpu:
@@ -160,27 +164,27 @@ def _list_companions(context: CheckContext, citations: _Citations) -> Iterator[t
         evidence = context.tensorflow_evidence
         if name in subject.packages:
             evidence = context.cite(subject.packages[name].requirement.source_line)
-        version = next(iter(_list_exact_versions(subject.list_limits(name))), None) or _find_replacement(
+        version = next(iter(_iter_exact_versions(subject.list_limits(name))), None) or _find_replacement(
             context, ladder
         )
         if version is None and tensorflow.installed is not None:
             version = _choose_newest(context, ladder)
             text = f"{evidence.text}: nothing holds {name} back, so pip takes {version} on Python {tensorflow.python}"
             evidence = replace(evidence, text=text)
-            others = [
+            other_packages = [
                 project
                 for project in subject.packages
                 if project not in _UNLIMITING and project != tensorflow.package
             ]
-            if others or subject.other_count or subject.unseen:
+            if other_packages or subject.other_count or subject.unseen:
                 evidence = replace(evidence, text=f"{text}, unless another package's own limit does")
                 citations.unsure.add(evidence)
         if version is not None:
             yield name, version, evidence
 
 
-def _list_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
-    """Yield the versions that the Dockerfile fixes."""
+def _iter_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
+    """Yield the versions that the limits pin."""
     for text in limits:
         for specifier in SpecifierSet(text):
             if specifier.operator in ("==", "===") and versions.is_version(specifier.version):
@@ -188,10 +192,10 @@ def _list_exact_versions(limits: tuple[str, ...]) -> Iterator[str]:
 
 
 def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
-    """Return the version that a later `pip install` puts in the place of the one that TensorFlow requires.
+    """Return the version that a later `pip install` installs instead of the one that TensorFlow requires.
 
-    pip only warns about that. None if the installed version satisfies both, or if one command names both: pip refuses
-    that.
+    pip only warns about such a replacement. Return None if some version satisfies both, or if one command names both
+    packages, because pip refuses that.
     """
     subject, name = context.subject, ladder.package
     installed = context.tensorflow.installed
@@ -211,9 +215,9 @@ def _find_replacement(context: CheckContext, ladder: Ladder) -> str | None:
 
 
 def _choose_newest(context: CheckContext, ladder: Ladder) -> str | None:
-    """Return the newest version that all known limits and the Python allow.
+    """Return the newest version that all known limits and the Python version allow.
 
-    None if there is none, or if the Python or the release is unknown.
+    Return None if there is none, or if the Python version or the release is unknown.
     """
     python, release = context.tensorflow.python, context.tensorflow.release
     if python is None or release is None or not versions.is_version(python):
@@ -234,7 +238,7 @@ def _choose_newest(context: CheckContext, ladder: Ladder) -> str | None:
 
 
 def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[str, ...]) -> str | None:
-    """Return the newest version within the limits that this Python supports; None if there is none."""
+    """Return the newest version within the limits that this Python supports, or None if there is none."""
     python = context.tensorflow.python
     if python is None or not versions.is_version(python):
         return None
@@ -254,7 +258,7 @@ def _choose_newest_within(context: CheckContext, ladder: Ladder, limits: tuple[s
 
 
 def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Finding) -> Finding:
-    """Return the finding with lines of the Dockerfile as evidence, in place of facts about a host."""
+    """Return the finding with Dockerfile lines instead of host facts as evidence."""
     lines = [citations.of.get(item.source) or citations.of.get(item.text) for item in finding.evidence]
     evidence = list(dict.fromkeys(item for item in lines if item is not None)) or [
         context.tensorflow_evidence
@@ -270,7 +274,7 @@ def _cite_dockerfile(context: CheckContext, citations: _Citations, finding: Find
 
 
 def _cite_libraries(context: CheckContext, evidence: list[Evidence]) -> list[Evidence]:
-    """Return the evidence with the base image, and why neither it nor an extra brings the CUDA libraries."""
+    """Return the evidence with the base image, and with notes on why it or an extra lacks the CUDA libraries."""
     base, notes = context.base_evidence, {}
     if "and-cuda" in context.tensorflow.extras:
         notes[context.tensorflow_evidence] = ": this release has no such extra, and pip only warns about it"

@@ -1,4 +1,4 @@
-"""A folder for `docker build`, to be committed: a Dockerfile, the files that it copies, a README. Pure text."""
+"""Make the files of a build folder: the Dockerfile, the files that it copies, an SBOM and a README."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ FILE_DESCRIPTIONS = {
     ".dockerignore": "sends nothing else to the engine",
     SBOM: "what the locks put into the image (CycloneDX)",
 }
-"""File name to description, for the README."""
+"""Descriptions for the README, by file name."""
 
 
 def make_folder_files(made: EmittedImage) -> dict[str, bytes]:
-    """Return file name to content; the same plan gives the same bytes."""
+    """Return the content of each file, by file name. The same plan always gives the same bytes."""
     context_files = {"Dockerfile": made.context.dockerfile.encode(), **made.context.files}
-    ignore = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
-    files = {**context_files, ".dockerignore": ignore.encode(), SBOM: emit(Form.sbom, made).encode()}
+    ignore_patterns = "*\n" + "".join(f"!{name}\n" for name in sorted(made.context.files))
+    files = {**context_files, ".dockerignore": ignore_patterns.encode(), SBOM: emit(Form.sbom, made).encode()}
     return {**files, "README.md": _format_readme(made, tuple(files)).encode()}
 
 
@@ -50,7 +50,7 @@ def _make_reproducible_options(image: EmittedImage) -> tuple[str, str]:
 
 
 def _format_readme(image: EmittedImage, names: tuple[str, ...]) -> str:
-    """Return the README: how to build, run, verify and reproduce the image."""
+    """Return the README, which says how to build, run, verify and reproduce the image."""
     option, tag = image.option, image.tag
     table_rows = "".join(f"| `{name}` | {FILE_DESCRIPTIONS[name]} |\n" for name in sorted(names))
     released = dt.datetime.fromtimestamp(image.context.epoch, dt.timezone.utc).date()

@@ -1,4 +1,4 @@
-"""The locked packages of an image as a CycloneDX 1.5 document. Pure text; the same plan gives the same bytes."""
+"""Format the locked packages of an image as a CycloneDX 1.5 document. The same plan gives the same bytes."""
 
 from __future__ import annotations
 
@@ -16,11 +16,12 @@ if TYPE_CHECKING:
 
 __all__ = ["format_sbom"]
 
+# The namespace of the serial numbers. It must not change, so that the same plan gives the same number.
 _NAMESPACE = uuid.UUID("8d1cf0c7-55c1-5c1e-9c6f-1a9cf1f3b5a4")
 
 
 def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ...]) -> str:
-    """Return the document. `loose`: requirements whose versions are unknown before the image is built."""
+    """Return the JSON document. `loose` are requirements whose versions are unknown until the image is built."""
     lines = [
         line
         for name in (TOOLS_FILE, *LOCK_FILES)
@@ -30,8 +31,8 @@ def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ..
     components = [
         _make_base(option),
         *(_make_package(line) for line in dict.fromkeys(lines)),
-    ]  # the tools are in two locks
-    created = dt.datetime.fromtimestamp(context.epoch, dt.timezone.utc)
+    ]  # without duplicates, because the tools are in two lock files
+    release_date = dt.datetime.fromtimestamp(context.epoch, dt.timezone.utc)
     properties = [
         _make_property("base", "What is in the base image is not listed; only its name is."),
         *(_make_property("not-pinned", entry) for entry in loose),
@@ -41,7 +42,7 @@ def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ..
         "specVersion": "1.5",
         "version": 1,
         "metadata": {
-            "timestamp": created.strftime("%Y-%m-%dT%H:%M:%SZ"),
+            "timestamp": release_date.strftime("%Y-%m-%dT%H:%M:%SZ"),
             "tools": {"components": [{"type": "application", "name": "tfdoctor", "version": __version__}]},
             "component": {"type": "container", "bom-ref": "image", "name": tag},
             "properties": properties,
@@ -49,11 +50,12 @@ def format_sbom(option: Option, context: Context, tag: str, loose: tuple[str, ..
         "components": components,
         "dependencies": [{"ref": "image", "dependsOn": [entry["bom-ref"] for entry in components]}],
     }
-    number = uuid.uuid5(_NAMESPACE, json.dumps(document, sort_keys=True))
-    return json.dumps({"serialNumber": f"urn:uuid:{number}", **document}, indent=2) + "\n"
+    serial_number = uuid.uuid5(_NAMESPACE, json.dumps(document, sort_keys=True))
+    return json.dumps({"serialNumber": f"urn:uuid:{serial_number}", **document}, indent=2) + "\n"
 
 
 def _make_base(option: Option) -> dict[str, Any]:
+    """Return the component for the base image."""
     assert option.base is not None  # noqa: S101 - a context is of an image
     name, _, digest = option.base.reference.partition("@")
     component: dict[str, Any] = {"type": "container", "bom-ref": "base", "name": name}
@@ -63,9 +65,9 @@ def _make_base(option: Option) -> dict[str, Any]:
 
 
 def _make_package(line: str) -> dict[str, Any]:
-    """Return the component for one line of a lock.
+    """Return the component for a line of a lock file.
 
-    Several hashes belong to several files, one of which is installed.
+    If the line has several hashes, each belongs to another file of the release, and only one file is installed.
     """
     pin, *hashes = line.split()
     name, _, version = pin.partition("==")

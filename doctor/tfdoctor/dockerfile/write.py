@@ -1,7 +1,7 @@
-"""From a plan to the text of a Dockerfile and the files that it copies. Pure: only the templates are read.
+"""Render a plan as a Dockerfile and the files that it copies.
 
-The templates in `dockerfiles/` make no decisions. Every value that they print is made and checked here, because the
-names of images, folders and indexes come from outside.
+The templates in `dockerfiles/` contain no decisions. This module makes and checks every value that they print, because
+image names and index URLs are user input.
 """
 
 from __future__ import annotations
@@ -47,14 +47,14 @@ __all__ = [
 VENV = "/opt/tensorflow"
 """The folder of the virtual environment, in recipes that have one."""
 UID = 1000
-"""The default user id of the image's user."""
+"""The default ID of the image's user."""
 MAX_UID = 2**32 - 2
 HOME = "/home/user"
-"""The home of every user in the image; anybody may write there, so `docker run --user` takes any user."""
+"""The home directory of every user. It is writable for all, so that `docker run --user` works with any user."""
 CACHE = "/var/cache/cuda"
-"""The folder for kernels that CUDA compiled for a GPU; a volume keeps them between containers."""
+"""The folder for kernels that CUDA compiled for a GPU. A volume preserves them between containers."""
 CACHE_SIZE = 2**31
-"""Bytes; TensorFlow's kernels for one GPU are larger than CUDA's own limit."""
+"""Size limit of that folder in bytes. TensorFlow's kernels for one GPU exceed CUDA's default limit."""
 SHARE = "/usr/local/share/tfdoctor"
 BUILD_LOGS = (
     "/var/cache/apt/*.bin",
@@ -66,14 +66,17 @@ BUILD_LOGS = (
 """Logs and caches of apt, which differ between builds."""
 TOOLS_FILE = "tools.txt"
 LOCK_FILES = ("cuda.txt", "release.txt", "tensorflow.txt")
-"""The files of a context that pip installs from, pinned and hashed; `TOOLS_FILE` has pip itself."""
+"""Files with the pinned and hashed packages that pip installs. `TOOLS_FILE` has pip itself."""
 STALE_LISTS = ("/etc/apt/sources.list.d/cuda*.list", "/etc/apt/sources.list.d/nvidia-ml.list")
-"""Lists in old images whose key (7fa2af80) NVIDIA retired in April 2022."""
+"""apt source lists in old images that need the key 7fa2af80, which NVIDIA retired in April 2022."""
+# [HOST[:PORT]/]PATH[:TAG][@sha256:DIGEST], in the grammar of registries.
 _REFERENCE = re.compile(
     r"(?:[a-z0-9](?:[a-z0-9.-]{0,250}[a-z0-9])?(?::[0-9]{1,5})?/)?[a-z0-9]+(?:(?:[._/]|__|-{1,9})[a-z0-9]+){0,40}"
     r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
 )
-_CONDA_WORD = re.compile(r"[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,5}(?:\.[0-9]{1,5}){0,4})?")
+# NAME or NAME=VERSION.
+_CONDA_SPEC = re.compile(r"[a-z][a-z0-9-]{0,60}(?:=[0-9]{1,5}(?:\.[0-9]{1,5}){0,4})?")
+# An http or https URL without credentials, query and fragment.
 _INDEX = re.compile(r"https?://[A-Za-z0-9.\-\[\]:]{1,255}(?:/[A-Za-z0-9._~%/\-]{0,500})?")
 
 
@@ -82,13 +85,15 @@ class Extras:
     """The user's additions to a plan."""
 
     requirements: tuple[str, ...] = ()
-    """Checked requirement lines, in order (see requirements.py)."""
+    """Validated requirement lines, in order (see requirements.py)."""
     ca_certificate: bytes | None = None
-    """PEM; pip uses it during the build."""
+    """A certificate in PEM form that pip uses during the build. None for the default certificates."""
     index: str | None = None
+    """The URL of the package index. None for the default index."""
     platform: str | None = None
+    """The platform of the image, such as `linux/amd64`. None for the default of the engine."""
     uid: int = UID
-    """The user id of the image's user."""
+    """The ID of the image's user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,13 +102,13 @@ class Context:
 
     dockerfile: str
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """File name to content; the Dockerfile is not among them."""
+    """The content of each file except the Dockerfile, by file name."""
     epoch: int = 0
-    """The time of every file in the image, in seconds since 1970: the day of the TensorFlow release."""
+    """The modification time of every file in the image, in seconds since 1970: the day of the TensorFlow release."""
 
 
 def check_reference(text: str) -> str:
-    """Return the image name if it follows the grammar of registries. Raise UsageError otherwise."""
+    """Return the image name unchanged. Raise UsageError if it does not follow the grammar of registries."""
     if len(text) > 512 or not _REFERENCE.fullmatch(text):
         msg = f"`{text}` is not the name of an image."
         raise UsageError(msg, hint="NAME, NAME:TAG, HOST:PORT/NAME:TAG or NAME@sha256:DIGEST, in lower case.")
@@ -111,9 +116,9 @@ def check_reference(text: str) -> str:
 
 
 def check_index(text: str) -> str:
-    """Return the URL of a package index if it is valid.
+    """Return the URL of a package index unchanged.
 
-    Raise UsageError otherwise, and for a URL with a password, because image layers would keep it.
+    Raise UsageError if it is invalid or has a user name or password, which would be readable in the image's layers.
     """
     try:
         parts = urlsplit(text)
@@ -144,9 +149,10 @@ def render(
     tools: Lock | None = None,
     leftovers: Iterable[Leftover] = (),
 ) -> Context:
-    """Return the Dockerfile of a container option, with its context.
+    """Return the Dockerfile of a container option with its build context.
 
-    Raise UsageError for an invalid image name or index, and ValueError for an option without an image.
+    `lock` has the packages of the release and `tools` those of pip. Files that match `leftovers` are removed from the
+    image. Raise UsageError if an image name or the index is invalid, and ValueError if the option has no image.
     """
     if option.base is None:
         msg = f"the {option.recipe.value} recipe has no image"
@@ -156,12 +162,12 @@ def render(
     text = _load_templates().get_template(f"{option.recipe.value}.Dockerfile.j2").render(d=values)
     text = re.sub(r"[ \t]+\n", "\n", text)
     text = re.sub(r"\n{3,}", "\n\n", text).strip("\n") + "\n"
-    return Context(text, files, _release_epoch(option))
+    return Context(text, files, _compute_release_epoch(option))
 
 
 @lru_cache(maxsize=1)
 def _load_templates() -> Environment:
-    """Return the environment for the templates; an unknown variable in them is an error."""
+    """Return the Jinja environment. An undefined variable in a template is an error."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -172,11 +178,11 @@ def _load_templates() -> Environment:
     )
 
 
-# ---------------------------------------------------------------- files of the context
+# ---------------------------------------------------------------- context files
 
 
 def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock | None) -> dict[str, bytes]:
-    """Return the files of the context: name to content."""
+    """Return the content of each context file, by file name."""
     files: dict[str, str] = {}
     locked = lock.packages if lock is not None and option.recipe is not Recipe.NGC else ()
     tensorflow_pins = [_format_pin(package) for package in locked if package.name == option.release.package]
@@ -192,7 +198,7 @@ def _make_files(option: Option, extras: Extras, lock: Lock | None, tools: Lock |
         files["cuda.txt"] = _join_lines(cuda_pins)
     if extras.requirements:
         pins = [line.split(" ", 1)[0] for line in (*tensorflow_pins, *other_pins, *cuda_pins)]
-        if pins:  # nothing to hold in NVIDIA's own images, which set PIP_CONSTRAINT
+        if pins:  # NVIDIA's own images have no pins here, because they set PIP_CONSTRAINT
             files["constraints.txt"] = _join_lines(pins)
         files["requirements.txt"] = _join_lines(extras.requirements)
     contents = {name: text.encode() for name, text in files.items()}
@@ -210,13 +216,13 @@ def has_venv(option: Option) -> bool:
 
 
 def python_command(option: Option) -> str:
-    """Return the command of the Python that has TensorFlow, in a container of the image."""
+    """Return the command that starts the Python with TensorFlow in a container of the image."""
     if has_venv(option):
         return f"{VENV}/bin/python"
     return (option.base.python if option.base is not None else None) or f"python{option.python}"
 
 
-def _release_epoch(option: Option) -> int:
+def _compute_release_epoch(option: Option) -> int:
     """Return the day of the TensorFlow release, in seconds since 1970."""
     day = dt.date.fromisoformat(option.release.released)
     return int(dt.datetime.combine(day, dt.time(), dt.timezone.utc).timestamp())
@@ -236,20 +242,20 @@ def _join_lines(lines: Iterable[str]) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-# ---------------------------------------------------------------- values for the template
+# ---------------------------------------------------------------- template values
 
 
 def _make_values(
     option: Option, extras: Extras, files: Mapping[str, bytes], leftovers: tuple[Leftover, ...]
 ) -> dict[str, object]:
-    """Return the values for the template."""
+    """Return the values that the template prints, by name."""
     base = option.base
     assert base is not None  # noqa: S101 - render has checked it
-    venv = has_venv(option)
-    site = f"{VENV}/lib/python{option.python}/site-packages"
+    in_venv = has_venv(option)
+    site_folder = f"{VENV}/lib/python{option.python}/site-packages"
     base_python = base.python or f"python{option.python}"
-    folders = _list_library_folders(option, site)
-    nvcc = next((f"{site}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
+    folders = _list_library_folders(option, site_folder)
+    nvcc = next((f"{site_folder}/nvidia/cuda_nvcc" for wheel in option.wheels if "nvcc" in wheel.name), None)
     matching = [
         leftover for leftover in leftovers if versions.satisfies(option.release.version, leftover.tensorflow)
     ]
@@ -266,18 +272,18 @@ def _make_values(
         "install": base.install,
         "stale_lists": STALE_LISTS if _has_nvidia_lists(option) else (),
         "logs": BUILD_LOGS,
-        "epoch": _release_epoch(option),
+        "epoch": _compute_release_epoch(option),
         "share": SHARE,
         "home": HOME,
         "cache": CACHE,
         "interpreter": base_python,
         "venv": VENV,
-        "site": site,
-        "pip": f"{VENV}/bin/pip" if venv else f"{base_python} -m pip",
+        "site": site_folder,
+        "pip": f"{VENV}/bin/pip" if in_venv else f"{base_python} -m pip",
         "python_command": python_command(option),
-        "owned": venv and extras.uid != 0,
-        "prune_cuda": _list_patterns(matching, "cuda", site) if option.cuda_set else [],
-        "prune_tensorflow": _list_patterns(matching, "tensorflow", site),
+        "owned": in_venv and extras.uid != 0,
+        "prune_cuda": _list_patterns(matching, "cuda", site_folder) if option.cuda_set else [],
+        "prune_tensorflow": _list_patterns(matching, "tensorflow", site_folder),
         "library_folders": folders,
         "cuda_home": nvcc,
         "constraints": "constraints.txt" in files,
@@ -285,18 +291,18 @@ def _make_values(
         "uid": extras.uid,
         "environment": _list_variables(option),
         "labels": _list_labels(option),
-        "command": "python" if venv else base_python,
+        "command": "python" if in_venv else base_python,
         "conda": _make_conda_values(option),
     }
 
 
 def _make_conda_values(option: Option) -> dict[str, object] | None:
-    """Return the values for the conda step, or None. Raise ValueError for an invalid package."""
+    """Return the values for the conda step, or None without conda. Raise ValueError if a package name is invalid."""
     conda = option.conda
     if conda is None:
         return None
     for text in (conda.channel, *conda.packages):
-        if not _CONDA_WORD.fullmatch(text):
+        if not _CONDA_SPEC.fullmatch(text):
             msg = f"`{text}` is no package of conda"
             raise ValueError(msg)
     return {"image": check_reference(conda.image), "channel": conda.channel, "packages": conda.packages}
@@ -349,14 +355,14 @@ def _list_labels(option: Option) -> list[tuple[str, str]]:
         "org.opencontainers.image.description": f"Python {option.python}, CUDA {option.cuda}{cudnn}",
         "org.opencontainers.image.version": option.tensorflow,
         "org.opencontainers.image.base.name": base.image.partition("@")[0] if base is not None else "",
-        "org.opencontainers.image.base.digest": _digest_of(base),
+        "org.opencontainers.image.base.digest": _get_digest(base),
         "io.tfdoctor.plan": json.dumps(plan, sort_keys=True),
         "io.tfdoctor.version": __version__,
     }
     return [(name, _quote_label(value)) for name, value in pairs.items() if value]
 
 
-def _digest_of(base: Base | None) -> str:
+def _get_digest(base: Base | None) -> str:
     return base.reference.partition("@")[2] if base is not None else ""
 
 

@@ -1,7 +1,7 @@
-"""Container engines: build, run, pull, inspect. The only package that imports the Docker SDK.
+"""Container engine operations: build, run, pull and inspect. No other package imports the Docker SDK.
 
-It talks to Docker's own socket and to Podman's, which speaks the same protocol. Every container that it starts is
-stopped and removed again, even after an error or Ctrl-C.
+It connects to the socket of Docker, or to that of Podman, which supports the same protocol. Every container that is
+started here is stopped and removed, even after an error or Ctrl-C.
 """
 
 from tfdoctor.engine.building import BuildEvent, BuildFailedError, BuildRequest, build

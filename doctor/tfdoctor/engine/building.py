@@ -1,6 +1,7 @@
-"""Image builds from a Dockerfile and its context, as a stream of events that can be cancelled at any time.
+"""Build images from a Dockerfile and its context, as a stream of events that can be cancelled at any time.
 
-The classic builder is used, because every engine since 1.9 and Podman's socket have it. BuildKit is not required.
+The classic builder is used, because Docker has it since version 1.9 and Podman's socket has it as well. BuildKit is not
+required.
 """
 
 from __future__ import annotations
@@ -34,51 +35,65 @@ __all__ = [
     "remove_unfinished",
 ]
 
+# "STEP 1/9: " (Podman) or "Step 1/9 : " (Docker).
 _STEP = re.compile(r"^STEP (\d{1,4})/(\d{1,4}): |^Step (\d{1,4})/(\d{1,4}) : ", re.IGNORECASE)
 _BUILT = re.compile(r"^Successfully built ([0-9a-f]{12,64})")
 _STEP_IMAGE = re.compile(r"^-{2,3}> ([0-9a-f]{11,64})$")
-"""The line at the end of a step, with the id of its image."""
+"""The line at the end of a step, with the ID of its image."""
 UNFINISHED_REPOSITORY = "tfdoctor/unfinished"
-"""Repository for the finished steps of an interrupted build; an unnamed image is listed as `<none>`."""
+"""Repository name for the finished steps of an interrupted build, so that they are not listed as `<none>`."""
 _MAX_STEP_LINES = 40
-"""Output lines of a failing step that are reported."""
+"""Limit for the output lines of a failed step that are reported."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildRequest:
-    """The image to build, and how."""
+    """The image to build, and the build settings."""
 
     dockerfile: str
     files: Mapping[str, bytes]
+    """The content of each context file except the Dockerfile, by name."""
     tag: str
     labels: Mapping[str, str] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
-    """Build arguments. The engine keeps the proxy variables out of the image's history."""
+    """Build arguments. The engine omits the proxy variables from the image's history."""
     no_cache: bool = False
+    """Whether to build every step again."""
     platform: str | None = None
+    """The platform, such as `linux/amd64`. None for the engine's default."""
     network: str | None = None
+    """The network of the build steps, such as `host`. None for the engine's default."""
     timeout: int = 4 * 3600
-    """Seconds of silence from the engine after which the build fails."""
+    """Seconds without a message from the engine after which the build fails."""
 
 
 @dataclass(frozen=True, slots=True)
 class BuildEvent:
-    """One event of a build or a pull."""
+    """An event of a build or a pull."""
 
     kind: Literal["step", "cached", "output", "layer", "image"]
     text: str = ""
-    """"step" and "cached": the instruction; "output": a line; "layer": its state; "image": the id."""
+    """The text of the event, depending on its kind.
+
+    * "step" and "cached": the instruction.
+    * "output": a line of output.
+    * "layer": the state of the layer.
+    * "image": the ID of the image.
+    """
     number: int = 0
+    """The number of the current step, starting at 1. 0 if no step has begun."""
     total: int = 0
+    """The number of steps."""
     layer: str = ""
+    """The ID of the layer. Empty unless this is a "layer" event."""
     current: int | None = None
-    """Bytes of the layer that are done; None if unknown or if this is not a "layer" event."""
+    """Bytes of the layer that are transferred. None if unknown, or if this is not a "layer" event."""
     size: int | None = None
-    """Bytes of the whole layer; None as for `current`."""
+    """Size of the layer in bytes. None if unknown, or if this is not a "layer" event."""
 
 
 class BuildFailedError(EngineError):
-    """A build step failed: `step` is its instruction, `output` the last lines that it printed."""
+    """A build step failed. `step` is its instruction, and `output` has the last lines that it printed."""
 
     kind = "build"
 
@@ -89,25 +104,25 @@ class BuildFailedError(EngineError):
 
 
 def make_context_archive(dockerfile: str, files: Mapping[str, bytes]) -> bytes:
-    """Return the context as an uncompressed tar.
+    """Return the build context as an uncompressed tar archive.
 
     The same files give the same bytes, so that the engine's cache stays valid.
     """
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w", format=tarfile.PAX_FORMAT) as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as archive:
         for name, content in sorted({**files, "Dockerfile": dockerfile.encode()}.items()):
             entry = tarfile.TarInfo(name)
             entry.size, entry.mode, entry.mtime = len(content), 0o644, 0
             archive.addfile(entry, io.BytesIO(content))
-    return out.getvalue()
+    return buffer.getvalue()
 
 
 def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEvent, None, None]:
-    """Build an image and yield the events of the build; the last one is the "image" event.
+    """Build an image and yield the events of the build. The last one is the "image" event.
 
-    Closing the iterator (Ctrl-C does) makes the engine stop the running step and remove its container. The finished
-    steps stay in the engine under `make_unfinished_name`, so that the next build continues from them. Raise
-    BuildFailedError if a step fails, and EngineError if the engine does.
+    If the iterator is closed, as by Ctrl-C, the engine stops the running step and removes its container. The finished
+    steps stay in the engine under the name from `make_unfinished_name`, and the next build continues from them. Raise
+    BuildFailedError if a step fails, and EngineError if the engine fails.
     """
     finished_images: list[str] = []
     has_ended = False
@@ -132,7 +147,7 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
             has_ended = event.kind == "image"
             yield event
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
-        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
+        # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
         raise explain_api_error(error, "building the image") from error
     finally:
         if finished_images and not has_ended:
@@ -140,43 +155,51 @@ def build(engine: ContainerEngine, request: BuildRequest) -> Generator[BuildEven
 
 
 def make_unfinished_name(tag: str) -> str:
-    """Return the image name for the finished steps of an interrupted build of `tag`."""
+    """Return the image name for the finished steps of an interrupted build of `tag`.
+
+    A tag may have 128 characters and may not begin with a dot or a hyphen.
+    """
     name = re.sub(r"[^A-Za-z0-9_.-]", "-", tag)[-120:].lstrip(".-")
     return f"{UNFINISHED_REPOSITORY}:{name or 'image'}"
 
 
 def _name_unfinished(engine: ContainerEngine, image: str, tag: str) -> None:
-    """Tag the image of the last finished step. Never raise, because another error is being handled."""
+    """Tag the image of the last finished step, and remove that of an earlier build.
+
+    Errors are ignored, because another error is being handled.
+    """
     repository, _, name = make_unfinished_name(tag).rpartition(":")
     with contextlib.suppress(EngineError, APIError, DockerException, RequestException, HTTPError, OSError):
-        last, previous = engine.image(image), engine.image(make_unfinished_name(tag))
-        if last is None or last.tags or last.digests:  # it is the base image, or belongs to another image
+        last_image, previous_image = engine.image(image), engine.image(make_unfinished_name(tag))
+        if (
+            last_image is None or last_image.tags or last_image.digests
+        ):  # it is the base image, or has another name already
             return
-        engine.client.api.tag(last.id, repository, name)
-        if previous is not None and previous.id != last.id:
-            engine.remove_image(previous.id)  # also deletes its layers, except those that other images share
+        engine.client.api.tag(last_image.id, repository, name)
+        if previous_image is not None and previous_image.id != last_image.id:
+            engine.remove_image(previous_image.id)  # also deletes the layers that no other image uses
 
 
 def remove_unfinished(engine: ContainerEngine, tag: str) -> None:
-    """Remove the name of an earlier unfinished build after a complete one.
+    """Remove the image of an earlier unfinished build after a complete build of `tag`.
 
-    Its image is now a part of the complete one, or is deleted with the name.
+    The layers that are part of the complete image are not deleted.
     """
     with contextlib.suppress(EngineError):
         engine.remove_image(make_unfinished_name(tag))
 
 
 def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) -> Iterator[BuildEvent]:
-    """Yield the events of a build's messages; append the image id of each finished step to `finished_images`.
+    """Yield the events in a build's messages, and append the image ID of each finished step to `finished_images`.
 
     Raise BuildFailedError if a step fails, and EngineError if the stream ends without an image.
     """
     step, number, total, image = "", 0, 0, ""
-    recent: list[str] = []
+    recent_lines: list[str] = []
     try:
         for message in stream:
             if "error" in message:
-                raise _make_build_error(step, recent, message)
+                raise _make_build_error(step, recent_lines, message)
             aux = message.get("aux")
             if isinstance(aux, dict) and str(aux.get("ID", "")).startswith("sha256:"):
                 image = str(aux["ID"])
@@ -186,7 +209,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
                     match = _STEP.match(text)
                     if match:
                         number, total = (int(match[1] or match[3]), int(match[2] or match[4]))
-                        step, recent = text[match.end() :], []
+                        step, recent_lines = text[match.end() :], []
                         yield BuildEvent("step", step, number, total)
                     elif text.startswith(("---> Using cache", "--> Using cache")):
                         yield BuildEvent("cached", step, number, total)
@@ -195,7 +218,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
                     elif _BUILT.match(text):
                         image = image or _BUILT.match(text)[1]  # type: ignore[index]
                     elif text and not text.startswith(("--->", "--> ", "Removing intermediate container ")):
-                        recent = [*recent[-_MAX_STEP_LINES + 1 :], line.rstrip()]
+                        recent_lines = [*recent_lines[-_MAX_STEP_LINES + 1 :], line.rstrip()]
                         yield BuildEvent("output", line.rstrip(), number, total)
             elif "status" in message:
                 yield layer_event(message, number, total)
@@ -212,7 +235,7 @@ def _parse_events(stream: Iterator[dict[str, Any]], finished_images: list[str]) 
 
 
 def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> BuildEvent:
-    """Return an engine's message about a layer as a "layer" event."""
+    """Return the "layer" event for an engine's message about a layer."""
     detail = message.get("progressDetail") or {}
     current, size = detail.get("current"), detail.get("total")
     return BuildEvent(
@@ -226,17 +249,20 @@ def layer_event(message: dict[str, Any], number: int = 0, total: int = 0) -> Bui
     )
 
 
-def _make_build_error(step: str, recent: list[str], message: dict[str, Any]) -> BuildFailedError:
-    """Return the error for a failed build, with a hint from the engine's message or the step's output."""
+def _make_build_error(step: str, recent_lines: list[str], message: dict[str, Any]) -> BuildFailedError:
+    """Return the error for a failed build.
+
+    `recent_lines` has the last output lines of the step. The hint comes from the engine's message or from those lines.
+    """
     reason = clean_line(str(message.get("error", "")), limit=600)
     explained = explain_api_error(RuntimeError(reason), "x")
-    hint = explained.hint or _explain_output("\n".join(recent))
+    hint = explained.hint or _explain_output("\n".join(recent_lines))
     title = f"the step `{clean_line(step, limit=200)}` failed" if step else "the build failed"
-    return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent))
+    return BuildFailedError(f"{title}: {reason}", hint=hint, step=step, output=tuple(recent_lines))
 
 
 def _explain_output(output: str) -> str:
-    """Return a hint for the output of a failed step, or an empty string."""
+    """Return a hint for the output of a failed step, or an empty string if the cause is unknown."""
     lower = output.lower()
     if "no space left on device" in lower:
         return "The engine's disk is full: docker system df; docker builder prune; docker image prune"
@@ -261,7 +287,7 @@ def _explain_output(output: str) -> str:
         return (
             "The network of the build does not reach it: --proxy URL, --index URL, or the engine's settings."
         )
-    # pip prints this also for an index that it cannot reach, so the network is checked first.
+    # pip also prints this if it cannot reach the index, so the network is checked first.
     if "could not find a version" in lower or "no matching distribution" in lower:
         return "The package index does not have it: another --index, or the requirement is wrong."
     if "conflicting dependencies" in lower:

@@ -1,4 +1,4 @@
-"""Connection to a container engine, and the errors that explain why none is reachable."""
+"""Connect to a container engine, or raise an error that explains why none is reachable."""
 
 from __future__ import annotations
 
@@ -30,39 +30,42 @@ if TYPE_CHECKING:
 __all__ = ["ContainerEngine", "EngineError", "Image", "connect", "explain_api_error"]
 
 CONNECT_TIMEOUT = 20
-"""Seconds for the first answer."""
+"""Seconds to wait for the first response."""
 ANSWER_TIMEOUT = 180
-"""Seconds for every later answer: an engine that writes gigabytes is slow to answer other requests."""
+"""Seconds to wait for later responses. An engine that writes gigabytes is slow to respond to other requests."""
 DOCKER_SOCKET = "/var/run/docker.sock"
 SCHEMES = ("unix://", "tcp://", "http://", "https://", "npipe://", "ssh://")
 CDI_SINCE = (1, 44)
-"""The first API version of Docker (engine 25) that takes CDI devices."""
+"""The first Docker API version that accepts CDI devices (engine 25)."""
 
 
 class EngineError(Error):
-    """The engine cannot be reached, or refuses a request. The message is for the user."""
+    """The engine cannot be reached, or it refuses a request. The message is for the user."""
 
     kind = "engine"
 
 
 @dataclass(frozen=True, slots=True)
 class Image:
-    """A local image of the engine."""
+    """An image in the engine's local store."""
 
     id: str
     tags: tuple[str, ...]
+    """Its names, such as `python:3.12`."""
     size: int
-    """Bytes of all layers together."""
+    """The total size of all layers in bytes."""
     digests: tuple[str, ...]
-    """Digests in registries: `python@sha256:…`."""
+    """Digests in registries, such as `python@sha256:…`."""
     environment: dict[str, str]
+    """Its environment variables, by name."""
     labels: dict[str, str]
     os: str
     architecture: str
     user: str
     entrypoint: tuple[str, ...] = ()
-    """The arguments of its ENTRYPOINT."""
+    """The words of its ENTRYPOINT."""
     layers: tuple[str, ...] = ()
+    """Digests of the layers, from the base up."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,14 +78,17 @@ class ContainerEngine:
     """`docker` or `podman`."""
     version: str
     api: tuple[int, int]
+    """The version of the API."""
     runtimes: tuple[str, ...]
+    """Names of the OCI runtimes, such as `nvidia`."""
     default_runtime: str
     rootless: bool
+    """Whether the engine runs without root."""
     cdi: bool
-    """Whether the engine is known to take CDI devices."""
+    """Whether the engine accepts CDI devices, as far as it reports that."""
 
     def image(self, reference: str) -> Image | None:
-        """Return the local image of this name, or None if there is none. Raise EngineError."""
+        """Return the local image with this name, or None if there is none. Raise EngineError if the engine fails."""
         try:
             raw = self.client.api.inspect_image(reference)  # type: ignore[no-untyped-call]
         except ImageNotFound:
@@ -92,7 +98,7 @@ class ContainerEngine:
         return _parse_image(raw)
 
     def remove_image(self, reference: str, *, force: bool = False) -> bool:
-        """Remove an image; return False if there is none of this name. Raise EngineError."""
+        """Remove an image, and return whether it existed. Raise EngineError if the engine refuses."""
         try:
             self.client.api.remove_image(reference, force=force)
         except ImageNotFound:
@@ -105,9 +111,9 @@ class ContainerEngine:
 def connect(url: str | None = None) -> ContainerEngine:
     """Connect to an engine.
 
-    The first of these that is set decides: `url`, DOCKER_HOST, Docker's chosen context. If none is set, the usual
-    sockets of Docker and Podman are tried in order. Raise UsageError if an address is invalid, and EngineError, which
-    says what is wrong and what to type, if no engine answers.
+    The address is the first of these that is set: `url`, DOCKER_HOST, the current Docker context. If none is set, the
+    default sockets of Docker and Podman are tried in order. Raise UsageError if an address is invalid, and EngineError
+    if no engine responds. The error says what is wrong and how to fix it.
     """
     system = LiveSystem()
     address, context = (url, None) if url is not None else find_endpoint(system)
@@ -120,7 +126,7 @@ def connect(url: str | None = None) -> ContainerEngine:
     if requested is not None:
         return _open_client(requested, _load_tls_from_env(system) if requested.startswith("tcp://") else None)
     failures: list[EngineError] = []
-    for address in _list_usual_addresses():
+    for address in _list_default_addresses():
         try:
             return _open_client(address)
         except EngineError as error:
@@ -129,9 +135,10 @@ def connect(url: str | None = None) -> ContainerEngine:
 
 
 def _connect_context(system: System, context: str, address: str) -> ContainerEngine:
-    """Connect to the engine of the context that `docker context use` or DOCKER_CONTEXT chose.
+    """Connect to the engine of the Docker context that `docker context use` or DOCKER_CONTEXT selected.
 
-    Its TLS keys are taken from where Docker's own client keeps them. Raise EngineError.
+    The TLS keys are loaded from the folder in which Docker's own client stores them. Raise EngineError if the context
+    is invalid or its engine does not respond.
     """
     name = clean_line(context, limit=100)
     if not address.startswith(SCHEMES):
@@ -141,29 +148,29 @@ def _connect_context(system: System, context: str, address: str) -> ContainerEng
         )
         failure.kind = "engine-context"
         raise failure
-    keys = Path(settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
+    key_folder = Path(settings_folder(system)) / "contexts" / "tls" / hash_context_name(context) / "docker"
     try:
-        return _open_client(address, _load_tls(keys) if keys.is_dir() else None)
+        return _open_client(address, _load_tls(key_folder) if key_folder.is_dir() else None)
     except EngineError as error:
         error.message = f"{error.message} (Docker's context {name})"
         raise
 
 
 def _load_tls_from_env(system: System) -> TLSConfig | None:
-    """Return the TLS settings that DOCKER_TLS_VERIFY and DOCKER_CERT_PATH ask for, as Docker's client reads them.
+    """Return the TLS settings from DOCKER_TLS_VERIFY and DOCKER_CERT_PATH, as Docker's client reads them.
 
-    None if neither is set. Raise EngineError if the keys are unusable.
+    Return None if neither is set. Raise EngineError if the keys are unusable.
     """
-    verify, keys = system.env.get("DOCKER_TLS_VERIFY"), system.env.get("DOCKER_CERT_PATH")
-    if not verify and not keys:
+    verify, key_folder = system.env.get("DOCKER_TLS_VERIFY"), system.env.get("DOCKER_CERT_PATH")
+    if not verify and not key_folder:
         return None
-    return _load_tls(Path(keys or f"{system.env.get('HOME', '')}/.docker"), verify=bool(verify))
+    return _load_tls(Path(key_folder or f"{system.env.get('HOME', '')}/.docker"), verify=bool(verify))
 
 
-def _load_tls(keys: Path, *, verify: bool = True) -> TLSConfig:
-    """Return the TLS settings for a folder of keys. Raise EngineError if the keys are unusable."""
-    client_pair = (str(keys / "cert.pem"), str(keys / "key.pem"))
-    authority = keys / "ca.pem"
+def _load_tls(key_folder: Path, *, verify: bool = True) -> TLSConfig:
+    """Return the TLS settings for a folder with keys. Raise EngineError if the keys are unusable."""
+    client_pair = (str(key_folder / "cert.pem"), str(key_folder / "key.pem"))
+    authority = key_folder / "ca.pem"
     try:
         return TLSConfig(
             client_cert=client_pair if Path(client_pair[0]).is_file() else None,
@@ -171,31 +178,31 @@ def _load_tls(keys: Path, *, verify: bool = True) -> TLSConfig:
             verify=verify,
         )
     except DockerException as error:
-        msg = f"the keys in {clean_line(str(keys))} cannot be used: {clean_line(str(error), limit=200)}"
+        msg = f"the keys in {clean_line(str(key_folder))} cannot be used: {clean_line(str(error), limit=200)}"
         raise EngineError(msg) from error
 
 
-def _list_usual_addresses() -> list[str]:
-    """Return the addresses of the usual sockets that may exist: Docker, rootless Docker, Docker Desktop, Podman.
+def _list_default_addresses() -> list[str]:
+    """Return the addresses of the default sockets that may exist: Docker, rootless Docker, Docker Desktop, Podman.
 
-    If none exists, the address of Docker's own socket.
+    If none exists, return only the address of Docker's own socket.
     """
     paths = [DOCKER_SOCKET]
     uid = os.getuid() if hasattr(os, "getuid") else 0
-    runtime = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
-    desktop = Path.home() / ".docker"
+    runtime_folder = os.environ.get("XDG_RUNTIME_DIR") or f"/run/user/{uid}"
+    desktop_folder = Path.home() / ".docker"
     paths += [
-        f"{runtime}/docker.sock",
-        *(f"{desktop}/{path}/docker.sock" for path in ("run", "desktop")),
-        f"{runtime}/podman/podman.sock",
+        f"{runtime_folder}/docker.sock",
+        *(f"{desktop_folder}/{path}/docker.sock" for path in ("run", "desktop")),
+        f"{runtime_folder}/podman/podman.sock",
         "/run/podman/podman.sock",
     ]
-    possible = [path for path in paths if _may_exist(path)]
-    return [f"unix://{path}" for path in (possible or paths[:1])]
+    candidates = [path for path in paths if _may_exist(path)]
+    return [f"unix://{path}" for path in (candidates or paths[:1])]
 
 
 def _may_exist(path: str) -> bool:
-    """Return whether a path exists, or cannot be checked for lack of permission."""
+    """Return whether a path exists, or cannot be checked because permission is denied."""
     try:
         os.stat(path)  # noqa: PTH116 - Path.exists() raises, or from Python 3.14 on hides, a PermissionError
     except PermissionError:
@@ -206,13 +213,13 @@ def _may_exist(path: str) -> bool:
 
 
 def _choose_failure(failures: list[EngineError]) -> EngineError:
-    """Return the failure that helps the user most: no permission, then no answer, then any other."""
+    """Return the most useful failure: one about permission, else one about no response, else any other."""
     order = {"engine-permission": 0, "engine-silent": 1}
     return min(failures, key=lambda failure: order.get(failure.kind, 2))
 
 
 def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
-    """Connect to the engine at an address. Raise EngineError."""
+    """Connect to the engine at an address. Raise EngineError if it does not respond, or is not an engine."""
     if url.startswith("ssh://"):
         raise _make_ssh_error(url)
     try:
@@ -220,7 +227,7 @@ def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
     except (DockerException, RequestException, OSError, ValueError) as error:
         raise _make_unreachable_error(url, error) from error
     except (AttributeError, KeyError, RecursionError, TypeError) as error:
-        # The SDK raises these if the JSON that it receives is not from an engine.
+        # The SDK raises these errors if the JSON that it receives is not from an engine.
         raise _make_unreachable_error(
             url, ValueError("what answers there is not a container engine")
         ) from error
@@ -239,27 +246,27 @@ def _open_client(url: str, tls: TLSConfig | None = None) -> ContainerEngine:
 
 
 def _describe_engine(client: DockerClient, url: str) -> ContainerEngine:
-    """Ask the engine for its version and abilities. Raise what the SDK raises."""
+    """Request the engine's version and features. Raise the errors of the SDK."""
     version: dict[str, Any] = client.version()
     info: dict[str, Any] = client.info()
     components = [str(part.get("Name", "")) for part in version.get("Components") or ()]
-    podman = any("podman" in name.lower() for name in components)
+    is_podman = any("podman" in name.lower() for name in components)
     api = _parse_api_version(str(version.get("ApiVersion", "1.24")))
     return ContainerEngine(
         client=client,
         url=url,
-        name="podman" if podman else "docker",
+        name="podman" if is_podman else "docker",
         version=clean_line(str(version.get("Version", "")), limit=80),
         api=api,
         runtimes=tuple(sorted(str(name) for name in info.get("Runtimes") or ())),
         default_runtime=clean_line(str(info.get("DefaultRuntime") or ""), limit=80),
         rootless=any("rootless" in str(option) for option in info.get("SecurityOptions") or ()),
-        cdi=podman or (api >= CDI_SINCE and bool(info.get("CDISpecDirs"))),
+        cdi=is_podman or (api >= CDI_SINCE and bool(info.get("CDISpecDirs"))),
     )
 
 
 def _parse_api_version(text: str) -> tuple[int, int]:
-    """Return the major and minor number of an API version, or (1, 24) if it cannot be read."""
+    """Return the major and minor number of an API version, or (1, 24) if it cannot be parsed."""
     parts = text.split(".")
     try:
         return int(parts[0]), int(parts[1])
@@ -268,19 +275,19 @@ def _parse_api_version(text: str) -> tuple[int, int]:
 
 
 def _make_unreachable_error(url: str, error: BaseException) -> EngineError:
-    """Return the error for an engine that cannot be reached, with the command that fixes it."""
+    """Return the error for an engine that cannot be reached, with a command that may fix it."""
     path = url.removeprefix("unix://") if url.startswith("unix://") else ""
-    number = _find_errno(error)
-    if number in (errno.EACCES, errno.EPERM):
+    error_number = _find_errno(error)
+    if error_number in (errno.EACCES, errno.EPERM):
         failure = EngineError(
             f"you may not use the engine's socket {path or url}.", hint=_make_group_hint(path)
         )
         failure.kind = "engine-permission"
         return failure
-    if path and (number == errno.ENOENT or not _may_exist(path)):
+    if path and (error_number == errno.ENOENT or not _may_exist(path)):
         failure = EngineError(
             f"no container engine answers: {path} is not there.",
-            hint=_start_hint(path)
+            hint=_make_start_hint(path)
             or "Install Docker or Podman; then: sudo systemctl start docker   (or: systemctl --user start "
             "podman.socket)",
         )
@@ -289,7 +296,8 @@ def _make_unreachable_error(url: str, error: BaseException) -> EngineError:
     failure = EngineError(
         f"the container engine at {path or clean_line(url, limit=200)} does not answer: "
         f"{clean_line(_describe_error(error), limit=300)}",
-        hint=_start_hint(path) or "sudo systemctl start docker   (its log: sudo journalctl -u docker -n 20)"
+        hint=_make_start_hint(path)
+        or "sudo systemctl start docker   (its log: sudo journalctl -u docker -n 20)"
         if path
         else "Is that its address, and does the engine there listen on it? DOCKER_HOST or Docker's context names it.",
     )
@@ -297,17 +305,17 @@ def _make_unreachable_error(url: str, error: BaseException) -> EngineError:
     return failure
 
 
-_DESKTOP = re.compile(r".*/\.docker/(?:desktop|run)/docker\.sock")
-_USER_RUNTIME = re.compile(r"/run/user/\d{1,10}/")
+_DESKTOP_SOCKET = re.compile(r".*/\.docker/(?:desktop|run)/docker\.sock")
+_USER_RUNTIME_FOLDER = re.compile(r"/run/user/\d{1,10}/")
 
 
-def _start_hint(path: str) -> str:
-    """Return how to start the engine of a socket, or an empty string if its path does not tell which engine it is."""
-    if _DESKTOP.fullmatch(path):
+def _make_start_hint(path: str) -> str:
+    """Return a hint on how to start the engine of a socket, or an empty string if the path does not identify it."""
+    if _DESKTOP_SOCKET.fullmatch(path):
         return "Start Docker Desktop: systemctl --user start docker-desktop   (on a Mac: open -a Docker)"
-    runtime = os.environ.get("XDG_RUNTIME_DIR")
-    is_user_service = _USER_RUNTIME.match(path) is not None or (
-        bool(runtime) and path.startswith(f"{runtime}/")
+    runtime_folder = os.environ.get("XDG_RUNTIME_DIR")
+    is_user_service = _USER_RUNTIME_FOLDER.match(path) is not None or (
+        bool(runtime_folder) and path.startswith(f"{runtime_folder}/")
     )
     if path.endswith("/podman/podman.sock"):
         return f"{'systemctl --user' if is_user_service else 'sudo systemctl'} start podman.socket"
@@ -316,13 +324,14 @@ def _start_hint(path: str) -> str:
     return ""
 
 
+# HOST or HOST:PORT.
 _SSH_HOST = re.compile(r"(?P<host>.*?)(?::(?P<port>\d{1,5}))?")
 
 
 def _make_ssh_error(url: str) -> EngineError:
     """Return the error for an ssh:// address.
 
-    Docker's own client starts a program on the other host; tfdoctor only talks to sockets.
+    Docker's own client starts a program on the other host, but tfdoctor only connects to sockets.
     """
     host = clean_line(url.removeprefix("ssh://").partition("/")[0], limit=200)
     match = _SSH_HOST.fullmatch(host)
@@ -340,7 +349,7 @@ def _make_ssh_error(url: str) -> EngineError:
 
 
 def _find_errno(error: BaseException) -> int | None:
-    """Return the error number of the operating system, also if requests and urllib3 have wrapped the error."""
+    """Return the errno of an OSError, even if requests and urllib3 wrapped it, or None if there is none."""
     visited: set[int] = set()
     queue: list[object] = [error]
     while queue:
@@ -355,11 +364,12 @@ def _find_errno(error: BaseException) -> int | None:
 
 
 def _describe_error(error: BaseException) -> str:
+    """Return the text of the error that led to this one, or of this one if there is none."""
     return str(error.__context__ or error)
 
 
 def _make_group_hint(path: str) -> str:
-    """Return how to gain access to a socket: join its group, or why that does not help."""
+    """Return a hint on how to get access to a socket: join its group, or another way if its group has no access."""
     group = "docker"
     try:
         import grp  # not on Windows
@@ -371,11 +381,13 @@ def _make_group_hint(path: str) -> str:
     else:
         if not status.st_mode & stat.S_IWGRP:
             return f"{path} is closed to its group: use a rootless engine, or run tfdoctor as its owner."
-    return f"sudo usermod -aG {group} {_user_name()}   then log in again (or for this shell: newgrp {group})"
+    return (
+        f"sudo usermod -aG {group} {_get_user_name()}   then log in again (or for this shell: newgrp {group})"
+    )
 
 
-def _user_name() -> str:
-    """Return the user's name, or `$USER` if it is unknown."""
+def _get_user_name() -> str:
+    """Return the current user's name, or the text `$USER` if it is unknown."""
     try:
         import pwd  # not on Windows
 
@@ -389,7 +401,7 @@ def _user_name() -> str:
 
 
 def _parse_image(raw: dict[str, Any]) -> Image:
-    """Return an image from the engine's answer to an inspection."""
+    """Return the image that the engine's response to an inspection describes."""
     config = raw.get("Config") or {}
     pairs = [str(item).partition("=") for item in config.get("Env") or ()]
     return Image(
@@ -408,7 +420,10 @@ def _parse_image(raw: dict[str, Any]) -> Image:
 
 
 def explain_api_error(error: BaseException, doing: str) -> EngineError:
-    """Return an engine's refusal as an EngineError, with the engine's own text (cleaned) and a hint."""
+    """Return an error of the SDK as an EngineError, with the engine's cleaned text and a hint.
+
+    `doing` is a phrase for the failed action, such as "building the image".
+    """
     reason = clean_line(str(getattr(error, "explanation", None) or error), limit=600)
     lower = reason.lower()
     hint = ""

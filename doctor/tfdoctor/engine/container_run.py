@@ -1,4 +1,4 @@
-"""Commands in containers: bounded in time, memory and output; the container is removed afterwards."""
+"""Run commands in containers with limits on time, memory and output, and remove the containers afterwards."""
 
 from __future__ import annotations
 
@@ -39,11 +39,12 @@ __all__ = [
 LABEL = "io.tfdoctor.run"
 """The label of every container that tfdoctor starts, so that a leftover one can be found."""
 SIMULATION_FOLDER = "/tfdoctor-simulated"
-"""The folder for `RunRequest.folder` in a container; no image has one of this name."""
+"""The folder in a container for the files in `RunRequest.folder`. No image has a folder with this name."""
 _MAX_OUTPUT_BYTES = 4 * 1024 * 1024
 _GRACE_S = 5
-"""Seconds to wait for a container's last output, and for one that the engine may still be creating."""
-_POLL_S = 0.05
+"""Seconds to wait for a container's last output, and for a container that the engine may still be creating."""
+_FIRST_POLL_S = 0.05
+"""Seconds between the first requests for a container's state."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +52,19 @@ class GpuAccess:
     """The GPUs of a container, and the mechanism that adds them."""
 
     mechanism: Literal["none", "gpus", "runtime", "cdi"]
-    """No GPUs; `--gpus` (a hook); the `nvidia` runtime; a CDI device."""
+    """The mechanism.
+
+    * none: the container gets no GPUs.
+    * gpus: `--gpus`, which uses a hook.
+    * runtime: the `nvidia` runtime.
+    * cdi: CDI devices.
+    """
     devices: tuple[str, ...] = ("all",)
-    """`all`, indexes or UUIDs; for CDI the part after `nvidia.com/gpu=`."""
+    """`all`, indexes or UUIDs. For CDI, the parts of the device names after `nvidia.com/gpu=`."""
 
     @property
     def option(self) -> str:
-        """The options of `docker run` for these GPUs."""
+        """The `docker run` options for these GPUs. Empty if there are none."""
         if self.mechanism == "gpus":
             return (
                 "--gpus all" if self.devices == ("all",) else f"--gpus '\"device={','.join(self.devices)}\"'"
@@ -71,59 +78,67 @@ class GpuAccess:
 
 @dataclass(frozen=True, slots=True)
 class RunRequest:
-    """The command to run, and the container to run it in."""
+    """The command to run, and the settings of its container."""
 
     image: str
     command: tuple[str, ...]
+    """The program and its arguments."""
     gpus: GpuAccess = GpuAccess("none")
     environment: Mapping[str, str] = field(default_factory=dict)
     files: Mapping[str, bytes] = field(default_factory=dict)
-    """Absolute path in the container to content; written before it starts."""
+    """Files that are written before the container starts: content by absolute path."""
     stdin: bytes = b""
+    """The standard input of the command."""
     timeout: float = 120.0
-    """Seconds."""
+    """Seconds after which the container is killed."""
     memory: int | None = None
-    """Bytes; None for no limit."""
+    """The memory limit in bytes. None for no limit."""
     network: bool = False
+    """Whether the container has a network."""
     user: str | None = None
+    """The user of the command. None for the image's user."""
     entrypoint: bool = False
-    """Whether the image's own entry point is kept."""
+    """Whether the image's own entry point is used."""
     shm_size: int | None = None
-    """Bytes of /dev/shm; None for the engine's default."""
+    """The size of /dev/shm in bytes. None for the engine's default."""
     platform: str | None = None
+    """The platform, such as `linux/amd64`. None for the engine's default."""
     folder: Mapping[str, bytes] = field(default_factory=dict)
-    """File name to content, for the folder FOLDER; written before the container starts."""
+    """The content of the files to write into SIMULATION_FOLDER, by name. `run` ignores it."""
 
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """The outcome of a command in a container."""
+    """The result of a command in a container."""
 
     status: int | None
-    """The exit status; None if the command did not start or ran into the timeout."""
+    """The exit status. None if the command could not be started, or was killed at the timeout."""
     stdout: str
     stderr: str
     truncated: bool
-    """Whether more was printed than is kept (4 MiB of each stream)."""
+    """Whether output was dropped, because a stream had more than 4 MiB."""
     timed_out: bool
+    """Whether the command was killed at the timeout."""
     oom_killed: bool
+    """Whether the kernel killed the command because its memory was used up."""
     start_error: str
-    """The engine's message if the container could not be started, else empty."""
+    """The engine's message if the container could not be started. Empty otherwise."""
     seconds: float
+    """The duration, including the creation of the container."""
 
     @property
     def signal(self) -> int | None:
-        """The signal that ended the command; None if none did."""
+        """The signal that ended the command, or None. An exit status above 128 is 128 plus the signal."""
         return self.status - 128 if self.status is not None and 128 < self.status < 160 else None
 
 
 def run(
     engine: ContainerEngine, request: RunRequest, on_line: Callable[[str], None] | None = None
 ) -> RunResult:
-    """Run a command in a new container and remove the container in every case.
+    """Run a command in a new container, and always remove the container.
 
-    `on_line` is called with each line of standard output as it arrives. Raise EngineError if the image is missing or
-    the engine fails; a container that cannot be started is a result with a `start_error`.
+    `on_line` is called with each line of standard output as it arrives. If the container cannot be started, the result
+    has a `start_error`. Raise EngineError if the image is missing or the engine fails.
     """
     api = engine.client.api
     start_time = time.monotonic()
@@ -147,7 +162,7 @@ def run(
             api.start(container)
         except APIError as error:
             return _make_start_failure(error, start_time)
-        return _wait(engine, request, container, attached, _Output(on_line), start_time)
+        return _wait_for_end(engine, request, container, attached, _Output(on_line), start_time)
     except (APIError, DockerException, RequestException, OSError) as error:
         if isinstance(error, EngineError):
             raise
@@ -162,7 +177,7 @@ def run(
 def make_container_name() -> str:
     """Return a new container name.
 
-    It is chosen here, so that a container that the engine is still creating can be removed by its name.
+    The name is chosen here and not by the engine, so that a container can be removed while it is being created.
     """
     return f"tfdoctor-{secrets.token_hex(8)}"
 
@@ -185,7 +200,7 @@ def create_container(
     }
     devices = list(request.gpus.devices)
     if request.gpus.mechanism == "gpus":
-        options["device_requests"] = [_device_request(devices)]
+        options["device_requests"] = [_make_device_request(devices)]
     elif request.gpus.mechanism == "runtime":
         options["runtime"] = "nvidia"
         environment["NVIDIA_VISIBLE_DEVICES"] = ",".join(devices)
@@ -213,7 +228,7 @@ def _create_in_podman(
 ) -> None:
     """Create a container through Podman's own API.
 
-    The API that Podman shares with Docker takes device paths only (4.3), no CDI names.
+    The API that Podman shares with Docker accepts no CDI names, only device paths (as of Podman 4.3).
     """
     api = engine.client.api
     options: dict[str, Any] = {
@@ -232,37 +247,40 @@ def _create_in_podman(
         "user": request.user,
     }
     body = {key: value for key, value in options.items() if value is not None}
-    answer = api.post(
+    response = api.post(
         f"{api.base_url}/v4.0.0/libpod/containers/create",
         json=body,
         timeout=api.timeout,
         allow_redirects=False,
     )
-    api._raise_for_status(answer)  # type: ignore[attr-defined] # noqa: SLF001 - as the SDK checks its own requests
+    api._raise_for_status(response)  # type: ignore[attr-defined] # noqa: SLF001 - as the SDK checks its own requests
 
 
-def _device_request(devices: list[str]) -> DeviceRequest:
-    """Return what `--gpus` asks of the engine for these devices."""
+def _make_device_request(devices: list[str]) -> DeviceRequest:
+    """Return the device request that `--gpus` sends to the engine for these devices."""
     if devices == ["all"]:
         return DeviceRequest(count=-1, capabilities=[["gpu"]])
     return DeviceRequest(device_ids=devices, capabilities=[["gpu"]])
 
 
 def put_file(engine: ContainerEngine, container: str, path: str, content: bytes) -> None:
-    """Write a file into a container that is not started yet."""
+    """Write a read-only file into a container that has not been started."""
     folder, _, name = path.rpartition("/")
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         entry = tarfile.TarInfo(name)
         entry.size, entry.mode, entry.mtime = len(content), 0o444, 0
         archive.addfile(entry, io.BytesIO(content))
-    engine.client.api.put_archive(container, folder or "/", out.getvalue())
+    engine.client.api.put_archive(container, folder or "/", buffer.getvalue())
 
 
 def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, bytes]) -> None:
-    """Write FOLDER with these files, readable for every user, into a container that is not started yet."""
-    out = io.BytesIO()
-    with tarfile.open(fileobj=out, mode="w") as archive:
+    """Write SIMULATION_FOLDER with these files into a container that has not been started.
+
+    Every user can read and execute the files.
+    """
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w") as archive:
         folder = tarfile.TarInfo(SIMULATION_FOLDER.strip("/"))
         folder.type, folder.mode, folder.mtime = tarfile.DIRTYPE, 0o555, 0
         archive.addfile(folder)
@@ -270,13 +288,13 @@ def put_folder(engine: ContainerEngine, container: str, files: Mapping[str, byte
             entry = tarfile.TarInfo(f"{folder.name}/{name}")
             entry.size, entry.mode, entry.mtime = len(content), 0o555, 0
             archive.addfile(entry, io.BytesIO(content))
-    engine.client.api.put_archive(container, "/", out.getvalue())
+    engine.client.api.put_archive(container, "/", buffer.getvalue())
 
 
 class _Output:
-    """The output of a container, up to a limit.
+    """The output of a container, up to a limit for each stream.
 
-    The output beyond the limit is read and dropped, so that the command never blocks on a full pipe.
+    Output beyond the limit is read and dropped, so that the command never blocks on a full pipe.
     """
 
     def __init__(self, on_line: Callable[[str], None] | None) -> None:
@@ -288,7 +306,7 @@ class _Output:
 
     def read(self, attached: AttachedStreams) -> None:
         """Read until the container closes both streams."""
-        with contextlib.suppress(OSError, ValueError):  # the connection may break when the container ends
+        with contextlib.suppress(OSError, ValueError):  # the connection may fail when the container ends
             for stream, piece in attached.read_frames():
                 self._take(stream, piece)
 
@@ -302,6 +320,7 @@ class _Output:
             self._size[stream] += len(piece[:space])
         if stream == 1 and self._on_line is not None:
             lines = (self._rest + piece).split(b"\n")
+            # A line is cut at 64 KiB, so that output without line ends does not fill the memory.
             self._rest = lines.pop()[-65536:]
             for line in lines:
                 self._on_line(line[:65536].decode("utf-8", "replace"))
@@ -311,10 +330,10 @@ class _Output:
 
 
 class AttachedStreams:
-    """The streams of a container, over one connection to the engine. Attach before the container starts."""
+    """The standard streams of a container, over one connection that must be opened before the container starts."""
 
     def __init__(self, engine: ContainerEngine, container: str, *, stdin: bool) -> None:
-        """Attach to a container. Raise APIError or RequestException."""
+        """Attach to a container. Raise APIError or RequestException if the engine refuses."""
         params = {"stdout": 1, "stderr": 1, "stream": 1, **({"stdin": 1} if stdin else {})}
         self._file: Any = engine.client.api.attach_socket(container, params=params)
         self._socket: Any = getattr(self._file, "_sock", self._file)
@@ -322,7 +341,7 @@ class AttachedStreams:
             self._socket.settimeout(None)
 
     def send(self, data: bytes) -> None:
-        """Send data to standard input. Raise OSError."""
+        """Send data to standard input. Raise OSError if the connection fails."""
         self._socket.sendall(data)
 
     def close_input(self) -> None:
@@ -331,21 +350,22 @@ class AttachedStreams:
             self._socket.shutdown(socket.SHUT_WR)
 
     def read_frames(self) -> Iterator[tuple[int, bytes]]:
-        """Yield (stream, data) until the container ends; stream 1 is standard output, 2 standard error.
+        """Yield (stream, data) until the container ends. Stream 1 is standard output, and 2 is standard error.
 
         Raise OSError if the connection fails.
         """
         while True:
-            header = self._exactly(8)
+            # A frame has a header of 8 bytes: the stream in the first byte, and the size in the last four.
+            header = self._read_exactly(8)
             if header is None:
                 return
-            body = self._exactly(int.from_bytes(header[4:8], "big"))
+            body = self._read_exactly(int.from_bytes(header[4:8], "big"))
             if body is None:
                 return
             yield (2 if header[0] == 2 else 1), body
 
-    def _exactly(self, count: int) -> bytes | None:
-        """Return the next `count` bytes, or None if the stream ends before."""
+    def _read_exactly(self, count: int) -> bytes | None:
+        """Return the next `count` bytes, or None if the connection ends before that."""
         parts = []
         while count:
             piece = self._socket.recv(min(count, 1 << 20))
@@ -356,42 +376,42 @@ class AttachedStreams:
         return b"".join(parts)
 
     def close(self) -> None:
-        """End the connection; a reader in another thread sees the end of the streams."""
+        """Close the connection. A reader in another thread then reaches the end of the streams."""
         with contextlib.suppress(Exception):
             self._socket.shutdown(socket.SHUT_RDWR)
         with contextlib.suppress(Exception):
             self._file.close()
         with contextlib.suppress(Exception):
-            self._file._response.close()  # noqa: SLF001 - the SDK keeps it there, and nowhere else
+            self._file._response.close()  # noqa: SLF001 - the SDK stores it only there
         with contextlib.suppress(Exception):
             self._socket.close()
 
 
 def _send_input(attached: AttachedStreams, data: bytes) -> None:
-    """Send standard input and close it; run in a thread, because a command may read slowly or not at all."""
+    """Send standard input and close it. This runs in a thread, because a command may read slowly or not at all."""
     with contextlib.suppress(OSError):
         attached.send(data)
     attached.close_input()
 
 
-def _wait(
+def _wait_for_end(
     engine: ContainerEngine,
     request: RunRequest,
     container: str,
     attached: AttachedStreams,
-    collected: _Output,
+    output: _Output,
     start_time: float,
 ) -> RunResult:
-    """Wait for the container to end, or kill it at the timeout, and return its result."""
+    """Wait until the container ends, or kill it at the timeout, and return the result."""
     api = engine.client.api
-    reader = threading.Thread(target=collected.read, args=(attached,), daemon=True)
+    reader = threading.Thread(target=output.read, args=(attached,), daemon=True)
     reader.start()
     if request.stdin:
         threading.Thread(target=_send_input, args=(attached, request.stdin), daemon=True).start()
     deadline = start_time + request.timeout
     timed_out = False
     state: dict[str, Any] = {}
-    pause = _POLL_S
+    poll_interval = _FIRST_POLL_S
     while True:
         state = api.inspect_container(container)["State"]
         if not state.get("Running") and state.get("Status") != "created":
@@ -401,14 +421,14 @@ def _wait(
             with contextlib.suppress(APIError, RequestException):
                 api.kill(container)
             break
-        time.sleep(pause)
-        pause = min(pause * 1.3, 0.5)
+        time.sleep(poll_interval)
+        poll_interval = min(poll_interval * 1.3, 0.5)
     reader.join(_GRACE_S)
     return RunResult(
         status=None if timed_out else int(state.get("ExitCode", 0)),
-        stdout=collected.text(1),
-        stderr=collected.text(2),
-        truncated=collected.truncated,
+        stdout=output.text(1),
+        stderr=output.text(2),
+        truncated=output.truncated,
         timed_out=timed_out,
         oom_killed=bool(state.get("OOMKilled")),
         start_error="",
@@ -423,10 +443,10 @@ def _make_start_failure(error: APIError, start_time: float) -> RunResult:
 
 
 def remove_container(engine: ContainerEngine, container: str, *, made: bool = True) -> None:
-    """Remove a container. After Ctrl-C the removal is tried once more before KeyboardInterrupt goes on.
+    """Remove a container. After Ctrl-C, the removal is tried once more before KeyboardInterrupt is raised again.
 
-    If `made` is False, the engine has not confirmed the container and may still be creating it: a missing container is
-    then looked for again for up to 5 seconds.
+    If `made` is False, the engine has not confirmed the container and may still be creating it. If the container is
+    missing, its removal is then tried again for up to 5 seconds.
     """
     deadline = time.monotonic() + (0 if made else _GRACE_S)
     tries = 0
@@ -436,7 +456,7 @@ def remove_container(engine: ContainerEngine, container: str, *, made: bool = Tr
         except NotFound:
             if time.monotonic() > deadline:
                 return
-            time.sleep(_POLL_S)
+            time.sleep(_FIRST_POLL_S)
         except (APIError, RequestException):
             tries += 1
             time.sleep(0.2)

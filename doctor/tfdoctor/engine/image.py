@@ -1,6 +1,6 @@
-"""From a plan to an image: pull and inspect the base image, write the Dockerfile, build it and name the result.
+"""Build the image of a plan: pull and inspect the base image, render the Dockerfile and build it.
 
-Nothing is printed here; a `Progress` receives what happens.
+This module prints nothing, but reports to a `Progress`.
 """
 
 from __future__ import annotations
@@ -50,7 +50,8 @@ PROBE = (
     'echo "python=$v $p $m $i"; done; '
     "command -v apt-get >/dev/null && echo apt=yes; exit 0"
 )
-"""The script that reports the system and the Pythons of a base image that the user chose."""
+"""A shell script that reports the system and the Python versions of a base image that the user chose."""
+# A line of that script: version, command, and whether `venv` and `pip` can be imported.
 _PYTHON_LINE = re.compile(r"python=(\d\.\d{1,2}) (python[0-9.]{0,5}) ?(venv)? ?(pip)?")
 
 
@@ -62,20 +63,28 @@ class BaseError(Error):
 
 @dataclass(frozen=True, slots=True)
 class BuildSettings:
-    """The settings of a build that do not change the Dockerfile."""
+    """Build settings that do not change the Dockerfile."""
 
     tag: str
     registry: str | None = None
-    """A mirror that base images are pulled from; None for their own registries."""
+    """A mirror to pull base images from. None for their own registries."""
     ca_file: str | None = None
+    """A file with certificate authorities for the registry. None for the default."""
     proxy: str | None = None
+    """The URL of a proxy for the registry query and the build steps. None to set none."""
     no_proxy: str | None = None
+    """Hosts that are reached without the proxy, separated by commas."""
     no_cache: bool = False
+    """Whether to build every step again."""
     network: str | None = None
+    """The network of the build steps, such as `host`. None for the engine's default."""
 
 
 def with_mirror(option: Option, registry: str | None) -> Option:
-    """Return the option with its base image, and conda's, taken from the mirror. Raise UsageError."""
+    """Return the plan with its base image and its conda image on the mirror `registry`, or unchanged if that is None.
+
+    Raise UsageError if the mirror is not a valid part of an image name.
+    """
     if registry is None or option.base is None:
         return option
     name = check_reference(apply_mirror(option.base.reference, registry))
@@ -86,7 +95,7 @@ def with_mirror(option: Option, registry: str | None) -> Option:
 
 
 def render_context(option: Option, extras: Extras) -> Context:
-    """Return the Dockerfile and the files that it copies. Raise UsageError."""
+    """Return the Dockerfile of a plan and the files that it copies. Raise UsageError if an extra is invalid."""
     package, release = option.release.package, option.release.version
     compat = Compat.load()
     return render(
@@ -107,11 +116,13 @@ def build_image(
     *,
     custom_base: bool,
 ) -> tuple[Option, Context, Image]:
-    """Pull the base image and build on it. Return the option as built, its context and the image.
+    """Pull the base image and build on it. Return the plan as built, its context and the image.
 
-    A base image that the user chose (`custom_base`) is inspected first. Raise BaseError, EngineError,
-    BuildFailedError or UsageError. No container is left behind in any case; finished steps stay in the engine's
-    cache.
+    With `custom_base`, the user chose the base image, and it is inspected first. If the build fails, its container is
+    removed and the finished steps stay in the engine's cache.
+
+    Raise BaseError if the base image cannot be pulled or used, BuildFailedError if a step fails, EngineError if the
+    engine fails, and UsageError if an extra is invalid.
     """
     assert option.base is not None  # noqa: S101 - every container option has one
     reference = option.base.reference
@@ -131,28 +142,28 @@ def build_image(
         platform=extras.platform,
         network=settings.network,
     )
-    identity = ""
+    image_id = ""
     try:
         with contextlib.closing(build(engine, request)) as events:
             for event in events:
                 _report_event(progress, event)
                 if event.kind == "image":
-                    identity = event.text
+                    image_id = event.text
     except BaseException as error:
         if isinstance(error, BuildFailedError):
             progress.failed(error.step, error.output)
         _report_unfinished(engine, settings.tag, progress)
         raise
     remove_unfinished(engine, settings.tag)
-    image = engine.image(identity)
+    image = engine.image(image_id)
     if image is None:
-        msg = f"the engine built {identity[:19]} and no longer has it."
+        msg = f"the engine built {image_id[:19]} and no longer has it."
         raise EngineError(msg)
     return option, context, image
 
 
 def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) -> None:
-    """Report the image of the finished steps of a failed build, and how to remove it."""
+    """Report the image with the finished steps of a failed build, and the command that removes it."""
     with contextlib.suppress(EngineError):
         image = engine.image(make_unfinished_name(tag))
         if image is not None:
@@ -164,9 +175,9 @@ def _report_unfinished(engine: ContainerEngine, tag: str, progress: Progress) ->
 
 
 def pin_base(engine: ContainerEngine, option: Option) -> Option:
-    """Return the option with its base image pinned by digest.
+    """Return the plan with its base image pinned by digest.
 
-    The option is unchanged if the engine has no digest of the base image from this registry.
+    The plan is unchanged if the engine has no digest of the base image from its registry.
     """
     base = option.base
     assert base is not None  # noqa: S101 - every container option has one
@@ -182,7 +193,7 @@ def pin_base(engine: ContainerEngine, option: Option) -> Option:
 
 
 def _report_event(progress: Progress, event: BuildEvent) -> None:
-    """Pass a build event on to the progress display."""
+    """Report a build event to the progress display."""
     if event.kind == "step":
         progress.step(event.number, event.total, event.text)
     elif event.kind == "cached":
@@ -196,7 +207,7 @@ def _report_event(progress: Progress, event: BuildEvent) -> None:
 
 
 def _make_proxy_arguments(settings: BuildSettings) -> dict[str, str]:
-    """Return the proxies as build arguments, under the names that engines keep out of an image's history."""
+    """Return the proxies as build arguments. Engines omit arguments with these names from an image's history."""
     arguments: dict[str, str] = {}
     if settings.proxy:
         for name in ("http_proxy", "https_proxy", "HTTP_PROXY", "HTTPS_PROXY"):
@@ -217,17 +228,18 @@ def _pull_base(
     *,
     platform: str | None,
 ) -> None:
-    """Pull the base image unless the engine has it. Raise BaseError or EngineError.
+    """Pull the base image unless the engine has it.
 
-    The registry is asked first, so that a missing image, a required login or a pull limit is reported at once.
+    The registry is queried first, so that a missing image, a required login or a pull limit is reported at once as a
+    BaseError. Raise EngineError if the pull fails.
     """
     if engine.image(reference) is not None:
         return
     progress.stage(f"Asking the registry for {reference}")
     proxies = {"http": settings.proxy, "https": settings.proxy} if settings.proxy else None
-    answer = ask_registry(reference, ca_file=settings.ca_file, proxies=proxies)
-    if answer.state in ("missing", "login", "limited"):
-        msg = f"{reference} cannot be pulled: {answer.text}"
+    reply = ask_registry(reference, ca_file=settings.ca_file, proxies=proxies)
+    if reply.state in ("missing", "login", "limited"):
+        msg = f"{reference} cannot be pulled: {reply.text}"
         raise BaseError(
             msg,
             hint="--base IMAGE builds on another one, --registry MIRROR pulls from elsewhere.",
@@ -239,20 +251,21 @@ def _pull_base(
                 raise explain_api_error(RuntimeError(str(message["error"])), f"pulling {reference}")
             _report_event(progress, layer_event(message))
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
-        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
+        # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
         failure = explain_api_error(error, f"pulling {reference}")
-        if answer.state == "unreachable":
+        if reply.state == "unreachable":
             failure.hint = (
-                f"{answer.text} With the image already at hand (docker load, --base) no registry is needed; "
+                f"{reply.text} With the image already at hand (docker load, --base) no registry is needed; "
                 "--registry MIRROR pulls from elsewhere."
             )
         raise failure from error
 
 
 def inspect_base(engine: ContainerEngine, option: Option) -> Option:
-    """Return the option with the system of the user's base image, and its Python or the packages to install.
+    """Return the plan with the system of the user's base image, and with its Python or the apt packages to install.
 
-    Raise BaseError if no Python of the option's version can be had, and EngineError.
+    Raise BaseError if the image has no Python of the planned version and cannot install one, and EngineError if the
+    engine fails.
     """
     base = option.base
     assert base is not None  # noqa: S101
@@ -276,14 +289,14 @@ def inspect_base(engine: ContainerEngine, option: Option) -> Option:
     for match in pythons:
         if match[1] == option.python and (match[3] if needs_venv else match[4]):
             return replace(option, base=replace(base, system=system, python=match[2]))
-    apt = "apt=yes" in result.stdout
+    has_apt = "apt=yes" in result.stdout
     version, major = option.python, versions.major(option.python)
     has_version = any(match[1] == version for match in pythons)
     packages: tuple[str, ...] = ()
     default_python = Compat.load().pythons.get_default(*system.split(" ", 1)) if " " in system else None
-    if apt and needs_venv and (has_version or default_python == version):
+    if has_apt and needs_venv and (has_version or default_python == version):
         packages = (f"python{version}", f"python{version}-venv")
-    elif apt and not needs_venv and has_version and major >= 3:
+    elif has_apt and not needs_venv and has_version and major >= 3:
         packages = ("python3-pip",)
     if packages:
         return replace(option, base=replace(base, system=system, python=f"python{version}", install=packages))

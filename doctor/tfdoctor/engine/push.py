@@ -1,4 +1,4 @@
-"""A push of an image to the registry in its name, with the login of the engine's own client (`docker login`)."""
+"""Push an image to the registry in its name, with the credentials that `docker login` stored."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 
 
 def push(engine: ContainerEngine, tag: str, progress: Progress) -> str:
-    """Push the image of this name and return its digest. Raise EngineError."""
+    """Push the image with this name and return its digest. Raise EngineError if the push fails."""
     progress.stage(f"Pushing {tag}")
     try:
         return parse_push_messages(engine.client.api.push(tag, stream=True, decode=True), tag, progress)
     except (APIError, DockerException, RequestException, HTTPError, OSError, ValueError) as error:
-        # HTTPError is urllib3's: the SDK reads the stream without requests. ValueError: JSON that was cut off.
+        # The SDK reads the stream with urllib3, whose HTTPError is not wrapped. Truncated JSON is a ValueError.
         if isinstance(error, EngineError):
             raise
         raise explain_api_error(error, f"pushing {tag}") from error
 
 
 def parse_push_messages(messages: Iterable[dict[str, Any]], tag: str, progress: Progress) -> str:
-    """Pass the engine's messages about a push on to `progress` and return the digest at their end.
+    """Report the engine's messages about a push to `progress`, and return the digest that they end with.
 
     Raise EngineError if the push fails or no digest is reported.
     """

@@ -1,7 +1,7 @@
-"""Questions to a registry before a pull: does the image exist, is a login required, is the pull limit reached?
+"""Query a registry before a pull: whether an image exists, requires a login, or exceeds the pull limit.
 
-The registry's own protocol is used (OCI distribution: `HEAD /v2/NAME/manifests/TAG`), with an anonymous token and
-through the host's proxies. Nothing is downloaded, and no password is read or sent.
+The request is `HEAD /v2/NAME/manifests/TAG` of the OCI distribution protocol, with an anonymous token and through the
+host's proxies. No image is downloaded, and no password is read or sent.
 """
 
 from __future__ import annotations
@@ -32,23 +32,25 @@ __all__ = [
 ]
 
 TIMEOUT = (5.0, 10.0)
-"""Seconds to connect, and seconds to wait for the answer."""
+"""Seconds to connect, and seconds to wait for the response."""
 HUB = "docker.io"
+"""The registry name of Docker Hub in image names. Its API has another host."""
 _HUB_HOST = "registry-1.docker.io"
 INDEX_MEDIA_TYPES = (
     "application/vnd.oci.image.index.v1+json",
     "application/vnd.docker.distribution.manifest.list.v2+json",
 )
-"""Media types of an index, which lists the manifests of an image for several platforms."""
+"""Media types of an index, which lists an image's manifests for several platforms."""
 MANIFEST_MEDIA_TYPES = (
     "application/vnd.oci.image.manifest.v1+json",
     "application/vnd.docker.distribution.manifest.v2+json",
 )
-"""Media types of the manifest of one image."""
+"""Media types of the manifest of a single image."""
+# A parameter in a WWW-Authenticate header.
 _CHALLENGE = re.compile(r'([a-z]{1,20})="([^"]{0,500})"')
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 MAX_TOKEN_BYTES = 200_000
-"""The largest answer with a token that is read."""
+"""Size limit of a response with a token."""
 State = Literal["there", "missing", "login", "limited", "unreachable", "unclear"]
 
 
@@ -60,17 +62,18 @@ class Reference:
     repository: str
     tag: str
     digest: str | None
+    """The digest after `@`. None if there is none."""
 
     @property
     def name(self) -> str:
-        """The name as users write it: without Docker Hub's host and without `library/`."""
+        """The name as users write it, without the host and the `library/` of Docker Hub."""
         host = "" if self.registry == HUB else f"{self.registry}/"
         short = self.repository.removeprefix("library/") if self.registry == HUB else self.repository
         return f"{host}{short}:{self.tag}" + (f"@{self.digest}" if self.digest else "")
 
     @property
     def address(self) -> str:
-        """The URL of the repository in its registry, without a slash at the end."""
+        """The URL of the repository in its registry, without a trailing slash."""
         host = _HUB_HOST if self.registry == HUB else self.registry
         scheme = "http" if host.partition(":")[0] in ("localhost", "127.0.0.1", "[::1]") else "https"
         return f"{scheme}://{host}/v2/{self.repository}"
@@ -78,29 +81,30 @@ class Reference:
 
 @dataclass(frozen=True, slots=True)
 class RegistryAnswer:
-    """A registry's answer about an image."""
+    """The reply of a registry about an image."""
 
     reference: str
     state: State
     digest: str | None
+    """The digest of the image. None if the registry reports none."""
     text: str
-    """A sentence for the user; empty if the state is "there"."""
+    """A sentence for the user. Empty if the state is "there"."""
     retry_after: int | None = None
-    """Seconds to wait; None unless the state is "limited" and the registry says how long."""
+    """Seconds to wait. None unless the state is "limited" and the registry reports a time."""
 
 
 def parse_reference(text: str) -> Reference:
     """Parse an image name as Docker does.
 
-    `python:3.12-slim` is the tag `3.12-slim` of the repository `library/python` on Docker Hub. Without a tag it is
+    `python:3.12-slim` is the tag `3.12-slim` of the repository `library/python` on Docker Hub. The default tag is
     `latest`.
     """
-    rest, _, digest = text.partition("@")
-    first, slash, remainder = rest.partition("/")
-    if slash and ("." in first or ":" in first or first == "localhost"):
-        registry, path = first, remainder
+    name, _, digest = text.partition("@")
+    first_part, slash, remainder = name.partition("/")
+    if slash and ("." in first_part or ":" in first_part or first_part == "localhost"):
+        registry, path = first_part, remainder
     else:
-        registry, path = HUB, rest
+        registry, path = HUB, name
     repository, colon, tag = path.rpartition(":")
     if not colon or "/" in tag:
         repository, tag = path, "latest"
@@ -112,11 +116,11 @@ def parse_reference(text: str) -> Reference:
 
 
 def apply_mirror(text: str, mirror: str | None) -> str:
-    """Return the name of an image on a mirror; unchanged without one.
+    """Return the name of an image on a mirror, or the unchanged name if `mirror` is None.
 
-    `python:3.12` on the mirror `corp:5000/hub` is `corp:5000/hub/library/python:3.12`. The host of another registry
-    becomes a folder, as pull-through caches expect (`MIRROR/nvcr.io/…`), only if the mirror ends in `/`; otherwise it
-    is dropped.
+    `python:3.12` on the mirror `corp:5000/hub` is `corp:5000/hub/library/python:3.12`. If the
+    mirror ends in `/`, the host of another registry than Docker Hub becomes a folder, as pull-through caches expect
+    (`MIRROR/nvcr.io/…`). Otherwise the host is dropped.
     """
     if mirror is None:
         return text
@@ -130,7 +134,7 @@ def apply_mirror(text: str, mirror: str | None) -> str:
 def ask_registry(
     text: str, *, ca_file: str | None = None, proxies: Mapping[str, str] | None = None
 ) -> RegistryAnswer:
-    """Ask once about an image. Never raise: an unreachable registry is an answer as well."""
+    """Query the registry of an image. No error is raised; an unreachable registry is a state of the reply."""
     reference = parse_reference(text)
     try:
         with Session() as session:
@@ -138,9 +142,9 @@ def ask_registry(
                 session.ca_file = ca_file
             if proxies:
                 session.proxies.update(dict(proxies))
-            return _ask(session, reference, text)
+            return _query(session, reference, text)
     except (requests.RequestException, OSError, ValueError) as error:
-        # requests passes some ValueErrors on, such as the one for a Location header that is not UTF-8.
+        # requests does not wrap some ValueErrors, such as that for a Location header that is not UTF-8.
         reason = _describe_error(error)
         return RegistryAnswer(
             text, "unreachable", None, f"the registry {reference.registry} does not answer: {reason}"
@@ -148,48 +152,52 @@ def ask_registry(
 
 
 class Session(requests.Session):
-    """A session that does not send the passwords of ~/.netrc, as requests would, even after a redirect."""
+    """A session that never sends passwords from ~/.netrc, which requests would send by default."""
 
     ca_file: str | None = None
+    """A file with certificate authorities. None for the default."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.auth = _skip_password
+        self.auth = _skip_netrc
 
     def rebuild_auth(self, prepared_request: requests.PreparedRequest, response: requests.Response) -> None:
-        """Remove the token if a redirect leaves the host, and add no other login."""
-        before, after = response.request.url or "", prepared_request.url or ""
-        if self.should_strip_auth(before, after):  # type: ignore[no-untyped-call]
+        """Remove the token if a redirect leads to another host, and do not add a password from ~/.netrc."""
+        old_url, new_url = response.request.url or "", prepared_request.url or ""
+        if self.should_strip_auth(old_url, new_url):  # type: ignore[no-untyped-call]
             prepared_request.headers.pop("Authorization", None)
 
     def merge_environment_settings(self, url: Any, proxies: Any, stream: Any, verify: Any, cert: Any) -> Any:
-        """Prefer the user's certificate file (`ca_file`) to REQUESTS_CA_BUNDLE."""
+        """Let `ca_file` take precedence over REQUESTS_CA_BUNDLE."""
         return super().merge_environment_settings(url, proxies, stream, self.ca_file or verify, cert)
 
 
-def _skip_password(request: requests.PreparedRequest) -> requests.PreparedRequest:
-    """Leave the request as it is; requests reads ~/.netrc only if a session has no `auth`."""
+def _skip_netrc(request: requests.PreparedRequest) -> requests.PreparedRequest:
+    """Return the request unchanged. With this function as `auth` of a session, requests does not read ~/.netrc."""
     return request
 
 
-def _ask(session: requests.Session, reference: Reference, text: str) -> RegistryAnswer:
-    """Ask for the manifest, and again with an anonymous token if one is required. Raise RequestException."""
+def _query(session: requests.Session, reference: Reference, text: str) -> RegistryAnswer:
+    """Request the manifest, and repeat the request with an anonymous token if one is required.
+
+    Raise RequestException if the registry does not respond.
+    """
     url = f"{reference.address}/manifests/{reference.digest or reference.tag}"
     headers = {"Accept": ",".join((*INDEX_MEDIA_TYPES, *MANIFEST_MEDIA_TYPES))}
-    answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
-    if answer.status_code == 401:
-        token = fetch_anonymous_token(session, answer.headers.get("WWW-Authenticate", ""))
+    response = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
+    if response.status_code == 401:
+        token = fetch_anonymous_token(session, response.headers.get("WWW-Authenticate", ""))
         if token is not None:
             headers["Authorization"] = f"Bearer {token}"
-            answer = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
-    return _interpret_response(answer, reference, text)
+            response = session.head(url, headers=headers, timeout=TIMEOUT, allow_redirects=True)
+    return _interpret_response(response, reference, text)
 
 
-def _interpret_response(answer: requests.Response, reference: Reference, text: str) -> RegistryAnswer:
-    """Return the meaning of a response for the user."""
-    status = answer.status_code
+def _interpret_response(response: requests.Response, reference: Reference, text: str) -> RegistryAnswer:
+    """Return the reply that corresponds to the status of a response."""
+    status = response.status_code
     if status == 200:
-        digest = answer.headers.get("Docker-Content-Digest", "")
+        digest = response.headers.get("Docker-Content-Digest", "")
         return RegistryAnswer(text, "there", digest if _DIGEST.fullmatch(digest) else None, "")
     if status == 404:
         return RegistryAnswer(
@@ -204,7 +212,7 @@ def _interpret_response(answer: requests.Response, reference: Reference, text: s
             f"docker login {reference.registry}",
         )
     if status == 429:
-        wait = answer.headers.get("Retry-After", "")
+        wait = response.headers.get("Retry-After", "")
         seconds = int(wait) if wait.isascii() and wait.isdigit() and len(wait) < 8 else None
         wait_text = f" It asks to wait {seconds} seconds." if seconds else ""
         return RegistryAnswer(
@@ -220,9 +228,10 @@ def _interpret_response(answer: requests.Response, reference: Reference, text: s
 
 
 def fetch_anonymous_token(session: requests.Session, challenge: str) -> str | None:
-    """Return an anonymous token, or None if none can be had.
+    """Return an anonymous token, or None if the server gives none.
 
-    The token is only requested over https, or over http from this host. Raise RequestException.
+    `challenge` is the WWW-Authenticate header of a response. The token is only requested over https, or over http from
+    this host. Raise RequestException if the token server does not respond.
     """
     if not challenge.lower().startswith("bearer "):
         return None
@@ -234,13 +243,13 @@ def fetch_anonymous_token(session: requests.Session, challenge: str) -> str | No
     ):
         return None
     parameters = {key: fields[key] for key in ("service", "scope") if key in fields}
-    with session.get(realm, params=parameters, timeout=TIMEOUT, stream=True) as answer:
+    with session.get(realm, params=parameters, timeout=TIMEOUT, stream=True) as response:
         content = b""
-        for piece in answer.iter_content(16_384):
+        for piece in response.iter_content(16_384):
             content += piece
             if len(content) > MAX_TOKEN_BYTES:
                 return None
-    if answer.status_code != 200:
+    if response.status_code != 200:
         return None
     try:
         body = json.loads(content)
@@ -251,7 +260,7 @@ def fetch_anonymous_token(session: requests.Session, challenge: str) -> str | No
 
 
 def _describe_error(error: Exception) -> str:
-    """Return why the registry did not answer, as a part of a sentence."""
+    """Return the reason why the registry did not respond, as part of a sentence."""
     text = str(error)
     if isinstance(error, requests.exceptions.SSLError):
         return "its certificate is not trusted here (--ca-cert FILE names your network's authority)"

@@ -1,7 +1,7 @@
-"""A container as a `System`, so that the probes inspect it in the same way as this host.
+"""A container as a `System`, so that probes inspect it in the same way as this host.
 
-A small script (payload/agent.py) runs in the container with any Python that the image has, and answers over standard
-input and output. The container is removed when the system is closed.
+A small script, the agent (payload/agent.py), runs in the container with any Python that the image has. It receives
+requests on standard input and writes replies to standard output. Closing the system removes the container.
 """
 
 from __future__ import annotations
@@ -44,12 +44,14 @@ if TYPE_CHECKING:
 __all__ = ["ContainerEndedError", "ContainerSystem", "StartError"]
 
 MARKER = b"tfdoctor-payload:"
+"""The beginning of every line with a reply of the agent."""
 AGENT = "/tfdoctor-agent.py"
-"""The path of the agent; every image has the folder `/`."""
+"""The path of the agent in the container. Every image has the folder `/`."""
 ISOLATION_OPTIONS = ("-B", "-E", "-S")
-"""Options that keep the image's packages out of the agent.
+"""Python options that prevent the agent from loading the image's packages.
 
-The variables that they set (in a .pth file, for example) would pass for the container's own.
+Such packages may set environment variables, for example in a .pth file, which the agent would report as the container's
+own.
 """
 NO_PYTHON = "tfdoctor: no Python in this image"
 START_SCRIPT = (
@@ -62,24 +64,24 @@ START_COMMANDS = (
     ("python3", *ISOLATION_OPTIONS, AGENT),
     ("python", *ISOLATION_OPTIONS, AGENT),
 )
-"""The start commands, in order: the image's shell, which searches for a Python; without a shell, a Python by name."""
+"""The commands to try, in order: a shell that searches for a Python; then, for images without a shell, a Python."""
 START_TIMEOUT_S = 60.0
-"""Seconds that the agent has for its first answer."""
+"""Seconds to wait for the first reply of the agent."""
 _READ_BYTES = 1 << 16
 _MAX_LINE_BYTES = 64 << 20
 _DEFAULT_PLATFORM = {"system": "Linux", "machine": "", "release": "", "uid": ""}
-_ANSWER_FIELDS: dict[str, dict[str, type]] = {
+_REPLY_FIELDS: dict[str, dict[str, type]] = {
     "hello": {"env": dict, "cwd": str, "platform": dict},
     "read": {"data": str, "size": int, "device": int, "inode": int},
     "stat": {"exists": bool, "dir": bool, "real": str},
     "listdir": {"names": list},
     "put": {"folder": str},
 }
-"""Operation to the fields and types that its answer must have: a program in the image cannot be trusted."""
+"""The types of the fields in a reply, by operation. Replies are checked, because the image is not trusted."""
 
 
 class StartError(EngineError):
-    """The container could not be started; `said` has the engine's message."""
+    """The container could not be started. `said` is the engine's message."""
 
     kind = "container-start"
 
@@ -97,24 +99,29 @@ class ContainerEndedError(EngineError):
         reason = "was killed because memory ran out" if oom else "ended"
         super().__init__(f"the container {reason}{': ' + said[:300] if said else '.'}")
         self.said = said
+        """The last line on standard error. Empty if there is none."""
         self.oom = oom
-        """Whether the engine reports that it ran out of memory."""
+        """Whether the engine reports that the container ran out of memory."""
         self.no_python = no_python
-        """Whether the image has no Python of a usual name."""
+        """Whether the image has none of the Python commands that are tried."""
 
 
 class ContainerSystem:
-    """A running container of an image. Close it, or use it as a context manager."""
+    """A running container of an image. It must be closed, or used as a context manager."""
 
     def __init__(self, engine: ContainerEngine, request: RunRequest) -> None:
-        """Start the container; `request.command` is ignored. Raise StartError or another EngineError."""
+        """Start the container. `request.command` is ignored.
+
+        Raise StartError if it cannot be started, ContainerEndedError if it ends at once, and EngineError if the engine
+        fails.
+        """
         self._engine = engine
         self._replies: dict[int, queue.Queue[dict[str, Any]]] = {}
         self._lock = threading.Lock()
         self._last_number = 0
         self._closed = threading.Event()
         self.errors = b""
-        """The end of what the agent and its Python wrote to standard error."""
+        """The last output of the agent and its Python on standard error."""
         self._container, self._is_created = "", False
         self._attached: AttachedStreams | None = None
         try:
@@ -134,13 +141,13 @@ class ContainerSystem:
             raise
 
     def _start_agent(self, request: RunRequest) -> dict[str, Any]:
-        """Start the agent and return its first answer. Raise as `__init__` does."""
+        """Start the agent and return its first reply. Raise the errors of `__init__`."""
         for command in START_COMMANDS:
             if self._start(request, command):
                 try:
                     return self._ask({"op": "hello"}, START_TIMEOUT_S)
                 except ContainerEndedError as error:
-                    # If the engine runs an init process, that one reports a missing command.
+                    # With an init process, the container starts, and the init process reports the missing command.
                     if not _is_missing_command(error.said, command[0]):
                         raise
             self._remove()
@@ -149,9 +156,9 @@ class ContainerSystem:
         raise ContainerEndedError(NO_PYTHON, no_python=True)
 
     def _start(self, request: RunRequest, command: tuple[str, ...]) -> bool:
-        """Start the container; return False if the image does not have the command.
+        """Start the container with a command, and return False if the image does not have that command.
 
-        Raise as `__init__` does.
+        Raise the errors of `__init__`.
         """
         agent = Path(tfdoctor.payload.__file__).with_name("agent.py").read_bytes()
         engine = self._engine
@@ -189,11 +196,12 @@ class ContainerSystem:
         self.close()
 
     def close(self) -> None:
-        """Remove the container; pending requests fail."""
+        """Remove the container. Pending requests fail."""
         self._closed.set()
         self._remove()
 
     def _remove(self) -> None:
+        """Remove the container, if there is one, and close its streams."""
         container, self._container = self._container, ""
         if container:
             remove_container(self._engine, container, made=self._is_created)
@@ -201,19 +209,19 @@ class ContainerSystem:
             self._attached.close()
 
     def state(self) -> dict[str, Any]:
-        """Return the engine's state of the container (`OOMKilled`, `ExitCode`); {} if it is gone."""
+        """Return the engine's state of the container, with `OOMKilled` and `ExitCode`, or {} if it no longer exists."""
         if not self._container:
             return {}
         with contextlib.suppress(APIError, RequestException):
             return dict(self._engine.client.api.inspect_container(self._container)["State"])
         return {}
 
-    # ------------------------------------------------------------ requests and answers
+    # ------------------------------------------------------------ requests and replies
 
     def _listen(self, attached: AttachedStreams) -> None:
-        """Pass the agent's answers to the threads that wait for them, until the container ends."""
-        rest: list[bytes] = []
-        length = 0
+        """Pass the agent's replies to the threads that wait for them, until the container ends."""
+        line_parts: list[bytes] = []
+        line_length = 0
         try:
             for stream, body in attached.read_frames():
                 if stream == 2:
@@ -221,18 +229,18 @@ class ContainerSystem:
                     continue
                 *lines, last = body.split(b"\n")
                 for line in lines:
-                    self._handle_line(b"".join([*rest, line]))
-                    rest, length = [], 0
-                rest.append(last)
-                length += len(last)
-                if length > _MAX_LINE_BYTES:
+                    self._handle_line(b"".join([*line_parts, line]))
+                    line_parts, line_length = [], 0
+                line_parts.append(last)
+                line_length += len(last)
+                if line_length > _MAX_LINE_BYTES:
                     break
         except (OSError, ValueError):
             pass
         self._closed.set()
 
     def _handle_line(self, line: bytes) -> None:
-        """Pass one answer on; ignore other lines, which programs in the image may print."""
+        """Pass a reply to the thread that waits for it. Ignore other lines, which programs in the image may print."""
         if not line.startswith(MARKER):
             return
         try:
@@ -240,22 +248,22 @@ class ContainerSystem:
         except (ValueError, RecursionError):
             return
         if isinstance(reply, dict) and type(reply.get("id")) is int:
-            waiting = self._replies.pop(reply["id"], None)
-            if waiting is not None:
-                waiting.put(reply)
+            reply_queue = self._replies.pop(reply["id"], None)
+            if reply_queue is not None:
+                reply_queue.put(reply)
 
     def _ask(self, request: dict[str, Any], timeout: float = 30.0) -> dict[str, Any]:
-        """Send one request and return its answer.
+        """Send a request to the agent and return the reply.
 
-        Raise OSError for an error in the container, TimeoutError if it does not answer within `timeout` seconds, and
-        EngineError if it has ended.
+        Raise OSError if the operation fails in the container or the reply is invalid, TimeoutError if there is no reply
+        within `timeout` seconds, and EngineError if the container has ended.
         """
-        waiting: queue.Queue[dict[str, Any]] = queue.Queue(1)
+        reply_queue: queue.Queue[dict[str, Any]] = queue.Queue(1)
         with self._lock:
             self._last_number += 1
-            number = self._last_number
-            self._replies[number] = waiting
-            line = json.dumps({**request, "id": number}).encode() + b"\n"
+            request_number = self._last_number
+            self._replies[request_number] = reply_queue
+            line = json.dumps({**request, "id": request_number}).encode() + b"\n"
             if self._attached is None:
                 raise self._make_ended_error()
             try:
@@ -265,19 +273,20 @@ class ContainerSystem:
         deadline = time.monotonic() + timeout
         while True:
             try:
-                reply = waiting.get(timeout=0.2)
+                reply = reply_queue.get(timeout=0.2)
                 break
             except queue.Empty:
-                if self._closed.is_set() and waiting.empty():
+                if self._closed.is_set() and reply_queue.empty():
                     raise self._make_ended_error() from None
                 if time.monotonic() > deadline:
-                    self._replies.pop(number, None)
+                    self._replies.pop(request_number, None)
+                    # 110 is ETIMEDOUT on Linux.
                     raise TimeoutError(110, "the container did not answer in time") from None
         if isinstance(reply.get("errno"), int):
             raise OSError(reply["errno"], str(reply.get("strerror", "")), request.get("path"))
-        shape = _ANSWER_FIELDS.get(request["op"], {})
-        if not all(isinstance(reply.get(name), kind) for name, kind in shape.items()):
-            raise _make_answer_error()
+        field_types = _REPLY_FIELDS.get(request["op"], {})
+        if not all(isinstance(reply.get(name), kind) for name, kind in field_types.items()):
+            raise _make_reply_error()
         return reply
 
     def _make_ended_error(self) -> EngineError:
@@ -318,7 +327,7 @@ class ContainerSystem:
         return read_elf_stream(stream, first["size"], identity, self._platform["machine"])
 
     def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        """Return nothing: the check would send whole libraries through the pipe."""
+        """Return an empty tuple, because the check would have to copy whole libraries out of the container."""
         del path, providers
         return ()
 
@@ -365,17 +374,16 @@ class ContainerSystem:
         except (OSError, EngineError) as error:
             return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(error))
         except (KeyError, TypeError, ValueError):
-            return CommandResult(
-                tuple(argv), None, failure=Failure.OS_ERROR, detail=str(_make_answer_error())
-            )
+            return CommandResult(tuple(argv), None, failure=Failure.OS_ERROR, detail=str(_make_reply_error()))
 
     def _make_result(self, argv: tuple[str, ...], reply: Mapping[str, Any], timeout: float) -> CommandResult:
-        """Return the agent's answer as a result.
+        """Return the result of a command from the agent's reply. `timeout` is in seconds.
 
-        Raise OSError, KeyError, TypeError or ValueError if the answer is invalid.
+        Raise OSError, KeyError, TypeError or ValueError if the reply is invalid.
         """
         seconds = float(reply.get("seconds", 0.0))
         if "failure" in reply:
+            # 2 is ENOENT and 13 is EACCES.
             failure = {2: Failure.NOT_FOUND, 13: Failure.PERMISSION}.get(reply["failure"], Failure.OS_ERROR)
             return CommandResult(argv, None, failure=failure, detail=str(reply["detail"]), seconds=seconds)
         return CommandResult(
@@ -388,9 +396,9 @@ class ContainerSystem:
         )
 
     def _copy_payload(self, argument: str) -> str:
-        """Return the path in the container for one of tfdoctor's payloads, after it is copied there with its parts.
+        """Copy an argument that is one of tfdoctor's payloads into the container, and return its path there.
 
-        Every other argument is returned unchanged.
+        The modules that the payload imports are copied as well. Any other argument is returned unchanged.
         """
         files = list_payload_files(Path(argument))
         if not files:
@@ -400,7 +408,7 @@ class ContainerSystem:
     def put(self, files: Mapping[str, bytes]) -> str:
         """Write files into a new folder in the container and return its path.
 
-        Raise OSError or EngineError.
+        Raise OSError if they cannot be written, and EngineError if the container has ended.
         """
         data = {name: base64.b64encode(content).decode() for name, content in files.items()}
         return str(self._ask({"op": "put", "files": data}, 120)["folder"])
@@ -408,7 +416,7 @@ class ContainerSystem:
     def stop(self) -> None:
         """Make pending requests fail.
 
-        The engine is not called, because this may run in a signal handler; `close` removes the container.
+        The engine is not called, because this may run in a signal handler. `close` removes the container.
         """
         self._closed.set()
         if self._attached is not None:
@@ -416,42 +424,44 @@ class ContainerSystem:
 
 
 def _is_missing_command(message: str, command: str) -> bool:
-    """Return whether the engine refused because this program is missing, as runc and crun report it."""
+    """Return whether the message of the engine, from runc or crun, says that this program is missing."""
     plain = message.replace("\\", "")
     is_named = f"exec {command} failed" in plain or any(f"{mark}{command}{mark}" in plain for mark in "\"'`")
     missing = ("executable file not found", "no such file or directory", "not found in $PATH")
     return is_named and any(text in plain.lower() for text in missing)
 
 
-def _make_answer_error() -> OSError:
-    """Return the error for an answer that cannot be read."""
+def _make_reply_error() -> OSError:
+    """Return the error for a reply that is invalid."""
     return OSError(errno.EIO, "the container's answer cannot be read")
 
 
 def _parse_texts(reply: Mapping[str, Any], name: str) -> dict[str, str]:
+    """Return a mapping in a reply, with all keys and values as strings."""
     return {str(key): str(value) for key, value in reply[name].items()}
 
 
 def _decode_bytes(data: str) -> bytes:
-    """Decode base64. Raise OSError."""
+    """Decode base64. Raise OSError if it is invalid."""
     try:
         return base64.b64decode(data, validate=True)
     except ValueError as error:
-        raise _make_answer_error() from error
+        raise _make_reply_error() from error
 
 
 def _decode_text(data: str) -> str:
-    """Decode base64 and UTF-8. Raise OSError."""
+    """Decode base64, and the bytes as UTF-8. Raise OSError if the base64 is invalid."""
     return _decode_bytes(data).decode("utf-8", "replace")
 
 
 class _RemoteFile(io.RawIOBase):
-    """A file in the container, read in blocks as they are needed."""
+    """A file in the container. Its blocks are requested when they are first read."""
 
     def __init__(self, system: ContainerSystem, path: str, first: bytes, size: int) -> None:
         super().__init__()
         self._system, self._path, self._size = system, path, size
         self._pieces = {0: first}
+        """The blocks that were read, by offset."""
         self._position = 0
 
     def seekable(self) -> bool:

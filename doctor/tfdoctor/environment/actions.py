@@ -1,4 +1,4 @@
-"""The execution of remedy steps in one environment. Nothing here undoes a step: the journal does that."""
+"""Run the steps of a remedy in one environment. Undoing them is the task of the journal (history/journal.py)."""
 
 from __future__ import annotations
 
@@ -57,26 +57,31 @@ class ActionError(Error):
 
 @dataclass(slots=True)
 class StepRunner:
-    """A runner of steps in one environment."""
+    """Runs the steps of remedies in one environment."""
 
     environment: Environment
     system: Callable[[], System]
     """A function that returns the machine, with the variables that tfdoctor was started with."""
     env: Mapping[str, str]
-    """The variables for installers, without those that steps removed; a removed one may name a broken library."""
+    """The variables for installers, without those that steps removed, which could break an installer."""
     prefer: str | None
     """"uv", "pip", or None for whichever is found."""
     on_line: Callable[[str], None] | None = None
+    """A function that receives each output line of an installer."""
     inherit: bool = False
+    """Whether an installer writes directly to standard error."""
     held: Sequence[int] = ()
-    """File descriptors that an installer keeps open: the journal's lock."""
+    """File descriptors that installers inherit: the journal's lock."""
 
     def installer(self) -> Installer:
         """Return the installer. Raise InstallFailedError if there is none."""
         return find_installer(self.environment.python, prefer=self.prefer, env=self.env)
 
     def run(self, steps: Sequence[Step]) -> None:
-        """Run all steps in order, but those that change variables together at the end. Raise Error."""
+        """Run the steps in order. Those that change variables run together at the end.
+
+        Raise Error if a step fails.
+        """
         self.env = _remove_variables(self.env, steps)
         installer = self.installer() if changes_packages(steps) else None
         if installer is not None and installer.setup_command:
@@ -97,19 +102,22 @@ class StepRunner:
             elif isinstance(step, MakeLink):
                 make_link(step)
             elif isinstance(step, LinkParts):
-                for link in _list_links(step):
+                for link in _iter_links(step):
                     make_link(link)
             elif isinstance(step, Remove):
-                for path in _find_matching(step.path):
+                for path in _find_matching_paths(step.path):
                     _remove_path(path)
             elif isinstance(step, CommentOut):
                 _comment_out(step)
-        shell = [step for step in steps if isinstance(step, SHELL_STEPS)]
-        if shell:
-            self._run_shell_steps(shell)
+        shell_steps = [step for step in steps if isinstance(step, SHELL_STEPS)]
+        if shell_steps:
+            self._run_shell_steps(shell_steps)
 
     def _run_shell_steps(self, steps: Sequence[ShellStep]) -> None:
-        """Edit the harmful lines of the environment's scripts; add lines of our own for the remaining steps."""
+        """Change the variables that activation sets.
+
+        Harmful lines in the scripts are edited. For steps that this does not satisfy, tfdoctor's own lines are added.
+        """
         prefix = self.environment.prefix
         old_texts = {script: _load_text(script) for script in list_scripts(prefix)}
         new_texts = {script: edit_script(text, script.name, steps) for script, text in old_texts.items()}
@@ -119,7 +127,7 @@ class StepRunner:
         for script, new_text in new_texts.items():
             _write_text(script, new_text)
         variables = activate(self.system(), prefix)
-        if variables is None and new_texts:  # a script no longer runs, so only own lines are added
+        if variables is None and new_texts:  # an edit broke a script, so undo the edits and only add lines
             for script in new_texts:
                 _write_text(script, old_texts[script])
             variables = activate(self.system(), prefix)
@@ -134,7 +142,7 @@ class StepRunner:
 
 
 def _remove_variables(env: Mapping[str, str], steps: Sequence[Step]) -> dict[str, str]:
-    """Return the variables without those, and those list entries, that steps remove."""
+    """Return the variables without the names and the list entries that steps remove."""
     remaining = dict(env)
     for step in steps:
         if isinstance(step, Unset):
@@ -153,9 +161,9 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
         if isinstance(step, MakeLink):
             paths[Path(step.path)] = None
         elif isinstance(step, LinkParts):
-            paths |= dict.fromkeys(Path(link.path) for link in _list_links(step))
+            paths |= dict.fromkeys(Path(link.path) for link in _iter_links(step))
         elif isinstance(step, Remove):
-            for path in _find_matching(step.path):
+            for path in _find_matching_paths(step.path):
                 if path.is_dir() and not path.is_symlink():
                     return None
                 paths[path] = None
@@ -174,7 +182,10 @@ def list_changed_paths(steps: Sequence[Step], environment: Environment) -> tuple
 def format_steps(
     steps: Sequence[Step], environment: Environment, installer: Installer | None
 ) -> tuple[str, ...]:
-    """Return the steps as a user would type them, or see them in a diff of a script."""
+    """Return the steps as lines of text: commands that a user would type, or changed lines of scripts.
+
+    Changed lines start with "-" or "+", as in a diff. Without an installer, pip commands are returned.
+    """
     lines = [shlex.join(installer.setup_command)] if installer is not None and installer.setup_command else []
     for step in steps:
         if isinstance(step, (Install, Uninstall)):
@@ -191,12 +202,12 @@ def format_steps(
         elif isinstance(step, CommentOut):
             lines.append(f"- {step.text.strip()}  # in {step.path}, line {step.line}")
         else:
-            lines += _format_lines(step, environment.prefix)
+            lines += _format_script_changes(step, environment.prefix)
     return tuple(lines)
 
 
-def _format_lines(step: ShellStep, prefix: str) -> list[str]:
-    """Return the lines of the sh scripts that a step removes, changes or adds."""
+def _format_script_changes(step: ShellStep, prefix: str) -> list[str]:
+    """Return the lines that a step changes in the sh scripts, or else the lines that it adds, as in a diff."""
     lines = []
     for script in list_scripts(prefix):
         text = _load_text(script)
@@ -216,34 +227,36 @@ def _format_lines(step: ShellStep, prefix: str) -> list[str]:
 
 
 def _make_pip_command(step: Install | Uninstall, environment: Environment) -> tuple[str, ...]:
-    """Return the pip command of a step, for an environment without an installer."""
+    """Return the pip command for a step, if no installer was found."""
     arguments = (
-        ("install", *_list_arguments(step)) if isinstance(step, Install) else ("uninstall", "-y", *step.names)
+        ("install", *_list_install_arguments(step))
+        if isinstance(step, Install)
+        else ("uninstall", "-y", *step.names)
     )
     return (environment.python, "-m", "pip", *arguments)
 
 
 def _make_command(installer: Installer, step: Install | Uninstall) -> tuple[str, ...]:
-    """Return the command of an installer for a step."""
+    """Return the installer's command for a step."""
     return (
-        installer.install(_list_arguments(step))
+        installer.install(_list_install_arguments(step))
         if isinstance(step, Install)
         else installer.uninstall(step.names)
     )
 
 
-def _list_arguments(step: Install) -> tuple[str, ...]:
-    """Return the arguments of an install command."""
+def _list_install_arguments(step: Install) -> tuple[str, ...]:
+    """Return the options and requirements for the install command of a step."""
     if step.lock is not None:
         return ("--no-deps", "--require-hashes", "-r", str(Compat.load().locks.cuda_path(step.lock)))
-    force = ("--force-reinstall",) if step.reinstall else ()
-    return (*force, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
+    force_options = ("--force-reinstall",) if step.reinstall else ()
+    return (*force_options, *(() if step.dependencies else ("--no-deps",)), *step.requirements)
 
 
 # ---------------------------------------------------------------- files
 
 
-def _list_links(step: LinkParts) -> Iterable[MakeLink]:
+def _iter_links(step: LinkParts) -> Iterable[MakeLink]:
     """Yield the links that a step has to create or replace."""
     for source in sorted(Path(step.source).glob(step.pattern)):
         link_path = Path(step.folder, source.name)
@@ -251,7 +264,7 @@ def _list_links(step: LinkParts) -> Iterable[MakeLink]:
             yield MakeLink(str(link_path), os.path.relpath(source, step.folder))
 
 
-def _find_matching(pattern: str) -> list[Path]:
+def _find_matching_paths(pattern: str) -> list[Path]:
     """Return the existing paths that match a pattern with "*" in the last component."""
     folder, _, name = pattern.rpartition("/")
     if "*" not in name:
@@ -261,7 +274,10 @@ def _find_matching(pattern: str) -> list[Path]:
 
 
 def make_link(link: MakeLink) -> None:
-    """Create a link atomically, never in place of a file that is not a link. Raise ActionError."""
+    """Create a link atomically; replace an existing link.
+
+    Raise ActionError if the path is not a link, if the target does not exist, or if writing fails.
+    """
     link_path = Path(link.path)
     if not link_path.is_symlink() and link_path.exists():
         msg = f"{clean_line(link.path)} exists and is not a link: it is left unchanged."
@@ -279,19 +295,20 @@ def make_link(link: MakeLink) -> None:
 
 
 def _comment_out(step: CommentOut) -> None:
-    """Comment out the line of a step. Raise ActionError if the file changed."""
+    """Comment out the line of a step. Raise ActionError if that line changed, or if the path is not a regular file."""
     path = Path(step.path)
     if path.is_symlink() or not path.is_file():
         msg = f"{clean_line(step.path)} is not a separate file: it is left unchanged."
         raise ActionError(msg)
-    changed = comment_out_line(step, _load_text(path))
-    if changed is None:
+    new_text = comment_out_line(step, _load_text(path))
+    if new_text is None:
         msg = f"{clean_line(step.path)} has changed in line {step.line}: it is left unchanged."
         raise ActionError(msg)
-    _write_text(path, changed)
+    _write_text(path, new_text)
 
 
 def _remove_path(path: Path) -> None:
+    """Remove a file, link or folder. Raise ActionError if that fails."""
     try:
         remove(path)
     except OSError as error:
@@ -299,6 +316,7 @@ def _remove_path(path: Path) -> None:
 
 
 def _load_text(path: Path) -> str:
+    """Return the text of a file, with invalid UTF-8 as surrogates. Raise ActionError if it cannot be read."""
     try:
         return path.read_bytes().decode("utf-8", "surrogateescape")
     except OSError as error:
@@ -306,7 +324,7 @@ def _load_text(path: Path) -> str:
 
 
 def _write_text(path: Path, text: str) -> None:
-    """Write a file atomically and keep its mode. Raise ActionError."""
+    """Write a file atomically and keep its mode. Raise ActionError if that fails."""
     try:
         write(path, text.encode("utf-8", "surrogateescape"))
     except OSError as error:

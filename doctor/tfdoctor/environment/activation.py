@@ -1,7 +1,7 @@
-"""The effect of an environment's activation on variables, and the editing of its scripts.
+"""Find the variables that an environment's activation sets, and edit the text of its activate scripts.
 
-A virtual environment has bin/activate (and variants for fish and csh); conda runs the scripts in etc/conda/activate.d.
-Pure functions change the text of a script; nothing here writes files.
+A virtual environment has bin/activate, and variants of it for fish and csh. conda runs the scripts in
+etc/conda/activate.d. This module only returns changed texts; environment/actions.py writes them to the files.
 """
 
 from __future__ import annotations
@@ -36,24 +36,27 @@ __all__ = [
 
 BEGIN = "# >>> tfdoctor fix >>>"
 END = "# <<< tfdoctor fix <<<"
+"""The first and the last line of the block that tfdoctor adds to a script."""
 NO_OP = ": # "
 """The start of a line that was commented out, valid in every shell."""
 MAX_SCRIPT_BYTES = 1 << 20
 """The largest size of a script that is read, in bytes."""
 ACTIVATION_TIMEOUT_S = 10.0
-_DUMP = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
-_SOURCE = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
+"""The time limit in seconds for the activate scripts."""
+_DUMP_CODE = "import json,os,sys; sys.stdout.write(json.dumps({k: v for k, v in os.environ.items()}))"
+# Source the scripts without their output, then print the variables as JSON with tfdoctor's own Python.
+_SOURCE_COMMAND = 'for script in "$@"; do . "$script"; done >/dev/null 2>&1; exec "$TFDOCTOR_DUMP" -I -S -c "$TFDOCTOR_CODE"'
 
 
 def detect_kind(prefix: str) -> str | None:
-    """Return "conda", "venv", or None if the environment has no activation."""
+    """Return the kind of an environment: "conda", "venv", or None if it has no activation."""
     if Path(prefix, "conda-meta").is_dir():
         return "conda"
     return "venv" if Path(prefix, "pyvenv.cfg").is_file() else None
 
 
 def list_scripts(prefix: str) -> tuple[Path, ...]:
-    """Return the scripts that activation runs, including those for other shells than sh."""
+    """Return the activate scripts for sh, fish and csh, except those that are too large."""
     if detect_kind(prefix) == "conda":
         folder = Path(prefix, "etc/conda/activate.d")
         paths = [*folder.glob("*.sh"), *folder.glob("*.fish"), *folder.glob("*.csh")]
@@ -63,25 +66,28 @@ def list_scripts(prefix: str) -> tuple[Path, ...]:
 
 
 def list_editable_scripts(prefix: str) -> tuple[Path, ...]:
-    """Return the scripts for our own lines: those of a virtual environment, or a separate file for conda."""
+    """Return the scripts to which tfdoctor's own lines are added.
+
+    These are the scripts of a virtual environment, or a separate file in a conda environment, which need not exist.
+    """
     if detect_kind(prefix) == "conda":
         return (Path(prefix, "etc/conda/activate.d/tfdoctor.sh"),)
     return tuple(path for path in list_scripts(prefix) if path.parent == Path(prefix, "bin"))
 
 
 def activate(system: System, prefix: str) -> dict[str, str] | None:
-    """Return the environment variables after activation in sh.
+    """Run the activate scripts in a shell, and return the environment variables after that.
 
-    None if there is no activation script or no shell, or if its output cannot be parsed.
+    Return None if there is no script or no shell, or if a script fails.
     """
     scripts = [str(path) for path in list_scripts(prefix) if path.suffix not in (".fish", ".csh")]
     shell = system.which("bash") or system.which("sh")
     if not scripts or shell is None:
         return None
     result = system.run(
-        [shell, "-c", _SOURCE, "activate", *scripts],
+        [shell, "-c", _SOURCE_COMMAND, "activate", *scripts],
         timeout=ACTIVATION_TIMEOUT_S,
-        env={"TFDOCTOR_DUMP": sys.executable, "TFDOCTOR_CODE": _DUMP},
+        env={"TFDOCTOR_DUMP": sys.executable, "TFDOCTOR_CODE": _DUMP_CODE},
         unset=("BASH_ENV", "ENV"),
         key="activate",
     )
@@ -91,15 +97,17 @@ def activate(system: System, prefix: str) -> dict[str, str] | None:
         return None
     if not isinstance(variables, dict) or not all(isinstance(value, str) for value in variables.values()):
         return None
-    temporary = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
+    temporary_names = {"TFDOCTOR_DUMP", "TFDOCTOR_CODE", "_", "SHLVL"}
     restored = {
-        name: value for name, value in system.env.items() if name in temporary or name in ("BASH_ENV", "ENV")
+        name: value
+        for name, value in system.env.items()
+        if name in temporary_names or name in ("BASH_ENV", "ENV")
     }
-    return {str(name): value for name, value in variables.items() if name not in temporary} | restored
+    return {str(name): value for name, value in variables.items() if name not in temporary_names} | restored
 
 
 def list_inherited(system: System, prefix: str) -> frozenset[str]:
-    """Return the variables of this process that no script of the activation names."""
+    """Return the names of this process's variables that no activate script mentions."""
     texts = [script.read_text("utf-8", "replace") for script in list_scripts(prefix)]
     names = {name for text in texts for name in re.findall(r"\w+", text)}
     return frozenset(system.env) - names
@@ -109,10 +117,10 @@ def list_inherited(system: System, prefix: str) -> frozenset[str]:
 
 
 def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """Return a script's text with the steps applied.
+    """Return the text of a script with the steps applied to its lines.
 
-    Harmful lines become comments, and list entries are removed. The suffix of `name`, the script's file name,
-    identifies the shell. Lines in our own block stay as they are.
+    Lines that set a variable to be removed become comments, and unwanted list entries are removed. `name` is the file
+    name of the script; its suffix identifies the shell. Lines in tfdoctor's own block are not changed.
     """
     lines = text.split("\n")
     in_block = False
@@ -127,13 +135,13 @@ def edit_script(text: str, name: str, steps: Sequence[ShellStep]) -> str:
 
 
 # One whole shell word: its quotes end on the same line, and no command is in it or after it.
-_WORD = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
-_ONE_VALUE = lazy_pattern(rf"{_WORD}*(?:\s+\#.*|\s*)")
-_VALUES = lazy_pattern(rf"(?:\s+{_WORD}+)*(?:\s+\#.*|\s*)")
+_WORD_PART = r"""(?:[^\s;&|<>()`"'\\#]|"(?:[^"`\\$]|\\.|\$(?!\())*"|'[^']*'|\\.|(?<!\s)\#)"""
+_ONE_VALUE = lazy_pattern(rf"{_WORD_PART}*(?:\s+\#.*|\s*)")
+_MANY_VALUES = lazy_pattern(rf"(?:\s+{_WORD_PART}+)*(?:\s+\#.*|\s*)")
 
 
 def _compile_assignment(name: str, variable: str) -> re.Pattern[str]:
-    """Return the pattern of a whole line that sets the variable."""
+    """Return the pattern of a line that sets the variable in the shell of the script."""
     if name.endswith(".fish"):
         return re.compile(rf"\s*set\s+(-\S+\s+)*{re.escape(variable)}(?=\s|$)(?P<value>.*)$")
     if name.endswith(".csh"):
@@ -144,7 +152,7 @@ def _compile_assignment(name: str, variable: str) -> re.Pattern[str]:
 def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
     """Return a line with a step applied.
 
-    A line that does more than set the variable, or continues on the next line, is returned unchanged.
+    The line is returned unchanged if it does more than set the variable, or if it continues on the next line.
     """
     if isinstance(step, Prepend):
         return line
@@ -155,7 +163,7 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
     if isinstance(step, Rename):
         return re.sub(rf"\b{re.escape(step.wrong)}\b", step.right, line)
     value = match["value"]
-    if not (_VALUES if name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
+    if not (_MANY_VALUES if name.endswith((".fish", ".csh")) else _ONE_VALUE).fullmatch(value):
         return line
     if isinstance(step, (Unset, Export)):
         return _comment_out(line)
@@ -170,36 +178,42 @@ def _neutralize_line(line: str, name: str, step: ShellStep) -> str:
 
 
 def _comment_out(line: str) -> str:
-    """Return the line as a comment after a no-op command, because it may be the only one in an `if`."""
+    """Return the line as a comment after a command that does nothing.
+
+    Without a command the script would be invalid if the line is the only one in an `if`.
+    """
     text = line.lstrip()
     return f"{line[: len(line) - len(text)]}{NO_OP}{text.rstrip()}  # taken out by tfdoctor fix"
 
 
 def _drop_entry(value: str, entry: str) -> str:
-    """Return the value of a search path without an entry and a colon next to it."""
+    """Return the value of a list variable without an entry and the colon next to it."""
     pattern = rf"(?<![^\s\"':=]){re.escape(entry.rstrip('/'))}/?(?![^\s\"':$;])"
     value = re.sub(rf"{pattern}:", "", value)
     value = re.sub(rf":{pattern}", "", value)
     return re.sub(pattern, "", value)
 
 
-# ---------------------------------------------------------------- own lines
+# ---------------------------------------------------------------- added lines
 
 
 def add_block(text: str, name: str, steps: Sequence[ShellStep]) -> str:
-    """Return a script's text with a block for the steps, which includes the lines of an earlier block."""
-    lines = list(_list_own_lines(text))
+    """Return the text of a script with a block of lines for the steps at its end.
+
+    The lines of an existing block are kept in it, and no lines are added twice.
+    """
+    lines = list(_list_block_lines(text))
     for step in steps:
         new_lines = list(_format_lines(name, step))
         if not any(lines[index : index + len(new_lines)] == new_lines for index in range(len(lines))):
             lines += new_lines
-    rest = _drop_block(text)
+    other_text = _drop_block(text)
     block = "\n".join([BEGIN, *lines, END])
-    return f"{rest.rstrip(chr(10))}\n{block}\n" if rest.strip() else f"{block}\n"
+    return f"{other_text.rstrip(chr(10))}\n{block}\n" if other_text.strip() else f"{block}\n"
 
 
-def _list_own_lines(text: str) -> list[str]:
-    """Return the lines in our own block of a script; none if it has no block."""
+def _list_block_lines(text: str) -> list[str]:
+    """Return the lines in tfdoctor's block of a script; empty if there is no block."""
     lines = text.split("\n")
     if BEGIN not in lines or END not in lines:
         return []
@@ -207,7 +221,7 @@ def _list_own_lines(text: str) -> list[str]:
 
 
 def _drop_block(text: str) -> str:
-    """Return a script's text without our own block."""
+    """Return the text of a script without tfdoctor's block."""
     lines = text.split("\n")
     if BEGIN not in lines or END not in lines:
         return text
@@ -215,7 +229,7 @@ def _drop_block(text: str) -> str:
 
 
 def _format_lines(name: str, step: ShellStep) -> tuple[str, ...]:
-    """Return the lines that do a step in the shell of the script."""
+    """Return the lines that apply a step in the shell of the script."""
     if name.endswith(".fish"):
         return _format_for_fish(step)
     return _format_for_csh(step) if name.endswith(".csh") else _format_for_sh(step)
@@ -249,7 +263,7 @@ def _list_spellings(entries: Sequence[str]) -> tuple[str, ...]:
 
 
 def _make_filter(name: str, entries: Sequence[str]) -> str:
-    """Return a pipeline that prints a search path without some entries."""
+    """Return a pipeline for sh that prints a list variable without some entries."""
     patterns = " ".join(f"-e {_quote_for_sh(spelling)}" for spelling in _list_spellings(entries))
     # grep exits with 1 if no line is left, which `set -e -o pipefail` treats as a failure
     return f"printf '%s\\n' \"${name}\" | tr ':' '\\n' | grep -vxF {patterns} | paste -sd: - || :"
@@ -283,11 +297,11 @@ def _format_for_fish(step: ShellStep) -> tuple[str, ...]:
         return (f"if set -q {step.wrong}; set -gx {step.right} ${step.wrong}; set -e {step.wrong}; end",)
     if isinstance(step, Prepend):
         return (f"set -gx --path {step.name} {' '.join(map(_quote_for_fish, step.folders))} ${step.name}",)
-    wrong = " ".join(map(_quote_for_fish, _list_spellings(step.entries)))
+    wrong_entries = " ".join(map(_quote_for_fish, _list_spellings(step.entries)))
     name = step.name
     return (
         f"if set -q {name}",
-        f"set -l tfdoctor_wrong {wrong}",
+        f"set -l tfdoctor_wrong {wrong_entries}",
         "set -l tfdoctor_kept",
         f"for f in (string split : -- (string join : -- ${name}))",
         "contains -- $f $tfdoctor_wrong; or set -a tfdoctor_kept $f",
@@ -344,7 +358,7 @@ def _format_for_csh(step: ShellStep) -> tuple[str, ...]:
 
 
 def list_unsatisfied(steps: Sequence[ShellStep], env: Mapping[str, str]) -> tuple[ShellStep, ...]:
-    """Return the steps that the variables after activation do not satisfy yet."""
+    """Return the steps that are not satisfied by `env`, the variables after activation."""
     return tuple(step for step in steps if not _is_satisfied(step, env))
 
 

@@ -1,4 +1,7 @@
-"""The candidates of a report: what fix can try in which order, and what it leaves to the user. Pure."""
+"""Choose the remedies that fix can try, and explain why the other findings are left to the user.
+
+These functions only evaluate a report: nothing is read or changed.
+"""
 
 from __future__ import annotations
 
@@ -41,16 +44,18 @@ __all__ = [
     "make_environment",
 ]
 
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
 SYSTEM_PREFIXES = ("/usr", "/")
+"""The prefixes (`sys.prefix`) of Pythons that belong to the operating system."""
 
 
 def make_environment(
     report: Report, kind: str | None, inherited: frozenset[str] = frozenset()
 ) -> Environment | None:
-    """Return the environment of a report, with a reason if fix must not change it.
+    """Return the environment in a report; None if no Python answered.
 
-    Return None if no Python answered.
+    `kind` is "venv", "conda" or None, and `inherited` are the variables from the caller's shell. The result has the
+    reason if fix must not change the environment.
     """
     python = value_of(report.facts.python)
     if python is None:
@@ -64,7 +69,7 @@ def make_environment(
         elif python.prefix in SYSTEM_PREFIXES:
             refusal = f"This is the system's own Python ({python.executable})."
     choice = report.facts.choice
-    if choice is not None and choice.kernel is not None:  # Jupyter starts it and activates nothing
+    if choice is not None and choice.kernel is not None:  # Jupyter starts a kernel without an activation
         kind = None
     return Environment(python.prefix, python.executable, kind, refusal, inherited)
 
@@ -72,16 +77,17 @@ def make_environment(
 def list_fix_candidates(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Candidate, ...]:
-    """Return the candidates that can be tried, best first.
+    """Return the candidates that can be tried, the most important first.
 
-    `codes` restricts them to these findings, and then includes those that are only informational.
+    If `codes` is not empty, only findings with these codes are considered, even if they are only informational.
+    Otherwise all warnings and errors are considered.
     """
     findings = [
         finding
         for finding in report.findings
         if (finding.code in codes if codes else finding.severity >= Severity.WARNING)
     ]
-    findings.sort(key=lambda finding: (-finding.severity, _get_order(finding)))
+    findings.sort(key=lambda finding: (-finding.severity, _get_fix_order(finding)))
     return tuple(
         Candidate(finding, remedy)
         for finding in findings
@@ -90,17 +96,17 @@ def list_fix_candidates(
     )
 
 
-def _get_order(finding: Finding) -> float:
-    """Return the sort key of a finding among equally severe ones.
+def _get_fix_order(finding: Finding) -> float:
+    """Return the sort key of a finding among equally severe ones: the `fix_order` of its rule.
 
-    TensorFlow itself comes first, then its import, then the libraries that it opens; the others keep their order.
+    Findings whose rule has none come last and keep their order.
     """
     rule = RULES_BY_CODE.get(finding.code)
     return rule.fix_order if rule is not None and rule.fix_order is not None else math.inf
 
 
 def explain_impossible(steps: Sequence[Step], environment: Environment, report: Report) -> str:
-    """Return why these steps are impossible in this environment, as a sentence; empty if possible."""
+    """Return the reason why the steps are impossible in this environment, as a sentence; empty if they are possible."""
     if environment.refusal:
         return environment.refusal
     for step in steps:
@@ -113,7 +119,7 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
             return f"{path} lies outside the environment {environment.prefix}."
         if path is None and not isinstance(step, (Install, Uninstall)) and environment.kind is None:
             return "This Python is in no environment that is activated: its variables come from elsewhere."
-        if isinstance(step, SHELL_STEPS) and not _is_writable(step):
+        if isinstance(step, SHELL_STEPS) and not _can_be_written(step):
             return "A name or a path in it has characters that do not belong in a shell script."
     paths = [path for step in steps if (path := _get_path(step)) is not None]
     for link, target in environment.outward_links:
@@ -131,15 +137,18 @@ def explain_impossible(steps: Sequence[Step], environment: Environment, report: 
     return ""
 
 
-def _is_writable(step: ShellStep) -> bool:
-    """Return whether a step can be written to a script: its names are plain, and its texts printable."""
+def _can_be_written(step: ShellStep) -> bool:
+    """Return whether a step can be written to a shell script.
+
+    Its names must be valid names of variables, and its values printable.
+    """
     names = (step.wrong, step.right) if isinstance(step, Rename) else (step.name,)
-    texts: tuple[str, ...] = ()
+    values: tuple[str, ...] = ()
     if isinstance(step, Export):
-        texts = (step.value,)
+        values = (step.value,)
     elif isinstance(step, (Prepend, RemoveEntries)):
-        texts = step.folders if isinstance(step, Prepend) else step.entries
-    return all(_NAME.fullmatch(name) for name in names) and all(map(str.isprintable, texts))
+        values = step.folders if isinstance(step, Prepend) else step.entries
+    return all(_VARIABLE_NAME.fullmatch(name) for name in names) and all(map(str.isprintable, values))
 
 
 def changes_packages(steps: Sequence[Step]) -> bool:
@@ -148,7 +157,7 @@ def changes_packages(steps: Sequence[Step]) -> bool:
 
 
 def _get_path(step: Step) -> str | None:
-    """Return the path that a step changes; None for steps without one."""
+    """Return the path that a step changes; None for a step that changes packages or variables."""
     if isinstance(step, (MakeLink, Remove, CommentOut)):
         return step.path
     return step.folder if isinstance(step, LinkParts) else None
@@ -159,10 +168,14 @@ def _is_inside(path: str, prefix: str) -> bool:
 
 
 def is_better(before: Report, after: Report, finding: Finding) -> bool:
-    """Return whether a fix improved the prediction, or else removed the finding or a missing library."""
-    earlier, later = _rank(before.prediction), _rank(after.prediction)
-    if later != earlier:
-        return later > earlier
+    """Return whether a fix improved the report.
+
+    It did if the prediction is better. If the prediction is the same, the finding must be gone, or fewer libraries must
+    be missing and no new ones.
+    """
+    rank_before, rank_after = _rank(before.prediction), _rank(after.prediction)
+    if rank_after != rank_before:
+        return rank_after > rank_before
     if not any(
         (remaining.code, remaining.title) == (finding.code, finding.title) for remaining in after.findings
     ):
@@ -178,7 +191,7 @@ def is_worse(before: Report, after: Report) -> bool:
 
 
 def _rank(prediction: Prediction) -> tuple[int, int, int]:
-    """Return a sort key, higher is better: TensorFlow is importable, registers GPUs, number of GPUs."""
+    """Return the rank of a prediction, higher is better: importable, registers a GPU, number of GPUs."""
     order = {False: 0, None: 1, True: 2}
     return order[prediction.import_ok], order[prediction.gpu_registered], prediction.gpu_count or 0
 
@@ -186,7 +199,10 @@ def _rank(prediction: Prediction) -> tuple[int, int, int]:
 def list_unfixed(
     report: Report, environment: Environment, codes: Collection[str] = ()
 ) -> tuple[Unfixed, ...]:
-    """Return the findings that remain, each with the reason."""
+    """Return the findings that fix does not fix, each with the reason.
+
+    `codes` restricts them as in `list_fix_candidates`.
+    """
     unfixed = []
     for finding in report.findings:
         if finding.code not in codes if codes else finding.severity < Severity.WARNING:

@@ -1,6 +1,7 @@
-"""A check of the free disk space for an environment, the installer's cache, and temporary files.
+"""Check the free disk space for an environment, the installer's cache, and temporary files.
 
-Sizes are the plan's (compat/). The size of the user's own requirements is not known before they are downloaded.
+The sizes are those of the planned wheels (compat/). The size of the user's own requirements is not known before they
+are downloaded, so it is not included.
 """
 
 from __future__ import annotations
@@ -30,8 +31,8 @@ __all__ = [
     "measure_usage",
 ]
 
-_ANSWER_TIMEOUT_S = 120.0
-"""The time limit in seconds for a fresh Python, or uv, to answer."""
+_COMMAND_TIMEOUT_S = 120.0
+"""The time limit in seconds for a command of uv or of a new Python environment."""
 
 
 class DiskSpaceError(InstallFailedError):
@@ -40,16 +41,16 @@ class DiskSpaceError(InstallFailedError):
 
 @dataclass(frozen=True, slots=True)
 class Need:
-    """The space that is needed on one file system."""
+    """The space that is needed on one file system, and the space that is free."""
 
     folder: Path
     """An existing folder on the file system."""
     purposes: tuple[str, ...]
-    """`"the environment"`, `"uv's cache"`, `"temporary files"`."""
+    """Any of `"the environment"`, `"uv's cache"` and `"temporary files"`."""
     size: int
-    """The number of bytes that are written."""
+    """The needed space in bytes."""
     free: int
-    """The number of bytes that are free for this user."""
+    """The free space for this user in bytes."""
 
     @property
     def is_met(self) -> bool:
@@ -58,28 +59,31 @@ class Need:
 
     @property
     def text(self) -> str:
-        """The need in one line: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
+        """The need as one line of text: `"/home (the environment and uv's cache): 5.2 GB needed, 40.1 GB free"`."""
         where = clean_line(str(self.folder))
         return f"{where} ({' and '.join(self.purposes)}): {gigabytes(self.size)} needed, {gigabytes(self.free)} free"
 
 
 @dataclass(frozen=True, slots=True)
 class InstallSizes:
-    """The sizes of an installation, and what it is made with."""
+    """The sizes of an installation, and the installer and folders that it uses."""
 
     folder: Path
+    """The folder of the environment."""
     size: int | None
-    """The unpacked size in bytes; None if it is not known."""
+    """The unpacked size of all wheels in bytes; None if it is not known."""
     download: int
     """The size of the downloads in bytes."""
     wheels: Mapping[str, int]
     """The unpacked sizes of the large wheels in bytes, by name."""
     locks: tuple[Path, ...]
+    """The lock files of the wheels."""
     uv: str | None
     """The path of uv; None if pip installs."""
     base: str
     """The base interpreter: a path, or a version."""
     env: Mapping[str, str]
+    """The environment variables for the installer."""
 
 
 def gigabytes(count: int) -> str:
@@ -96,9 +100,9 @@ def find_existing_folder(path: Path) -> Path:
 
 
 def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
-    """Return one need per file system for all (purpose, folder, bytes), in their order.
+    """Add up sizes by file system, and return one need for each.
 
-    A file system that cannot be queried is omitted.
+    `sizes` are (purpose, folder, bytes). A file system that cannot be queried is omitted.
     """
     needs_by_device: dict[int, Need] = {}
     for purpose, folder, size in sizes:
@@ -107,17 +111,17 @@ def group_by_disk(sizes: Iterable[tuple[str, Path, int]]) -> tuple[Need, ...]:
             device, free = os.stat(existing).st_dev, shutil.disk_usage(existing).free  # noqa: PTH116
         except OSError:
             continue
-        earlier = needs_by_device.get(device)
+        previous = needs_by_device.get(device)
         needs_by_device[device] = (
             Need(existing, (purpose,), size, free)
-            if earlier is None
-            else Need(earlier.folder, (*earlier.purposes, purpose), earlier.size + size, free)
+            if previous is None
+            else Need(previous.folder, (*previous.purposes, purpose), previous.size + size, free)
         )
     return tuple(needs_by_device.values())
 
 
 def check_needs(needs: Iterable[Need], folder_text: str) -> None:
-    """Raise NoRoomError if a need is not met. `shown` is the environment's folder, as printed."""
+    """Raise DiskSpaceError if a need is not met. `folder_text` is the environment's folder, as printed."""
     unmet = [need for need in needs if not need.is_met]
     if unmet:
         details = "; ".join(need.text for need in unmet)
@@ -137,10 +141,10 @@ def check_needs(needs: Iterable[Need], folder_text: str) -> None:
 def compute_needs(
     writing: InstallSizes, *, installed_bytes: int = 0, exact: bool = False
 ) -> tuple[Need, ...]:
-    """Return the needs of an installation; none if the size of the plan is not known.
+    """Return the needs of an installation, one for each file system; empty if the unpacked size is not known.
 
-    `there` is the number of bytes that are installed already. `exact` says to subtract what is in uv's cache even if
-    there is enough space without that.
+    `installed_bytes` are installed already. Wheels in uv's cache need no more space there, but finding them takes
+    time. They are subtracted only if the space is not sufficient otherwise, or if `exact` is true.
     """
     size = writing.size
     if size is None:
@@ -156,21 +160,23 @@ def compute_needs(
     cache = _find_uv_cache(writing)
     if cache is None:
         return group_by_disk([("the environment", writing.folder, max(size - installed_bytes, 0))])
-    linked = writing.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(cache, writing.folder)
-    environment = 0 if linked else max(size - installed_bytes, 0)
+    uses_links = writing.env.get("UV_LINK_MODE") != "copy" and _is_same_disk(cache, writing.folder)
+    environment_size = 0 if uses_links else max(size - installed_bytes, 0)
     disk_needs = group_by_disk(
-        [("the environment", writing.folder, environment), ("uv's cache", cache, size)]
+        [("the environment", writing.folder, environment_size), ("uv's cache", cache, size)]
     )
     if not exact and all(need.is_met for need in disk_needs):
         return disk_needs
-    remaining = max(size - _measure_cached(writing), 0)
-    return group_by_disk([("the environment", writing.folder, environment), ("uv's cache", cache, remaining)])
+    remaining = max(size - _measure_cached_wheels(writing), 0)
+    return group_by_disk(
+        [("the environment", writing.folder, environment_size), ("uv's cache", cache, remaining)]
+    )
 
 
 def has_room_for_pip_cache(writing: InstallSizes) -> bool:
-    """Return whether the disks have room for pip's cache too.
+    """Return whether there is enough space for pip's cache too.
 
-    pip stores a second copy of its downloads there, and works without it.
+    pip stores a second copy of its downloads there, and also works without the cache.
     """
     env = writing.env
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
@@ -193,49 +199,52 @@ def _is_same_disk(first: Path, second: Path) -> bool:
         return False
 
 
-def _find_uv_cache(writing: InstallSizes) -> Path | None:
-    """Return the folder of uv's cache; None if uv does not report it."""
-    output = capture_output((str(writing.uv), "cache", "dir"), writing.env)
+def _find_uv_cache(install_sizes: InstallSizes) -> Path | None:
+    """Return uv's cache folder; None if uv does not report an absolute path."""
+    output = capture_output((str(install_sizes.uv), "cache", "dir"), install_sizes.env)
     return Path(output.strip()) if output is not None and output.strip().startswith("/") else None
 
 
-def _measure_cached(writing: InstallSizes) -> int:
-    """Return how many bytes of the plan uv's cache has: all, or the sizes of the large wheels in it."""
-    if _is_cached(writing, writing.locks):
-        return writing.size or 0
+def _measure_cached_wheels(install_sizes: InstallSizes) -> int:
+    """Return the unpacked size in bytes of the planned wheels that are in uv's cache.
+
+    If some wheels are missing there, only the large ones are counted.
+    """
+    if _is_cached(install_sizes, install_sizes.locks):
+        return install_sizes.size or 0
     total = 0
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         path = Path(name, "one.txt")
         for line in (
             locked_line
-            for lock in writing.locks
+            for lock in install_sizes.locks
             for locked_line in lock.read_text(encoding="utf-8").splitlines()
         ):
-            size = writing.wheels.get(line.partition("==")[0])
+            size = install_sizes.wheels.get(line.partition("==")[0])
             if size is not None:
                 path.write_text(f"{line}\n", encoding="utf-8")
-                total += size if _is_cached(writing, [path]) else 0
+                total += size if _is_cached(install_sizes, [path]) else 0
     return total
 
 
-def _is_cached(writing: InstallSizes, files: Iterable[Path]) -> bool:
-    """Return whether uv reports that it needs no download for these requirement files."""
+def _is_cached(install_sizes: InstallSizes, files: Iterable[Path]) -> bool:
+    """Return whether uv can install these requirements files without a download."""
     options = ("--dry-run", "--offline", "--no-deps", "--require-hashes", "--no-build-isolation")
     file_options = [argument for path in files for argument in ("-r", str(path))]
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
-        # A version if it is not installed yet.
-        option = "--python" if "/" in writing.base else "--python-version"
-        target = (option, writing.base, "--target", name)
+        # The base is a version, not a path, if that Python is not installed yet.
+        option = "--python" if "/" in install_sizes.base else "--python-version"
+        target = (option, install_sizes.base, "--target", name)
         output = capture_output(
-            (str(writing.uv), "pip", "install", *options, *target, *file_options), writing.env
+            (str(install_sizes.uv), "pip", "install", *options, *target, *file_options), install_sizes.env
         )
     return output is not None and "Would download" not in output and "Would install" in output
 
 
 def capture_output(command: Sequence[str], env: Mapping[str, str]) -> str | None:
-    """Return the output of a command; None if it fails."""
+    """Return the standard output and error of a command; None if the command fails or takes too long."""
     try:
-        completed = children.run(command, env=child_environment(env), timeout=_ANSWER_TIMEOUT_S)
+        completed = children.run(command, env=child_environment(env), timeout=_COMMAND_TIMEOUT_S)
     except (OSError, ValueError):
         return None
     text = completed.stdout + completed.stderr  # uv prints on standard error what it would do
@@ -253,5 +262,5 @@ def measure_usage(folder: Path) -> int:
                 continue
             if status.st_ino not in inodes:
                 inodes.add(status.st_ino)
-                total += status.st_blocks * 512
+                total += status.st_blocks * 512  # st_blocks counts units of 512 bytes
     return total

@@ -1,4 +1,4 @@
-"""The fixing of an environment, one finding at a time. Each step is undone if it does not help."""
+"""Fix the findings in an environment, one at a time. A change that does not help is undone."""
 
 from __future__ import annotations
 
@@ -38,7 +38,10 @@ if TYPE_CHECKING:
 __all__ = ["FixRequest", "examine_environment", "find_prefix", "fix_environment", "plan", "undo"]
 
 MAX_CANDIDATES = 25
-"""The largest number of candidates tried in a run: a finding has two or three, and a fix may reveal another one."""
+"""The largest number of candidates that are tried in a run.
+
+A finding has two or three candidates, and a fix may reveal another finding.
+"""
 UNFINISHED = "An earlier fix was interrupted, or another one is running: its changes are undone first."
 
 
@@ -47,44 +50,49 @@ class FixRequest:
     """A request to fix an environment."""
 
     python: str | None = None
+    """The value of `--python`; None for the usual search."""
     codes: tuple[str, ...] = ()
     """The codes of the findings to fix; empty for all warnings and errors."""
     installer: str | None = None
+    """`"uv"`, `"pip"`, or None for whichever is found."""
     timeout: float = 10.0
+    """The time limit in seconds for each examination."""
     deep: bool = True
     """Whether to run TensorFlow at the end, if something was fixed and a GPU is expected."""
     inherit: bool = False
-    """Whether an installer may write to standard error itself."""
+    """Whether an installer writes directly to standard error, and its output is not recorded."""
 
 
 @dataclass(frozen=True, slots=True)
 class Examination:
-    """The result of one examination, with the variables of the activated environment."""
+    """The result of one examination of the environment."""
 
     report: Report
     environment: Environment
     activated: bool
+    """Whether the environment was examined with the variables of its activation."""
 
 
 def examine_environment(
     new_system: Callable[[Mapping[str, str] | None], System], compat: Compat, request: FixRequest
 ) -> Examination:
-    """Examine the Python, with its environment activated if it can be. Raise UsageError.
+    """Examine the Python, with its environment activated if possible.
 
-    `new_system` returns this machine with other environment variables (None: those of this process).
+    `new_system` returns this machine with the given environment variables; None stands for those of this process. Raise
+    UsageError if the Python cannot be examined.
     """
     system = new_system(None)
-    chosen, python = _choose_python(system, request)
-    kind = detect_kind(python.prefix) if chosen.kernel is None else None  # Jupyter activates nothing
-    variables = activate(system, python.prefix) if kind is not None else None
-    from_outside = list_inherited(system, python.prefix)
+    choice, python_facts = _choose_python(system, request)
+    kind = detect_kind(python_facts.prefix) if choice.kernel is None else None  # Jupyter activates nothing
+    variables = activate(system, python_facts.prefix) if kind is not None else None
+    inherited = list_inherited(system, python_facts.prefix)
     interpreter = request.python
-    if chosen.kernel is not None:
-        system = _apply_kernel_variables(new_system, chosen.kernel)
+    if choice.kernel is not None:
+        system = _apply_kernel_variables(new_system, choice.kernel)
     if variables is not None:
-        system, interpreter = new_system(variables), python.executable
+        system, interpreter = new_system(variables), python_facts.executable
     report = examine(system, compat, python=interpreter, timeout=request.timeout)
-    environment = find_environment(report, kind, from_outside)
+    environment = find_environment(report, kind, inherited)
     if environment is None:
         raise _make_unexamined_error(report.facts.python)
     return Examination(report, environment, activated=variables is not None)
@@ -99,7 +107,7 @@ def _apply_kernel_variables(new_system: Callable[[Mapping[str, str] | None], Sys
 def _choose_python(system: System, request: FixRequest) -> tuple[Choice, PythonFacts]:
     """Return the Python to fix, and the facts about it.
 
-    Raise UsageError if it is unclear or does not answer.
+    Raise UsageError if the active environment has no usable Python, or if the Python cannot be queried.
     """
     choice = choose(system, request.python)
     if choice.lost and request.python is None:  # the Python found instead may be the wrong one
@@ -109,13 +117,14 @@ def _choose_python(system: System, request: FixRequest) -> tuple[Choice, PythonF
         )
         raise UsageError(message, hint=f"Name it: tfdoctor fix --python {clean_line(choice.path)}")
     fact = ask_python(system, choice, named=request.python is not None, timeout=request.timeout)
-    python = value_of(fact)
-    if python is None:
+    python_facts = value_of(fact)
+    if python_facts is None:
         raise _make_unexamined_error(fact)
-    return choice, python
+    return choice, python_facts
 
 
 def _make_unexamined_error(fact: Fact[PythonFacts]) -> UsageError:
+    """Return the error for a Python that could not be examined, with the reason in the fact."""
     reason = getattr(fact, "why", "") or "it did not answer"
     return UsageError(f"The Python to fix could not be examined: {reason}.")
 
@@ -126,29 +135,32 @@ def plan(
     request: FixRequest,
     env: Mapping[str, str],
 ) -> FixResult:
-    """Return the first candidate for each finding, without changing anything."""
-    examined = examine_environment(new_system, compat, request)
-    runner = StepRunner(examined.environment, lambda: new_system(None), env, request.installer)
+    """Return the first candidate for each finding as a planned attempt, without changing anything.
+
+    Raise UsageError if the Python cannot be examined, or JournalError if the journal cannot be read.
+    """
+    examination = examine_environment(new_system, compat, request)
+    runner = StepRunner(examination.environment, lambda: new_system(None), env, request.installer)
     first_by_code: dict[str, Candidate] = {}
-    for candidate in list_fix_candidates(examined.report, examined.environment, request.codes):
+    for candidate in list_fix_candidates(examination.report, examination.environment, request.codes):
         first_by_code.setdefault(candidate.finding.code, candidate)
     attempts = tuple(
-        Attempt(candidate, FixStatus.PLANNED, _format_commands(candidate, examined.environment, runner))
+        Attempt(candidate, FixStatus.PLANNED, _format_commands(candidate, examination.environment, runner))
         for candidate in first_by_code.values()
     )
     unfixed = tuple(
         entry
-        for entry in list_unfixed(examined.report, examined.environment, request.codes)
+        for entry in list_unfixed(examination.report, examination.environment, request.codes)
         if entry.finding.code not in first_by_code
     )
     return FixResult(
-        environment=examined.environment,
+        environment=examination.environment,
         attempts=attempts,
         unfixed=unfixed,
-        before=examined.report,
-        after=examined.report,
-        recovered=(UNFINISHED,) if has_pending(Path(examined.environment.prefix)) else (),
-        activated=examined.activated,
+        before=examination.report,
+        after=examination.report,
+        recovered=(UNFINISHED,) if has_pending(Path(examination.environment.prefix)) else (),
+        activated=examination.activated,
     )
 
 
@@ -170,29 +182,32 @@ def fix_environment(
     env: Mapping[str, str],
     tell: Progress,
 ) -> FixResult:
-    """Fix what can be fixed.
+    """Try the candidates until no finding can be improved, and return the result of each.
 
-    Raise UsageError, JournalError; the failure of a candidate is in its `Attempt`.
+    `env` has the variables for installers. Raise UsageError if the Python cannot be examined, or JournalError if the
+    journal cannot be used. A candidate that fails raises nothing: the failure is in its `Attempt`.
     """
     entries_before = Journal.read(Path(find_prefix(new_system, request)))
-    first_look = examine_environment(new_system, compat, request)
-    unfinished = has_pending(Path(first_look.environment.prefix))
-    if not unfinished and not list_fix_candidates(first_look.report, first_look.environment, request.codes):
-        unfixed = list_unfixed(first_look.report, first_look.environment, request.codes)
+    first_examination = examine_environment(new_system, compat, request)
+    has_unfinished = has_pending(Path(first_examination.environment.prefix))
+    if not has_unfinished and not list_fix_candidates(
+        first_examination.report, first_examination.environment, request.codes
+    ):
+        unfixed = list_unfixed(first_examination.report, first_examination.environment, request.codes)
         return FixResult(
-            first_look.environment,
+            first_examination.environment,
             (),
             unfixed,
-            first_look.report,
-            first_look.report,
-            activated=first_look.activated,
+            first_examination.report,
+            first_examination.report,
+            activated=first_examination.activated,
         )
-    with Journal.open(Path(first_look.environment.prefix), on_wait=tell.stage) as journal:
+    with Journal.open(Path(first_examination.environment.prefix), on_wait=tell.stage) as journal:
         # If another process changed the environment since, the first report is outdated.
-        is_outdated = unfinished or journal.recovered or journal.entries != entries_before
-        examined = examine_environment(new_system, compat, request) if is_outdated else first_look
+        is_outdated = has_unfinished or journal.recovered or journal.entries != entries_before
+        examination = examine_environment(new_system, compat, request) if is_outdated else first_examination
         runner = StepRunner(
-            examined.environment,
+            examination.environment,
             lambda: new_system(None),
             env,
             request.installer,
@@ -200,14 +215,14 @@ def fix_environment(
             inherit=request.inherit,
             held=(journal.fileno(),),
         )
-        before, attempts = examined.report, list[Attempt]()
+        before, attempts = examination.report, list[Attempt]()
         tried_keys: set[object] = set()
-        fixed: set[str] = set()
+        fixed_codes: set[str] = set()
         while len(attempts) < MAX_CANDIDATES:
             candidate = next(
                 (
                     one
-                    for one in list_fix_candidates(examined.report, examined.environment, request.codes)
+                    for one in list_fix_candidates(examination.report, examination.environment, request.codes)
                     if one.key not in tried_keys
                 ),
                 None,
@@ -216,28 +231,32 @@ def fix_environment(
                 break
             tried_keys.add(candidate.key)
             tell.stage(f"{candidate.finding.code}  {candidate.finding.title}")
-            one, examined = _try_candidate(
-                candidate, examined, journal, runner, lambda: examine_environment(new_system, compat, request)
+            one, examination = _try_candidate(
+                candidate,
+                examination,
+                journal,
+                runner,
+                lambda: examine_environment(new_system, compat, request),
             )
             if one.status is FixStatus.FIXED:
-                fixed.add(candidate.finding.code)
+                fixed_codes.add(candidate.finding.code)
             attempts.append(one)
         recovered = journal.recovered
     observed = None
-    if request.deep and fixed and examined.report.prediction.gpu_registered:
-        activated_system = _apply_activation(new_system, examined)
+    if request.deep and fixed_codes and examination.report.prediction.gpu_registered:
+        activated_system = _apply_activation(new_system, examination)
         observed = run_tensorflow(
-            activated_system, compat, examined.report.facts, timeout=request.timeout, tell=tell.stage
+            activated_system, compat, examination.report.facts, timeout=request.timeout, tell=tell.stage
         )
     return FixResult(
-        environment=examined.environment,
+        environment=examination.environment,
         attempts=tuple(attempts),
-        unfixed=list_unfixed(examined.report, examined.environment, request.codes),
+        unfixed=list_unfixed(examination.report, examination.environment, request.codes),
         before=before,
-        after=replace(examined.report, observed=observed) if observed is not None else examined.report,
+        after=replace(examination.report, observed=observed) if observed is not None else examination.report,
         recovered=recovered,
         observed=observed,
-        activated=examined.activated,
+        activated=examination.activated,
     )
 
 
@@ -248,7 +267,10 @@ def _try_candidate(
     runner: StepRunner,
     examine_again: Callable[[], Examination],
 ) -> tuple[Attempt, Examination]:
-    """Try one candidate. Roll it back if it fails, is interrupted, or does not improve the report."""
+    """Try one candidate, and return the attempt and the last valid examination.
+
+    The changes are rolled back if the candidate fails, is interrupted, or does not improve the report.
+    """
     commands = _format_commands(candidate, before.environment, runner)
     paths = list_changed_paths(candidate.steps, before.environment)
     with journal.step(title=candidate.remedy.text, codes=(candidate.finding.code,), paths=paths) as step:
@@ -267,24 +289,31 @@ def _try_candidate(
 
 
 def _apply_activation(
-    new_system: Callable[[Mapping[str, str] | None], System], examined: Examination
+    new_system: Callable[[Mapping[str, str] | None], System], examination: Examination
 ) -> System:
-    """Return the machine with the variables of the activated environment, or of the requested kernel."""
-    choice = examined.report.facts.choice
+    """Return the machine with the variables of the Jupyter kernel or of the activated environment, if any."""
+    choice = examination.report.facts.choice
     if choice is not None and choice.kernel is not None:
         return _apply_kernel_variables(new_system, choice.kernel)
     system = new_system(None)
-    variables = activate(system, examined.environment.prefix) if examined.activated else None
+    variables = activate(system, examination.environment.prefix) if examination.activated else None
     return new_system(variables) if variables is not None else system
 
 
 def find_prefix(new_system: Callable[[Mapping[str, str] | None], System], request: FixRequest) -> str:
-    """Return the prefix of the environment that `--python` selects. Raise UsageError."""
+    """Return the prefix of the environment of the requested Python.
+
+    Raise UsageError if the Python cannot be queried.
+    """
     return _choose_python(new_system(None), request)[1].prefix
 
 
 def undo(prefix: str, *, force: bool, tell: Progress) -> UndoResult:
-    """Undo everything that fix did in an environment. Raise JournalError."""
+    """Undo all changes of fix in an environment.
+
+    Raise JournalError if that is not possible: for example, if somebody else changed the same files and `force` is
+    false.
+    """
     if not Path(prefix, STATE_FOLDER).exists():
         return UndoResult((), 0, ())  # without this, a journal would be created, which may be impossible
     with Journal.open(Path(prefix), on_wait=tell.stage) as journal:

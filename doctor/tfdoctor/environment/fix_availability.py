@@ -1,4 +1,4 @@
-"""The offer of `fix` for a report: `check` offers nothing that fix refuses."""
+"""Decide whether a report can offer `tfdoctor fix`, so that nothing is offered which fix would refuse."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ __all__ = ["find_environment", "find_offer", "make_offer"]
 
 
 def find_offer(report: Report, system: System) -> Offer | None:
-    """Return what fix would do on this machine; None if it would have nothing to do, or refuse."""
+    """Return the offer to run fix on this machine; None if fix has nothing to do or would refuse."""
     python, choice = value_of(report.facts.python), report.facts.choice
     if python is None or (choice is not None and any(lost.variable != PYTHON_OPTION for lost in choice.lost)):
-        return None  # nothing to fix, or a Python that was found instead of the named one
+        return None  # no Python, or one that was found in place of an unusable active environment
     environment = find_environment(report, detect_kind(python.prefix), list_inherited(system, python.prefix))
     if (
         environment is None
@@ -41,7 +41,7 @@ def find_offer(report: Report, system: System) -> Offer | None:
 def find_environment(report: Report, kind: str | None, inherited: frozenset[str]) -> Environment | None:
     """Return the environment to fix, with its links that lead outside; None if no Python answered.
 
-    `kind` and `inherited` are the values of activation.kind_of and activation.list_inherited.
+    `kind` is the result of `activation.detect_kind`, and `inherited` that of `activation.list_inherited`.
     """
     environment, python = make_environment(report, kind, inherited), value_of(report.facts.python)
     if environment is None or environment.refusal or python is None:
@@ -50,18 +50,16 @@ def find_environment(report: Report, kind: str | None, inherited: frozenset[str]
 
 
 def make_offer(report: Report, environment: Environment) -> Offer | None:
-    """Return the offer for a known environment; None if nothing can be fixed. Pure."""
+    """Return the offer for a known environment; None if nothing can be fixed."""
     python, choice = value_of(report.facts.python), report.facts.choice
-    candidate_list = list_fix_candidates(report, environment)
-    if python is None or not candidate_list:
+    candidates = list_fix_candidates(report, environment)
+    if python is None or not candidates:
         return None
     is_default = python.requested.startswith(("$", "python3 on", "python on"))
-    python_or_kernel = (
-        choice.kernel if choice is not None and choice.kernel is not None else python.executable
-    )
+    python_argument = choice.kernel if choice is not None and choice.kernel is not None else python.executable
     command = (
-        "tfdoctor fix" if is_default else f"tfdoctor fix --python {shlex.quote(clean_line(python_or_kernel))}"
+        "tfdoctor fix" if is_default else f"tfdoctor fix --python {shlex.quote(clean_line(python_argument))}"
     )
     return Offer(
-        command, tuple({id(candidate.finding): candidate.finding for candidate in candidate_list}.values())
+        command, tuple({id(candidate.finding): candidate.finding for candidate in candidates}.values())
     )

@@ -1,10 +1,10 @@
-"""tfdoctor's own folder in an environment, its locks, and atomic changes of files.
+"""tfdoctor's folder in an environment, its lock, and atomic file changes.
 
-`system/writing.py` writes the files that a user names, into anybody's folders: under a name that nobody can guess, and
-never over another file by mistake. Here an unfinished file has a known name (`get_unfinished_path`), because the next run after
-a kill has to find it: fix undoes it with the other changes, install overwrites it.
+An unfinished file has a predictable name here (`get_unfinished_path`), so that the next run finds it if this process is
+killed: fix removes it, and install overwrites it. Files that the user names are written by `system/writing.py` instead,
+which uses a random name.
 
-Paths may be strings: an environment has 40,000 files, with names that need not be UTF-8.
+Paths may be strings, because an environment has about 40,000 files with names that need not be UTF-8.
 """
 # ruff: noqa: PTH105, PTH108, PTH120
 
@@ -38,7 +38,9 @@ __all__ = [
 STATE_FOLDER = ".tfdoctor"
 """The name of tfdoctor's folder in an environment: install.json of `install`, the journal of `fix`."""
 UNFINISHED_SUFFIX = ".unwritten"
+"""The suffix of a file that is still being written."""
 _MAX_SINGLE_SYNCS = 64
+"""The largest number of paths that are synced one by one."""
 
 
 def is_folder(path: str) -> bool:
@@ -50,16 +52,16 @@ def is_folder(path: str) -> bool:
 
 
 def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, str], ...]:
-    """Return (link, target) of the links in an environment that lead to folders outside of it.
+    """Return (link, target) of the links in an environment that lead to folders outside it.
 
-    The folders for packages, those above them in the environment, and all below them are searched: changes behind
-    such a link are not recorded in the history. Unreadable folders are skipped.
+    `sites` are its site-packages folders. These, their parent folders in the environment, and all their subfolders are
+    searched. Changes behind such a link would not be recorded in the history. Unreadable folders are skipped.
     """
     real_prefix = os.path.realpath(prefix)
     links = {}
 
-    def look(path: str) -> bool:
-        """Return whether a path is a folder to search; record it if it is a link that leads outside."""
+    def check_folder(path: str) -> bool:
+        """Return whether a path is a real folder, to be searched. Record it if it is a link that leads outside."""
         if is_folder(path):
             return True
         real_path = os.path.realpath(path)
@@ -72,16 +74,16 @@ def find_outward_links(prefix: str, sites: Collection[str]) -> tuple[tuple[str, 
         relative = os.path.relpath(site, prefix)
         parts = relative.split("/") if not relative.startswith("..") else []
         folders = ["/".join((prefix.rstrip("/"), *parts[:depth])) for depth in range(1, len(parts) + 1)]
-        if all(look(path) for path in folders):
+        if all(check_folder(path) for path in folders):
             pending.append(site)
     while pending:
         with contextlib.suppress(OSError), os.scandir(pending.pop()) as entries:
-            pending += [entry.path for entry in entries if entry.is_dir() and look(entry.path)]
+            pending += [entry.path for entry in entries if entry.is_dir() and check_folder(entry.path)]
     return tuple(links.items())
 
 
 def fsync(path: str) -> None:
-    """Sync a file, or the names in a folder, to the disk. Raise OSError, also for a link."""
+    """Sync a file, or the entries of a folder, to the disk. Raise OSError if that fails, or if the path is a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     try:
         os.fsync(handle)
@@ -90,7 +92,7 @@ def fsync(path: str) -> None:
 
 
 def sync(paths: Collection[str]) -> None:
-    """Sync each path; sync everything at once if there are many, which is faster."""
+    """Sync paths to the disk. If there are many, sync all file systems at once, which is faster."""
     if len(paths) > _MAX_SINGLE_SYNCS:
         os.sync()
         return
@@ -99,15 +101,15 @@ def sync(paths: Collection[str]) -> None:
 
 
 def get_unfinished_path(path: str | Path) -> str:
-    """Return the path of the unfinished file that will replace `path`."""
+    """Return the path under which a new version of the file `path` is written."""
     return f"{path}{UNFINISHED_SUFFIX}"
 
 
 def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
     """Write a file atomically and sync it to the disk.
 
-    It keeps the owner, mode and extended attributes of the file that it replaces. If `private`, a new file is
-    readable by its owner alone. Raise OSError.
+    The owner (if this process is root), mode and extended attributes of an existing file are kept. If `private`, only
+    the owner can read a new file. Raise OSError if writing fails.
     """
     unfinished = get_unfinished_path(path)
     with contextlib.suppress(FileNotFoundError):
@@ -135,7 +137,7 @@ def write(path: str | Path, content: bytes, *, private: bool = False) -> None:
 
 
 def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
-    """Copy extended attributes, as far as the file system and this user's permissions allow."""
+    """Copy the extended attributes of a file, as far as the file system and the permissions allow it."""
     if not hasattr(os, "listxattr"):
         return
     with contextlib.suppress(OSError):
@@ -145,9 +147,9 @@ def copy_attributes(source: str | Path | int, target: str | Path | int) -> None:
 
 
 def give_to_owner_of_folder(path: str) -> None:
-    """As root, give a new path to the owner of its folder.
+    """If this process is root, give a path that root owns to the owner of its folder.
 
-    For a link the link itself is changed, not its target.
+    For a link the link itself is changed, not its target. Errors are ignored.
     """
     if os.geteuid() != 0:
         return
@@ -160,7 +162,7 @@ def give_to_owner_of_folder(path: str) -> None:
 def remove(path: str | Path) -> None:
     """Remove a file, a link, or a folder with its content; do nothing if the path does not exist.
 
-    Raise OSError.
+    Raise OSError if the path cannot be removed.
     """
     with contextlib.suppress(FileNotFoundError):
         if is_folder(str(path)):
@@ -170,11 +172,12 @@ def remove(path: str | Path) -> None:
 
 
 def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], None]) -> int:
-    """Take a lock on a file, which its last holder may delete with its folder. Return the file descriptor.
+    """Lock a file and return its file descriptor.
 
-    `make_folder` creates the folder of the lock; it is called again whenever that was deleted meanwhile. `on_wait` is
-    called once, with the descriptor, before waiting for another process. Child processes that keep the descriptor
-    open hold the lock until they end. Raise OSError.
+    `make_folder` creates the folder of the file. Another process that releases the lock may delete the file and its
+    folder; then both are created again. `on_wait` is called once, with the descriptor, before waiting for another
+    process. Child processes that inherit the descriptor hold the lock until they end. Raise OSError if the file cannot
+    be created or locked, or Error on Windows.
     """
     if os.name != "posix":  # pragma: no cover - Windows
         raise Error("Environments can be changed on Linux and macOS only.")
@@ -198,7 +201,7 @@ def lock(path: str, make_folder: Callable[[], None], on_wait: Callable[[int], No
                 has_waited = True
                 fcntl.flock(handle, fcntl.LOCK_EX)
             with contextlib.suppress(FileNotFoundError, NotADirectoryError):
-                # Otherwise the locked file was deleted.
+                # If this is not the same file, the locked one was deleted while we waited.
                 if os.path.samestat(os.fstat(handle), os.lstat(path)):
                     locked, handle = handle, -1
                     return locked

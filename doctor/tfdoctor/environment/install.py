@@ -1,8 +1,8 @@
-"""The installation of an option of the plan into a virtual environment, in resumable steps.
+"""Install a planned option into a virtual environment, in steps that a later run can resume.
 
-What is installed is locked: compat/locks has the hash of every file. If the user's requirements need another version
-of a package, uv or pip resolve it (resolution.py) before TensorFlow and CUDA are downloaded. The environment cannot
-start until it is complete (see install_state.py).
+The versions and hashes of all files are locked in compat/locks. If the user's requirements need other versions of some
+packages, uv or pip resolves them (resolution.py) before TensorFlow and CUDA are downloaded. The environment's Python
+does not start until the installation is complete (install_state.py).
 """
 
 from __future__ import annotations
@@ -66,13 +66,13 @@ __all__ = [
 ]
 
 NO_LOCK = "it is not among the combinations that were pinned and tested"
-_TOOLS, _RESOLVE, _PACKAGES = "tools", "resolve", "packages"
-_LOCKED, _HASHED, _OTHERS = "locked.txt", "requirements.txt", "addresses.txt"
-"""Files in the environment's own folder that keep the resolution for the steps after it."""
+_TOOLS_STEP, _RESOLVE_STEP, _PACKAGES_STEP = "tools", "resolve", "packages"
+_LOCKED_FILE, _HASHED_FILE, _UNHASHED_FILE = "locked.txt", "requirements.txt", "addresses.txt"
+"""The files in `.tfdoctor` to which the resolution is saved: locked lines, other lines with hashes, lines without."""
 
 
 class NoLockError(Error):
-    """No lock exists for a release."""
+    """There is no lock for a release."""
 
     kind = "install"
 
@@ -84,24 +84,26 @@ class LockFiles:
     tools: Path
     """The lock of pip, setuptools and wheel."""
     tensorflow: Path
+    """The lock of TensorFlow and its dependencies."""
     cuda: Path
+    """The lock of NVIDIA's wheels."""
     pins: tuple[str, ...]
-    """`name==version` of every package in the last two locks: a user's requirements may not change these."""
+    """`name==version` of every package in the locks of TensorFlow and CUDA."""
     digest: str
-    """SHA-256 over the digests of the three locks."""
+    """The SHA-256 of the digests of the three locks."""
 
 
 @dataclass(frozen=True, slots=True)
 class InstallRequest:
-    """A request to install one option, with everything that it needs."""
+    """A request to install one option into a folder."""
 
     option: Option
     folder: Path
-    """The folder of the environment, an absolute path."""
+    """The absolute path of the environment."""
     base: str
     """The base interpreter: a path, or a version for uv to find or download."""
     version: str
-    """The version of that interpreter, as far as it is known: `"3.11.7"`, `"3.11"`."""
+    """The version of the base interpreter: `"3.11.7"`, or `"3.11"` if the patch release is not known."""
     uv: str | None
     """The path of uv; None if the environment's pip installs."""
     locks: LockFiles
@@ -110,6 +112,7 @@ class InstallRequest:
     constraints: tuple[str, ...] = ()
     """Validated lines of the constraints files (`-c`)."""
     index: str | None = None
+    """The URL of the package index; None for the usual one."""
     env: Mapping[str, str] = field(default_factory=dict)
     """The variables that the child processes inherit."""
     resolution: PipResolution | None = None
@@ -122,12 +125,15 @@ class InstallRequest:
 
     @property
     def can_resolve_first(self) -> bool:
-        """Whether the requirements can be resolved before the installation: pip needs 22.2, and so Python 3.7."""
+        """Whether the requirements can be resolved before the installation.
+
+        pip can do that from 22.2, which requires Python 3.7.
+        """
         return self.uv is not None or versions.is_at_least(self.option.python, "3.7")
 
     @property
     def plan(self) -> dict[str, Any]:
-        """The values that distinguish this plan from another one in the same folder."""
+        """The values that identify the plan: an unfinished installation of another plan is not resumed."""
         text = "\n".join((*self.requirements, *(f"-c {line}" for line in self.constraints)))
         return {
             "tensorflow": self.option.tensorflow,
@@ -149,11 +155,12 @@ class InstallRequest:
 
 @dataclass(frozen=True, slots=True)
 class InstallResult:
-    """The result of `make`."""
+    """The result of `install_environment`."""
 
     seconds: float
+    """The duration in seconds."""
     resumed: bool
-    """Whether an earlier run began the environment."""
+    """Whether the installation continued that of an earlier run."""
     already: bool
     """Whether the environment was complete already, so that nothing was installed."""
     making: InstallRequest | None = None
@@ -164,21 +171,26 @@ class InstallResult:
 
 
 def get_locks(option: Option) -> LockFiles:
-    """Return the locks of an option. Raise NoLockError if one does not exist, DataError if one is damaged."""
+    """Return the locks of an option.
+
+    Raise NoLockError if one does not exist, or DataError if one is damaged.
+    """
     release, python, cuda_set = option.release, option.python, option.cuda_set
     locks = Compat.load().locks
     tools = locks.tools(python)
-    main = locks.get_lock(release.package, release.version, python)
+    tensorflow = locks.get_lock(release.package, release.version, python)
     cuda = locks.cuda(cuda_set.id) if cuda_set is not None else None
-    if tools is None or main is None or cuda is None or cuda_set is None:
+    if tools is None or tensorflow is None or cuda is None or cuda_set is None:
         msg = f"TensorFlow {release.version} on Python {python} cannot be installed: {NO_LOCK}."
         raise NoLockError(msg, hint="Name another release: `tfdoctor recommend --method pip` has the best.")
     return LockFiles(
         tools=locks.tools_path(python),
         tensorflow=locks.path(release.package, release.version, python),
         cuda=locks.cuda_path(cuda_set.id),
-        pins=_list_pins(main, cuda),
-        digest=hashlib.sha256(" ".join(lock.digest for lock in (tools, main, cuda)).encode()).hexdigest(),
+        pins=_list_pins(tensorflow, cuda),
+        digest=hashlib.sha256(
+            " ".join(lock.digest for lock in (tools, tensorflow, cuda)).encode()
+        ).hexdigest(),
     )
 
 
@@ -192,115 +204,135 @@ def _list_pins(*locks: Lock) -> tuple[str, ...]:
 
 @dataclass(frozen=True, slots=True)
 class _Step:
+    """A step of the installation."""
+
     name: str
+    """The name in the record."""
     text: str
+    """The description for the user."""
     commands: tuple[tuple[str, ...], ...] = ()
     """Commands that may run at the same time."""
     work: Callable[[], None] | None = None
+    """A function that is called before the commands run."""
 
 
-def _plan_steps(making: InstallRequest) -> tuple[_Step, ...]:
-    """Return the steps of an installation; those after the resolution depend on it."""
-    option, installer = making.option, making.installer
-    tool_folder = making.folder / STATE_FOLDER
-    index = _index_options(making)
-    locked = (*index, "--no-deps", "--require-hashes")
-    resolves = making.has_requirements and making.can_resolve_first
-    tensorflow_lock = tool_folder / _LOCKED if resolves else making.locks.tensorflow
-    tensorflow = (*locked, "--no-build-isolation", "-r", str(tensorflow_lock))
-    cuda = ("-r", str(making.locks.cuda))
+def _plan_steps(request: InstallRequest) -> tuple[_Step, ...]:
+    """Return the steps of an installation.
+
+    Until the requirements are resolved, the commands of later steps are preliminary.
+    """
+    option, installer = request.option, request.installer
+    state_folder = request.folder / STATE_FOLDER
+    index = _list_index_options(request)
+    locked_options = (*index, "--no-deps", "--require-hashes")
+    resolves_first = request.has_requirements and request.can_resolve_first
+    tensorflow_lock = state_folder / _LOCKED_FILE if resolves_first else request.locks.tensorflow
+    tensorflow_arguments = (*locked_options, "--no-build-isolation", "-r", str(tensorflow_lock))
+    cuda_arguments = ("-r", str(request.locks.cuda))
     install_commands: tuple[tuple[str, ...], ...]
     if installer.name == "uv":  # uv downloads and unpacks many wheels at once
-        install_commands = (installer.install([*tensorflow, *cuda]),)
+        install_commands = (installer.install([*tensorflow_arguments, *cuda_arguments]),)
     else:
-        install_commands = (installer.install(tensorflow), installer.install([*locked, *cuda]))
+        install_commands = (
+            installer.install(tensorflow_arguments),
+            installer.install([*locked_options, *cuda_arguments]),
+        )
     steps = [
-        _Step("venv", f"An environment of Python {making.version}", (_venv_command(making),)),
+        _Step("venv", f"An environment of Python {request.version}", (_make_venv_command(request),)),
         _Step(
-            _TOOLS,
+            _TOOLS_STEP,
             "pip, setuptools and wheel",
-            (installer.install([*locked, "-r", str(making.locks.tools)]),),
+            (installer.install([*locked_options, "-r", str(request.locks.tools)]),),
         ),
     ]
-    if resolves:
-        resolve_command = make_command(_make_question(making), tool_folder / "tmp")
-        steps.append(_Step(_RESOLVE, "Whether your requirements go with it, and how", (resolve_command,)))
+    if resolves_first:
+        resolve_command = make_command(_make_resolution_request(request), state_folder / "tmp")
+        steps.append(
+            _Step(_RESOLVE_STEP, "Whether your requirements go with it, and how", (resolve_command,))
+        )
     steps.append(
         _Step(
-            _PACKAGES,
+            _PACKAGES_STEP,
             f"TensorFlow {option.tensorflow} and what it needs, CUDA {option.cuda} with cuDNN {option.cudnn}",
             install_commands,
         )
     )
-    if making.has_requirements:
-        steps.append(_requirements_step(making, tool_folder))
+    if request.has_requirements:
+        steps.append(_make_requirements_step(request, state_folder))
     steps.append(
-        _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _create_links(making))
+        _Step("links", "Links to CUDA's libraries where TensorFlow looks", (), lambda: _create_links(request))
     )
     return tuple(steps)
 
 
-def _requirements_step(making: InstallRequest, tool_folder: Path) -> _Step:
-    """Return the step that installs the user's requirements."""
-    index, resolution = _index_options(making), making.resolution
-    if not making.can_resolve_first:
+def _make_requirements_step(request: InstallRequest, state_folder: Path) -> _Step:
+    """Return the step that installs the user's requirements.
+
+    If they cannot be resolved first, the installer resolves them in this step.
+    """
+    index, resolution = _list_index_options(request), request.resolution
+    if not request.can_resolve_first:
         arguments = [
             "--constraint",
-            str(tool_folder / "constraints.txt"),
+            str(state_folder / "constraints.txt"),
             "--requirement",
-            str(tool_folder / _HASHED),
+            str(state_folder / _HASHED_FILE),
         ]
-        commands = [making.installer.install([*index, *arguments])]
+        commands = [request.installer.install([*index, *arguments])]
         return _Step(
-            "requirements", "Your requirements", tuple(commands), lambda: _write_requirements(making)
+            "requirements", "Your requirements", tuple(commands), lambda: _write_requirements(request)
         )
     commands = []
     if resolution is None or resolution.hashed:
-        arguments = ["--no-deps", "--require-hashes", "-r", str(tool_folder / _HASHED)]
-        commands.append(making.installer.install([*index, *arguments]))
+        arguments = ["--no-deps", "--require-hashes", "-r", str(state_folder / _HASHED_FILE)]
+        commands.append(request.installer.install([*index, *arguments]))
     if resolution is not None and resolution.unhashed:
-        commands.append(making.installer.install([*index, "--no-deps", "-r", str(tool_folder / _OTHERS)]))
+        commands.append(
+            request.installer.install([*index, "--no-deps", "-r", str(state_folder / _UNHASHED_FILE)])
+        )
     return _Step("requirements", "Your requirements", tuple(commands))
 
 
-def _venv_command(making: InstallRequest) -> tuple[str, ...]:
+def _make_venv_command(request: InstallRequest) -> tuple[str, ...]:
     """Return the command that creates the virtual environment."""
-    if making.uv is not None:
-        return (making.uv, "venv", "--allow-existing", "--python", making.base, str(making.folder))
-    return (making.base, "-m", "venv", str(making.folder))
+    if request.uv is not None:
+        return (request.uv, "venv", "--allow-existing", "--python", request.base, str(request.folder))
+    return (request.base, "-m", "venv", str(request.folder))
 
 
-def _index_options(making: InstallRequest) -> tuple[str, ...]:
-    """Return the options that select the index."""
-    if making.index is None:
+def _list_index_options(request: InstallRequest) -> tuple[str, ...]:
+    """Return the options that select the package index; empty for the usual one."""
+    if request.index is None:
         return ()
-    return ("--default-index" if making.uv is not None else "--index-url", making.index)
+    return ("--default-index" if request.uv is not None else "--index-url", request.index)
 
 
-def _write_requirements(making: InstallRequest) -> None:
+def _write_requirements(request: InstallRequest) -> None:
     """Write the constraints and requirements for an installer that cannot resolve beforehand."""
-    tool_folder = making.folder / STATE_FOLDER
-    constraints = (*making.locks.pins, *making.constraints)
-    for name, lines in (("constraints.txt", constraints), (_HASHED, making.requirements)):
-        write(tool_folder / name, "".join(f"{line}\n" for line in lines).encode())
+    state_folder = request.folder / STATE_FOLDER
+    constraints = (*request.locks.pins, *request.constraints)
+    for name, lines in (("constraints.txt", constraints), (_HASHED_FILE, request.requirements)):
+        write(state_folder / name, "".join(f"{line}\n" for line in lines).encode())
 
 
-def _site_packages(making: InstallRequest) -> Path:
+def _get_site_packages(request: InstallRequest) -> Path:
     """Return the environment's site-packages folder."""
-    return making.folder / "lib" / f"python{making.option.python}" / "site-packages"
+    return request.folder / "lib" / f"python{request.option.python}" / "site-packages"
 
 
-def _find_links(making: InstallRequest) -> Iterator[tuple[Path, str]]:
+def _iter_links(request: InstallRequest) -> Iterator[tuple[Path, str]]:
     """Yield (path, target) of every link to CUDA's libraries that TensorFlow needs."""
-    option = making.option
+    option = request.option
     if option.cuda_set is not None:
-        for link in list_links(Compat.load(), option.release, option.cuda_set, str(_site_packages(making))):
+        for link in list_links(
+            Compat.load(), option.release, option.cuda_set, str(_get_site_packages(request))
+        ):
             yield Path(link.path), link.target
 
 
-def _create_links(making: InstallRequest) -> None:
+def _create_links(request: InstallRequest) -> None:
     """Create the missing links. Raise InstallFailedError if the target of one does not exist."""
-    for path, target in _find_links(making):
+    for path, target in _iter_links(request):
         if not (path.parent / target).is_file():
             msg = f"{path.name} is not where NVIDIA's wheel should have put it."
             raise InstallFailedError(msg, hint=clean_line(str(path.parent / target)))
@@ -310,12 +342,12 @@ def _create_links(making: InstallRequest) -> None:
 
 
 def list_commands(making: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], ...]:
-    """Return (purpose, arguments) of every command that `make` runs.
+    """Return (description, arguments) of every command that `install_environment` runs.
 
-    The links that it creates are included as `ln` commands.
+    The links that it creates itself are included as `ln` commands.
     """
     commands = [(step.text, command) for step in _plan_steps(making) for command in step.commands]
-    links = [("", ("ln", "-s", target, str(path))) for path, target in _find_links(making)]
+    links = [("", ("ln", "-s", target, str(path))) for path, target in _iter_links(making)]
     return (*commands, *((_plan_steps(making)[-1].text, arguments) for _, arguments in links))
 
 
@@ -323,33 +355,33 @@ def list_commands(making: InstallRequest) -> tuple[tuple[str, tuple[str, ...]], 
 
 
 def get_requires(option: Option) -> tuple[str, ...]:
-    """Return the known requirements of TensorFlow's wheel."""
+    """Return the known requirements of the TensorFlow wheel."""
     return option.release.requires
 
 
-def _make_question(making: InstallRequest, base: str | None = None) -> Question:
-    """Return the question for the resolver.
+def _make_resolution_request(request: InstallRequest, base: str | None = None) -> Question:
+    """Return the request for the resolver.
 
-    `base` is an interpreter or a version, given if the environment does not exist yet.
+    `base` is an interpreter or a version to resolve for; None means the environment's own interpreter.
     """
-    python = making.installer.python if base is None else base
+    python = request.installer.python if base is None else base
     python_option = "--python" if "/" in python else "--python-version"
-    lock = list_locked_lines(making.locks.tensorflow)
+    lock = list_locked_lines(request.locks.tensorflow)
     return Question(
-        package=making.option.release.package,
-        requires=get_requires(making.option),
+        package=request.option.release.package,
+        requires=get_requires(request.option),
         lock=lock,
-        cuda=tuple(line.split(" ", 1)[0] for line in list_locked_lines(making.locks.cuda)),
-        lines=making.requirements,
-        constraints=making.constraints,
-        program=(making.uv, "pip") if making.uv is not None else (python, "-m", "pip"),
-        python=(python_option, python) if making.uv is not None else (),
-        index=(*_index_options(making), *(uv_options(making.env) if making.uv is not None else ())),
+        cuda=tuple(line.split(" ", 1)[0] for line in list_locked_lines(request.locks.cuda)),
+        lines=request.requirements,
+        constraints=request.constraints,
+        program=(request.uv, "pip") if request.uv is not None else (python, "-m", "pip"),
+        python=(python_option, python) if request.uv is not None else (),
+        index=(*_list_index_options(request), *(uv_options(request.env) if request.uv is not None else ())),
     )
 
 
 def list_locked_lines(path: Path) -> tuple[str, ...]:
-    """Return `name==version --hash=…` of every package in a lock."""
+    """Return the line `name==version --hash=…` of every package in a lock file."""
     lines = path.read_text(encoding="utf-8").splitlines()
     return tuple(line.removesuffix("  # sdist") for line in lines if line and not line.startswith("#"))
 
@@ -357,10 +389,11 @@ def list_locked_lines(path: Path) -> tuple[str, ...]:
 def resolve_requirements(
     making: InstallRequest, on_line: Callable[[str], None] | None = None
 ) -> PipResolution:
-    """Return the resolution that `make` would find, worked out in a temporary folder.
+    """Resolve the requirements in a temporary folder, without installing anything.
 
-    With pip a small temporary environment is made there, so that the locked pip resolves. Raise NoSolutionError with
-    the reason, or InstallFailedError if the attempt itself fails.
+    The result is that of an installation. If pip resolves, a temporary environment with the locked pip is created
+    first. Raise NoSolutionError if the requirements have no solution, or InstallFailedError if the resolver could not
+    run.
     """
     env = child_environment(making.env)
 
@@ -370,51 +403,59 @@ def resolve_requirements(
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
         folder = Path(name)
         if making.uv is not None:
-            return resolve(_make_question(making, making.base), folder, run)
+            return resolve(_make_resolution_request(making, making.base), folder, run)
         temporary = dataclasses.replace(making, folder=folder / "env")
-        run(_venv_command(temporary))
-        arguments = [*_index_options(making), "--no-deps", "--require-hashes", "-r", str(making.locks.tools)]
+        run(_make_venv_command(temporary))
+        arguments = [
+            *_list_index_options(making),
+            "--no-deps",
+            "--require-hashes",
+            "-r",
+            str(making.locks.tools),
+        ]
         run(temporary.installer.install(arguments))
-        return resolve(_make_question(temporary), folder, run)
+        return resolve(_make_resolution_request(temporary), folder, run)
 
 
 def _resolve_request(
-    making: InstallRequest, workplace: LockedFolder, run: Callable[[Sequence[str]], None]
+    request: InstallRequest, locked_folder: LockedFolder, run: Callable[[Sequence[str]], None]
 ) -> InstallRequest:
-    """Return the request with its resolution, and save the resolution for a later run."""
-    resolution = resolve(_make_question(making), workplace.temporary_folder, run)
+    """Resolve the requirements, save the result for a later run, and return the request with it."""
+    resolution = resolve(_make_resolution_request(request), locked_folder.temporary_folder, run)
     for name, lines in (
-        (_LOCKED, resolution.unchanged),
-        (_HASHED, resolution.hashed),
-        (_OTHERS, resolution.unhashed),
+        (_LOCKED_FILE, resolution.unchanged),
+        (_HASHED_FILE, resolution.hashed),
+        (_UNHASHED_FILE, resolution.unhashed),
     ):
-        workplace.write_file(name, "".join(f"{line}\n" for line in lines))
-    return dataclasses.replace(making, resolution=resolution)
+        locked_folder.write_file(name, "".join(f"{line}\n" for line in lines))
+    return dataclasses.replace(request, resolution=resolution)
 
 
-def _load_resolution(making: InstallRequest, workplace: LockedFolder) -> InstallRequest | None:
-    """Return the request with the resolution that an earlier run saved.
-
-    Return None if it cannot be read or is empty.
-    """
+def _load_resolution(request: InstallRequest, locked_folder: LockedFolder) -> InstallRequest | None:
+    """Return the request with the resolution that an earlier run saved; None if there is none that can be read."""
     try:
-        locked, hashed, others = (
-            tuple((workplace.folder / STATE_FOLDER / name).read_text(encoding="utf-8").splitlines())
-            for name in (_LOCKED, _HASHED, _OTHERS)
+        unchanged, hashed, unhashed = (
+            tuple((locked_folder.folder / STATE_FOLDER / name).read_text(encoding="utf-8").splitlines())
+            for name in (_LOCKED_FILE, _HASHED_FILE, _UNHASHED_FILE)
         )
     except (OSError, ValueError):
         return None
-    return dataclasses.replace(making, resolution=PipResolution(locked, hashed, others)) if locked else None
+    return (
+        dataclasses.replace(request, resolution=PipResolution(unchanged, hashed, unhashed))
+        if unchanged
+        else None
+    )
 
 
 # ---------------------------------------------------------------- installation
 
 
 def install_environment(request: InstallRequest, watcher: Progress) -> InstallResult:
-    """Install the environment, or finish an unfinished one; do nothing if it is complete.
+    """Install the environment, or resume an unfinished installation; do nothing if it is complete.
 
-    Raise WorkplaceError, UsageError or InstallFailedError. An unfinished environment is kept and marked as such; it is
-    removed if it has no working Python yet, or if the requirements have no solution.
+    Raise LockedFolderError or UsageError if the folder cannot be used, and InstallFailedError if a step fails. Then the
+    environment is kept for a later run. It is removed only if it has no Python yet, or if the requirements have no
+    solution.
     """
     started = time.monotonic()
     folder_text = clean_line(str(request.folder))
@@ -422,78 +463,82 @@ def install_environment(request: InstallRequest, watcher: Progress) -> InstallRe
     def show_wait() -> None:
         watcher.stage(f"Another tfdoctor is at work in {folder_text}: waiting for it …")
 
-    workplace = LockedFolder.acquire(request.folder, request.option.python, on_wait=show_wait)
+    locked_folder = LockedFolder.acquire(request.folder, request.option.python, on_wait=show_wait)
     try:
-        return _make(request, workplace, watcher, started)
+        return _install_locked(request, locked_folder, watcher, started)
     except InstallFailedError as error:
         watcher.failed("", error.output)
         raise
     finally:
-        workplace.release()
+        locked_folder.release()
 
 
-def _make(
-    making: InstallRequest, workplace: LockedFolder, watcher: Progress, start_time: float
+def _install_locked(
+    request: InstallRequest, locked_folder: LockedFolder, progress: Progress, start_time: float
 ) -> InstallResult:
     """Install the environment in a locked folder."""
-    record_before = workplace.record()
-    folder_text = clean_line(str(making.folder))
-    is_same_plan = record_before is not None and dict(record_before.plan) == making.plan
-    if record_before is not None and record_before.finished:
+    previous_record = locked_folder.record()
+    folder_text = clean_line(str(request.folder))
+    is_same_plan = previous_record is not None and dict(previous_record.plan) == request.plan
+    if previous_record is not None and previous_record.finished:
         if not is_same_plan:
-            msg = f"--into: in {folder_text} is an environment of another plan: {_describe_record(record_before)}."
+            msg = f"--into: in {folder_text} is an environment of another plan: {_describe_record(previous_record)}."
             raise UsageError(msg, hint="Name another folder with --into DIR, or remove this one.")
-        if workplace.is_blocked:  # a run was killed just before its end
-            workplace.finish(record_before)
-        resumable = _load_resolution(making, workplace) if making.has_requirements else None
-        return InstallResult(time.monotonic() - start_time, resumed=False, already=True, making=resumable)
-    finished_steps = _list_done(making, record_before) if record_before is not None and is_same_plan else ()
-    if record_before is not None:
-        watcher.stage(
+        if locked_folder.is_blocked:  # an earlier run was killed just before its end
+            locked_folder.finish(previous_record)
+        resolved_request = _load_resolution(request, locked_folder) if request.has_requirements else None
+        return InstallResult(
+            time.monotonic() - start_time, resumed=False, already=True, making=resolved_request
+        )
+    finished_steps = (
+        _list_finished_steps(request, previous_record) if previous_record is not None and is_same_plan else ()
+    )
+    if previous_record is not None:
+        progress.stage(
             f"{folder_text} is unfinished: going on with it."
             if is_same_plan
-            else f"{folder_text} is unfinished, and of another plan ({_describe_record(record_before)}): it is rebuilt."
+            else f"{folder_text} is unfinished, and of another plan ({_describe_record(previous_record)}): it is rebuilt."
         )
-    if "venv" in finished_steps and not _python_starts(making, workplace):
+    if "venv" in finished_steps and not _python_starts(request, locked_folder):
         finished_steps = ()
-    if _RESOLVE in finished_steps:
-        resumable = _load_resolution(making, workplace)
-        making, finished_steps = (
-            (resumable, finished_steps)
-            if resumable is not None
-            else (making, finished_steps[: finished_steps.index(_RESOLVE)])
+    if _RESOLVE_STEP in finished_steps:
+        resolved_request = _load_resolution(request, locked_folder)
+        request, finished_steps = (
+            (resolved_request, finished_steps)
+            if resolved_request is not None
+            else (request, finished_steps[: finished_steps.index(_RESOLVE_STEP)])
         )
-    record = Record(making.plan, "unfinished", finished_steps)
+    record = Record(request.plan, "unfinished", finished_steps)
     try:
-        workplace.write(record)
+        locked_folder.write(record)
         if not finished_steps:
-            workplace.clear()
-        if _PACKAGES not in finished_steps:
+            locked_folder.clear()
+        if _PACKAGES_STEP not in finished_steps:
             check_needs(
                 compute_needs(
-                    make_disk_plan(making),
-                    installed_bytes=measure_usage(workplace.folder) if finished_steps else 0,
+                    make_disk_plan(request),
+                    installed_bytes=measure_usage(locked_folder.folder) if finished_steps else 0,
                 ),
                 folder_text,
             )
-        record, making = _run_all_steps(making, workplace, record, watcher)
+        record, request = _run_all_steps(request, locked_folder, record, progress)
     except BaseException as error:
-        # An environment that cannot start, or whose requirements have no solution, is of no use to anybody.
-        steps = (workplace.record() or record).steps
-        if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES not in steps):
-            workplace.abandon()
+        # A later run cannot use an environment without a Python, or with requirements that have no solution.
+        steps = (locked_folder.record() or record).steps
+        if "venv" not in steps or (isinstance(error, NoSolutionError) and _PACKAGES_STEP not in steps):
+            locked_folder.abandon()
         raise
-    watcher.done()
-    workplace.finish(record)
+    progress.done()
+    locked_folder.finish(record)
     return InstallResult(
-        time.monotonic() - start_time, resumed=bool(finished_steps), already=False, making=making
+        time.monotonic() - start_time, resumed=bool(finished_steps), already=False, making=request
     )
 
 
-def _list_done(making: InstallRequest, record: Record) -> tuple[str, ...]:
-    """Return the steps that are done, up to the first that is not: the steps after that one run again."""
+def _list_finished_steps(request: InstallRequest, record: Record) -> tuple[str, ...]:
+    """Return the names of the finished steps, up to the first unfinished one. All later steps run again."""
     finished = []
-    for step in _plan_steps(making):
+    for step in _plan_steps(request):
         if step.name not in record.steps:
             break
         finished.append(step.name)
@@ -501,74 +546,79 @@ def _list_done(making: InstallRequest, record: Record) -> tuple[str, ...]:
 
 
 def _run_all_steps(
-    making: InstallRequest, workplace: LockedFolder, record: Record, watcher: Progress
+    request: InstallRequest, locked_folder: LockedFolder, record: Record, progress: Progress
 ) -> tuple[Record, InstallRequest]:
-    """Run the steps that are not done. Return the final record, and the request with its resolution."""
-    steps = _plan_steps(making)
-    env = {**child_environment(making.env), INSTALLING: "1"}
-    env.setdefault("TMPDIR", str(workplace.temporary_folder))
-    if making.uv is None and not has_room_for_pip_cache(make_disk_plan(making)):
+    """Run the unfinished steps. Return the final record, and the request with its resolution."""
+    steps = _plan_steps(request)
+    env = {**child_environment(request.env), INSTALLING: "1"}
+    env.setdefault("TMPDIR", str(locked_folder.temporary_folder))
+    if request.uv is None and not has_room_for_pip_cache(make_disk_plan(request)):
         env["PIP_NO_CACHE_DIR"] = "1"
 
     def run(*commands: Sequence[str]) -> None:
-        run_installers(commands, env=env, on_line=watcher.line, pass_fds=[workplace.descriptor])
+        run_installers(commands, env=env, on_line=progress.line, pass_fds=[locked_folder.descriptor])
 
-    workplace.block()
+    locked_folder.block()
     if record.steps:
-        _remove_incomplete(workplace.site_packages)
+        _remove_incomplete(locked_folder.site_packages)
     for number in range(1, len(steps) + 1):
         step = steps[number - 1]
         if step.name in record.steps:
             continue
-        watcher.step(number, len(steps), step.text)
-        workplace.temporary_folder.mkdir(exist_ok=True)
+        progress.step(number, len(steps), step.text)
+        locked_folder.temporary_folder.mkdir(exist_ok=True)
         if step.work is not None:
             step.work()
-        if step.name == _RESOLVE:
-            making = _resolve_request(making, workplace, run)
-            steps = _plan_steps(making)
-            for text in describe_changes(making):
-                watcher.stage(text)
+        if step.name == _RESOLVE_STEP:
+            request = _resolve_request(request, locked_folder, run)
+            steps = _plan_steps(request)
+            for text in describe_changes(request):
+                progress.stage(text)
         elif step.commands:
             run(*step.commands)
         if step.name == "venv":
-            workplace.block()
+            locked_folder.block()
         record = Record(record.plan, "unfinished", (*record.steps, step.name))
-        workplace.write(record)
-    return record, making
+        locked_folder.write(record)
+    return record, request
 
 
 def describe_changes(making: InstallRequest) -> tuple[str, ...]:
-    """Return one line for each change that the requirements make; nothing if there is no resolution yet."""
+    """Return one line for each difference between the resolution and the lock; empty if there is no resolution yet.
+
+    If they do not differ, the only line says so.
+    """
     if making.resolution is None:
         return ()
-    lines, added = [], []
+    lines, added_packages = [], []
     for change in making.resolution.changes(list_locked_lines(making.locks.tensorflow)):
         if change.locked is None:
-            added.append(f"{change.name} {change.chosen}")
+            added_packages.append(f"{change.name} {change.chosen}")
         elif change.chosen is None:
             lines.append(f"{change.name} {change.locked} is left out: it is no longer needed.")
         else:
             lines.append(f"{change.name} {change.chosen} instead of {change.locked}, for your requirements.")
-    if added:
-        lines.append(f"Beside TensorFlow: {', '.join(added)}.")
+    if added_packages:
+        lines.append(f"Beside TensorFlow: {', '.join(added_packages)}.")
     return tuple(clean_line(text, limit=2000) for text in lines) or (
         "Your requirements go with it as it is locked.",
     )
 
 
 def _describe_record(record: Record) -> str:
+    """Return the TensorFlow and the Python of a record, for messages."""
+
     def format_field(name: str) -> str:
         return clean_line(str(record.plan.get(name, "?")), limit=40)
 
     return f"TensorFlow {format_field('tensorflow')} on Python {format_field('python')}"
 
 
-def _python_starts(making: InstallRequest, workplace: LockedFolder) -> bool:
+def _python_starts(request: InstallRequest, locked_folder: LockedFolder) -> bool:
     """Return whether the unfinished environment's Python runs and has the required version."""
-    required = making.option.python
+    required = request.option.python
     code = "import sys; print('%d.%d' % sys.version_info[:2])"
-    output = capture_output((str(workplace.python), "-I", "-c", code), {**making.env, INSTALLING: "1"})
+    output = capture_output((str(locked_folder.python), "-I", "-c", code), {**request.env, INSTALLING: "1"})
     return output is not None and output.strip() == required
 
 
@@ -576,7 +626,7 @@ def _python_starts(making: InstallRequest, workplace: LockedFolder) -> bool:
 
 
 def make_disk_plan(making: InstallRequest) -> InstallSizes:
-    """Return what the installation writes to which folders, as far as the plan says."""
+    """Return the sizes of the installation and its folders, as far as the plan states them."""
     option, cuda_set = making.option, making.option.cuda_set
     wheels = {option.release.package: option.release.unpacked}
     wheels |= {wheel.name: wheel.unpacked for wheel in cuda_set.wheels} if cuda_set is not None else {}
@@ -593,15 +643,15 @@ def make_disk_plan(making: InstallRequest) -> InstallSizes:
 
 
 def _remove_incomplete(site: Path) -> None:
-    """Remove distributions that a killed installer left incomplete, so that they are installed again.
+    """Remove the metadata of distributions that a killed installer left incomplete, so that they are installed again.
 
-    uv and pip write the list of files (RECORD) before or while they write the files. A distribution counts as installed
-    only if all its listed files exist with their sizes.
+    uv and pip write the list of files (RECORD) before the files are complete. A distribution is therefore complete only
+    if all listed files exist with the listed sizes.
     """
     for folder in sorted(site.glob("*.dist-info")):
         if not _is_complete(site, folder):
             remove(folder)
-    for leftover in site.glob("~*"):  # pip renames what it is removing to such a name
+    for leftover in site.glob("~*"):  # pip renames a folder that it is removing to such a name
         remove(leftover)
 
 
@@ -609,10 +659,10 @@ def _is_complete(site: Path, folder: Path) -> bool:
     """Return whether every file in a distribution's RECORD is installed."""
     try:
         with (folder / "RECORD").open(encoding="utf-8", newline="") as stream:
-            records = [record for record in csv.reader(stream) if record]
-        if not any(record[0] == f"{folder.name}/INSTALLER" for record in records):
-            return False  # this is the wheel's own RECORD: the installer did not get to write its own
-        return all(_is_file_installed(site, record) for record in records)
+            rows = [row for row in csv.reader(stream) if row]
+        if not any(row[0] == f"{folder.name}/INSTALLER" for row in rows):
+            return False  # the RECORD of the wheel, which the installer has not replaced yet
+        return all(_is_file_installed(site, row) for row in rows)
     except (OSError, ValueError, csv.Error):
         return False
 

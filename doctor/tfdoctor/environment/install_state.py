@@ -1,8 +1,8 @@
 """The state of an installation: its lock, its finished steps, and the block until it is complete.
 
-`<folder>/.tfdoctor` contains a lock, which one process at a time holds, and `install.json`, which records the plan and
-the steps that are done. While the environment is unfinished, its Python exits with a message at every start (by a
-`.pth` file in site-packages, which runs before everything else), and its activate scripts print the same message.
+The folder `.tfdoctor` in the environment contains a lock, which one process at a time holds, and `install.json`, which
+records the plan and the finished steps. While the environment is unfinished, a `.pth` file in site-packages makes its
+Python exit with a message at every start. Its activate scripts print the same message.
 """
 
 from __future__ import annotations
@@ -25,10 +25,15 @@ __all__ = ["INSTALLING", "LockedFolder", "LockedFolderError", "Record", "check_f
 
 RECORD, LOCK, SAVED_SCRIPTS, TEMPORARY = "install.json", "install.lock", "activate", "tmp"
 INSTALLING = "TFDOCTOR_INSTALLING"
-"""A variable of the installing processes: the environment's Python runs only for them until it is finished."""
+"""The variable that the installing processes have: only they can start the Python of an unfinished environment."""
 GUARD = "_tfdoctor_unfinished.pth"
-"""The name sorts before `distutils-precedence.pth`, because site runs these files in the order of their names."""
+"""The `.pth` file that blocks the environment's Python.
+
+Such files run in the order of their names, and this name sorts before `distutils-precedence.pth`.
+"""
 MARK = "tfdoctor: this environment is unfinished"
+"""The text that identifies a blocked activate script."""
+# Folders of the system, which are never made an environment.
 _FORBIDDEN_FOLDERS = frozenset(
     {"/", "/bin", "/boot", "/etc", "/home", "/lib", "/opt", "/sbin", "/srv", "/usr", "/usr/local"}
 )
@@ -37,7 +42,7 @@ _BLOCKED_MESSAGE = f"{MARK}; run the same `tfdoctor install` again to finish it,
 
 
 class LockedFolderError(Error):
-    """The folder cannot be used."""
+    """The folder of an environment cannot be created or locked."""
 
     kind = "install"
 
@@ -47,7 +52,7 @@ class Record:
     """The content of `install.json`."""
 
     plan: Mapping[str, Any]
-    """The values that distinguish plans: the release, the Python, the locks, the requirements."""
+    """The values that identify the plan: the release, the Python, the locks, and the requirements."""
     state: str
     """`"unfinished"` or `"finished"`."""
     steps: tuple[str, ...]
@@ -60,7 +65,7 @@ class Record:
 
     @property
     def text(self) -> str:
-        """The text of install.json."""
+        """The JSON text of install.json."""
         fields = {
             "schema_version": 1,
             "state": self.state,
@@ -71,7 +76,7 @@ class Record:
 
 
 def read_record(folder: Path) -> Record | None:
-    """Return the record of an environment; None if there is none that can be read."""
+    """Return the record in the folder of an environment; None if it is missing or not valid."""
     try:
         with (folder / STATE_FOLDER / RECORD).open("rb") as stream:
             fields = json.loads(stream.read(_MAX_RECORD_BYTES))
@@ -86,7 +91,10 @@ def read_record(folder: Path) -> Record | None:
 
 
 def check_free(folder: Path) -> None:
-    """Raise UsageError unless an environment can be created in the folder, or one of ours finished there."""
+    """Raise UsageError if the folder cannot be used for an installation.
+
+    It can be used if it does not exist, is empty, or has the record of an earlier installation.
+    """
     folder_text = clean_line(str(folder))
     if ":" in str(folder) or not str(folder).isprintable():
         msg = f"--into: {folder_text} cannot be on PATH: it has a colon or a control character in its name."
@@ -111,13 +119,13 @@ def check_free(folder: Path) -> None:
 
 
 def _is_empty(folder: Path) -> bool:
-    """Return whether a folder is empty, except for what an installation leaves before its first record."""
+    """Return whether a folder is empty except for the files that an installation creates before its first record."""
     if any(name != STATE_FOLDER for name in os.listdir(folder)):  # noqa: PTH208
         return False
-    own_folder = folder / STATE_FOLDER
-    return not own_folder.exists() or all(
+    state_folder = folder / STATE_FOLDER
+    return not state_folder.exists() or all(
         name.startswith((LOCK, f"{RECORD}."))
-        for name in os.listdir(own_folder)  # noqa: PTH208
+        for name in os.listdir(state_folder)  # noqa: PTH208
     )
 
 
@@ -125,6 +133,7 @@ class LockedFolder:
     """A folder that is locked for one installation."""
 
     def __init__(self, folder: Path, minor: str, descriptor: int, *, made: bool) -> None:
+        """Use `LockedFolder.acquire` instead."""
         self.folder = folder
         self._minor = minor
         self._lock = descriptor
@@ -136,15 +145,15 @@ class LockedFolder:
     def acquire(cls, folder: Path, minor: str, *, on_wait: Callable[[], None]) -> LockedFolder:
         """Lock the folder, which is created if it is missing.
 
-        `on_wait` is called once if another process holds it. `minor` is the version of Python, as `"3.11"`. Raise
-        UsageError, WorkplaceError.
+        `minor` is the Python version, such as `"3.11"`. `on_wait` is called once if another process holds the lock.
+        Raise UsageError if the folder cannot be used, or LockedFolderError if it cannot be created.
         """
-        made = True
+        is_new = True
 
         def make() -> None:
-            nonlocal made
+            nonlocal is_new
             check_free(folder)
-            made = not folder.exists()
+            is_new = not folder.exists()
             (folder / STATE_FOLDER).mkdir(parents=True, exist_ok=True)
 
         try:
@@ -152,11 +161,11 @@ class LockedFolder:
         except OSError as error:
             msg = f"{clean_line(str(folder))} cannot be made: {error.strerror or error}."
             raise LockedFolderError(msg, hint="Name another folder with --into DIR.") from error
-        return cls(folder, minor, descriptor, made=made)
+        return cls(folder, minor, descriptor, made=is_new)
 
     @property
     def descriptor(self) -> int:
-        """The lock's file descriptor: child processes that keep it open keep the folder locked until they end."""
+        """The file descriptor of the lock. Child processes that inherit it keep the folder locked until they end."""
         return self._lock
 
     def release(self) -> None:
@@ -166,7 +175,7 @@ class LockedFolder:
     # ------------------------------------------------------------ record
 
     def record(self) -> Record | None:
-        """Return the record; None if there is none that can be read."""
+        """Return the record; None if it is missing or not valid."""
         return read_record(self.folder)
 
     def write(self, record: Record) -> None:
@@ -174,7 +183,7 @@ class LockedFolder:
         write(self.folder / STATE_FOLDER / RECORD, record.text.encode())
 
     def write_file(self, name: str, text: str) -> None:
-        """Write a file next to the record, atomically, for a later run."""
+        """Write a file to `.tfdoctor` atomically."""
         write(self.folder / STATE_FOLDER / name, text.encode())
 
     # ------------------------------------------------------------ paths
@@ -191,32 +200,35 @@ class LockedFolder:
 
     @property
     def temporary_folder(self) -> Path:
-        """The folder for temporary files of the installation: on the same disk, and deleted at the end."""
+        """The folder for temporary files, which is deleted at the end of the installation."""
         return self.folder / STATE_FOLDER / TEMPORARY
 
     # ------------------------------------------------------------ blocking
 
     def block(self) -> None:
-        """Block the environment: only the installing processes can start its Python. May be called again."""
+        """Block the environment, so that only the installing processes can start its Python.
+
+        May be called again, to block activate scripts that were created since.
+        """
         self.site_packages.mkdir(parents=True, exist_ok=True)
         guard = self.site_packages / GUARD
         if not guard.exists():
-            # site runs a line that starts with "import" before anything else; `-I` does not hide a variable.
+            # Python runs a line of a .pth file if it starts with "import". With `-I` it still sees os.environ.
             exit_call = f"os.write(2, {(_BLOCKED_MESSAGE + chr(10)).encode()!r}), os._exit(3)"
             write(guard, f"import os; os.environ.get({INSTALLING!r}) or ({exit_call})\n".encode())
         for script in self._list_activate_scripts():
             text = _make_refusal_script(script.name)
             if text is None or MARK in script.read_text(encoding="utf-8", errors="replace"):
                 continue
-            originals = self.folder / STATE_FOLDER / SAVED_SCRIPTS
-            originals.mkdir(exist_ok=True)
+            saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS
+            saved_folder.mkdir(exist_ok=True)
             # Both names must be on the disk before the script in bin is replaced.
-            write(originals / script.name, script.read_bytes())
+            write(saved_folder / script.name, script.read_bytes())
             write(script, text.encode())
 
     @property
     def is_blocked(self) -> bool:
-        """Whether the environment is blocked, or temporary files of the installation are left."""
+        """Whether the environment is blocked, or still has temporary files of the installation."""
         return any(
             path.exists()
             for path in (
@@ -227,22 +239,24 @@ class LockedFolder:
         )
 
     def finish(self, record: Record) -> None:
-        """Unblock the environment: restore the scripts, record it as finished, then let its Python start.
+        """Unblock the environment and record it as finished.
 
-        May be called again.
+        The activate scripts are restored first, and the block of the Python is removed last, so that a killed call can
+        be repeated.
         """
-        originals = self.folder / STATE_FOLDER / SAVED_SCRIPTS
-        saved = sorted(originals.iterdir()) if originals.is_dir() else []
-        for script in saved:
+        saved_folder = self.folder / STATE_FOLDER / SAVED_SCRIPTS
+        saved_scripts = sorted(saved_folder.iterdir()) if saved_folder.is_dir() else []
+        for script in saved_scripts:
             if not script.name.endswith(UNFINISHED_SUFFIX):
                 write(self.folder / "bin" / script.name, script.read_bytes())
         self.write(Record(record.plan, "finished", record.steps))
         remove(self.site_packages / GUARD)
-        for path in (originals, self.temporary_folder):
+        for path in (saved_folder, self.temporary_folder):
             with contextlib.suppress(OSError):
                 remove(path)
 
     def _list_activate_scripts(self) -> list[Path]:
+        """Return the activate scripts of all shells; empty if there is no bin folder."""
         try:
             names = sorted(os.listdir(self.folder / "bin"))  # noqa: PTH208
         except OSError:
@@ -252,7 +266,7 @@ class LockedFolder:
     # ------------------------------------------------------------ removal
 
     def clear(self) -> None:
-        """Remove everything but the record and the lock, first the bin folder."""
+        """Remove everything except the record, the saved resolution and the lock. The bin folder is removed first."""
         paths = [self.folder / name for name in sorted(os.listdir(self.folder)) if name != STATE_FOLDER]  # noqa: PTH208
         paths.sort(key=lambda path: path.name != "bin")
         for path in [
@@ -265,19 +279,22 @@ class LockedFolder:
     def abandon(self) -> None:
         """Remove everything, including the folder itself if it was created for this installation."""
         self.clear()
-        own_folder = self.folder / STATE_FOLDER
+        state_folder = self.folder / STATE_FOLDER
         resolution_files = [
             name
-            for name in os.listdir(own_folder)  # noqa: PTH208
+            for name in os.listdir(state_folder)  # noqa: PTH208
             if name.endswith((".txt", f".txt{UNFINISHED_SUFFIX}"))
         ]
-        for name in [*resolution_files, RECORD]:  # the record goes last, because it marks the folder as ours
-            remove(own_folder / name)
-        for name in os.listdir(own_folder):  # noqa: PTH208
+        for name in [
+            *resolution_files,
+            RECORD,
+        ]:  # the record is removed last, because it identifies the folder as an installation
+            remove(state_folder / name)
+        for name in os.listdir(state_folder):  # noqa: PTH208
             if name.startswith((LOCK, RECORD)):
-                remove(own_folder / name)
+                remove(state_folder / name)
         with contextlib.suppress(OSError):
-            own_folder.rmdir()
+            state_folder.rmdir()
             if self._is_new:
                 self.folder.rmdir()
 

@@ -1,7 +1,7 @@
-"""The installers that change a Python environment: uv, or the environment's own pip.
+"""Find and run the installers that change a Python environment: uv, or the environment's own pip.
 
-Only this module finds them, builds their commands and runs them. The last lines of their output are kept, to explain a
-failure. The user's pip settings (an index, a certificate) are also passed to uv, which does not read them.
+The last lines of their output are kept to explain a failure. The user's pip settings, such as an index or a
+certificate, are passed to uv as well, because uv does not read pip's configuration.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ __all__ = [
 VERSION_TIMEOUT_S = 60.0
 """The time limit in seconds for a program to print its version."""
 KILL_DELAY_S, TERM_DELAY_S = 10.0, 4.0
-"""The seconds after SIGINT at which a program gets SIGKILL, and SIGTERM."""
+"""The times in seconds after SIGINT at which a program receives SIGKILL, and SIGTERM."""
 _MAX_KEPT_LINES = 60
-"""The number of last output lines that are kept."""
+"""The number of output lines that are kept, counted from the end."""
 _MAX_LINE_BYTES = 4000
-"""The number of bytes of a line that are kept."""
+"""The largest number of bytes of an output line that are kept."""
 _REMOVED_VARIABLES = (
     "CONDA_PREFIX",
     "PIP_DRY_RUN",
@@ -83,27 +83,27 @@ _REMOVED_VARIABLES = (
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """A program that installs into one environment."""
+    """A program that installs packages into one environment."""
 
     name: str
     """`"uv"` or `"pip"`."""
     python: str
     """The environment's interpreter."""
     program: tuple[str, ...]
-    """`("/…/uv", "pip")`, or the interpreter with `-m pip`."""
+    """The start of its commands: `("/…/uv", "pip")`, or the interpreter with `-m pip`."""
     options: tuple[str, ...] = ()
-    """Options of every `install`: pip's settings for which uv has no variable (`uv_options`)."""
+    """Options of every install command: pip's settings for which uv has no variable (see `uv_options`)."""
     setup_command: tuple[str, ...] = ()
-    """The command that installs pip if it is missing; also shown to users (advice/user_permissions.py)."""
+    """The command that first installs pip; empty if pip is not missing."""
 
     def install(self, arguments: Sequence[str]) -> tuple[str, ...]:
-        """Return the install command; `words` are options and requirements that both programs accept."""
+        """Return the install command. `arguments` are options and requirements that both uv and pip accept."""
         return (*self.program, "install", *self._target_options, *self.options, *arguments)
 
     def uninstall(self, names: Sequence[str]) -> tuple[str, ...]:
         """Return the command that uninstalls packages."""
-        yes = () if self.name == "uv" else ("-y",)
-        return (*self.program, "uninstall", *self._target_options, *yes, *names)
+        yes_option = () if self.name == "uv" else ("-y",)
+        return (*self.program, "uninstall", *self._target_options, *yes_option, *names)
 
     @property
     def _target_options(self) -> tuple[str, ...]:
@@ -120,24 +120,25 @@ class InstallFailedError(Error):
     ) -> None:
         super().__init__(message, hint=hint)
         self.output: tuple[str, ...] = tuple(output)
-        """The last lines of its output, safe to print."""
-        self.unsolved = unsolved  # the resolver ran and found no solution
+        """The last lines of its output, without control characters and passwords."""
+        self.unsolved = unsolved
+        """Whether the resolver ran and found no solution."""
 
 
 # ---------------------------------------------------------------- finding an installer
 
 
 def find_uv(env: Mapping[str, str]) -> str | None:
-    """Return the path of uv if it is on PATH and runs; None also for a shim without a program."""
+    """Return the path of uv; None if it is not on PATH or does not run, as a shim without a program."""
     path = shutil.which("uv", path=children.drop_working_folder(env).get("PATH"))
     return path if path is not None and can_run((path, "--version"), env) else None
 
 
 def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, str]) -> Installer:
-    """Return uv if it is on PATH and supports that Python, else the environment's pip.
+    """Return uv if it is on PATH and supports the Python, else the environment's pip.
 
-    If pip is missing but ensurepip is not, the result has the command that installs pip. `prefer` restricts the
-    search to `"uv"` or `"pip"`. Raise InstallFailedError if no installer is found.
+    If pip is missing but ensurepip is not, the result has the command that installs pip. `prefer` is `"uv"` or `"pip"`
+    to accept only that installer, or None for both. Raise InstallFailedError if no installer is found.
     """
     if prefer in (None, "uv"):
         uv = find_uv(env)
@@ -153,15 +154,15 @@ def find_installer(python: str, *, prefer: str | None = None, env: Mapping[str, 
             )
     if can_run((python, "-m", "pip", "--version"), env):
         return Installer("pip", python, (python, "-m", "pip"))
-    make = (python, "-m", "ensurepip")
-    if can_run((*make, "--version"), env):
-        return Installer("pip", python, (python, "-m", "pip"), setup_command=make)
+    ensurepip_command = (python, "-m", "ensurepip")
+    if can_run((*ensurepip_command, "--version"), env):
+        return Installer("pip", python, (python, "-m", "pip"), setup_command=ensurepip_command)
     msg = f"{clean_line(python)} has no pip, and there is no uv on PATH that works for it."
     raise InstallFailedError(msg, hint=f"Get pip: {clean_line(python)} -m ensurepip, or uv: pip install uv")
 
 
 def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
-    """Return whether a command runs and exits with status 0."""
+    """Return whether a command runs and exits with status 0 within the time limit."""
     try:
         completed = children.run(
             children.isolate(command), env=child_environment(env), timeout=VERSION_TIMEOUT_S
@@ -175,17 +176,17 @@ def can_run(command: Sequence[str], env: Mapping[str, str]) -> bool:
 
 
 def child_environment(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that an installer runs with.
+    """Return the environment variables for an installer.
 
-    Variables that would redirect it are removed. pip's own settings are passed to uv as variables, so that no
-    password of an index is ever on a command line.
+    Variables that would make it use another environment are removed. pip's settings are passed to uv as variables, so
+    that the password of an index never appears on a command line.
     """
-    child = {
+    child_env = {
         name: text
         for name, text in env.items()
         if name not in _REMOVED_VARIABLES and not name.startswith("CONDA_")
     }
-    child |= {
+    child_env |= {
         "PIP_DISABLE_PIP_VERSION_CHECK": "1",
         "PIP_NO_INPUT": "1",
         "PIP_ROOT_USER_ACTION": "ignore",
@@ -194,15 +195,15 @@ def child_environment(env: Mapping[str, str]) -> dict[str, str]:
         "COLUMNS": "10000",  # uv would wrap its messages at the width of the user's terminal
     }
     # Without retries pip reports a package as missing if the network fails.
-    if child.get("PIP_RETRIES") == "0":
-        child["PIP_RETRIES"] = "1"
-    for name, text in _make_uv_variables(child).items():
-        child.setdefault(name, text)
-    return child
+    if child_env.get("PIP_RETRIES") == "0":
+        child_env["PIP_RETRIES"] = "1"
+    for name, text in _make_uv_variables(child_env).items():
+        child_env.setdefault(name, text)
+    return child_env
 
 
 def uv_options(env: Mapping[str, str]) -> tuple[str, ...]:
-    """Return the options for uv that replace pip settings for which it has no variable."""
+    """Return uv's options for pip settings that uv has no variable for; empty if the user set uv's own index."""
     if any(env.get(name) for name in _UV_INDEX_VARIABLES):
         return ()
     value = _load_pip_settings(env).get("no-index", "").strip().lower()
@@ -216,10 +217,11 @@ _UV_INDEX_VARIABLES = (
     "UV_EXTRA_INDEX_URL",
     "UV_FIND_LINKS",
 )
+"""uv's variables for indexes: if one is set, pip's settings for indexes are not passed to uv."""
 
 
 def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return pip's settings as uv's variables; its indexes are omitted if uv has its own."""
+    """Return pip's settings as uv's variables, without the indexes if the user set uv's own."""
     settings = _load_pip_settings(env)
     variables: dict[str, str] = {}
     if not any(env.get(name) for name in _UV_INDEX_VARIABLES):
@@ -241,7 +243,7 @@ def _make_uv_variables(env: Mapping[str, str]) -> dict[str, str]:
     return variables
 
 
-_SETTINGS = (
+_PASSED_SETTINGS = (
     "cert",
     "client-cert",
     "extra-index-url",
@@ -251,12 +253,13 @@ _SETTINGS = (
     "proxy",
     "trusted-host",
 )
+"""The pip settings that are passed to uv."""
 
 
 def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
-    """Return pip's values of `_SETTINGS`, from its configuration files and its variables.
+    """Return pip's settings by name, from its configuration files and environment variables.
 
-    Later files override earlier ones, and variables override files.
+    Later files override earlier ones, and variables override files. Only the names in `_PASSED_SETTINGS` are returned.
     """
     settings: dict[str, str] = {}
     for path in _list_pip_config_files(env):
@@ -270,8 +273,8 @@ def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
         for section in ("global", "install"):
             if parser.has_section(section):
                 values = {name.replace("_", "-"): text for name, text in parser.items(section) if text}
-                settings |= {name: values[name] for name in _SETTINGS if name in values}
-    for name in _SETTINGS:
+                settings |= {name: values[name] for name in _PASSED_SETTINGS if name in values}
+    for name in _PASSED_SETTINGS:
         text = env.get(f"PIP_{name.replace('-', '_').upper()}")
         if text:
             settings[name] = text
@@ -279,17 +282,17 @@ def _load_pip_settings(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _list_pip_config_files(env: Mapping[str, str]) -> list[Path]:
-    """Return pip's configuration files, in the order in which they override each other."""
+    """Return the paths of pip's configuration files, of which each overrides the previous ones."""
     if env.get("PIP_CONFIG_FILE") == os.devnull:
         return []
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
-    system = [
+    system_files = [
         Path(folder) / "pip/pip.conf"
         for folder in (env.get("XDG_CONFIG_DIRS") or "/etc/xdg").split(":")
         if folder
     ]
     files = [
-        *reversed(system),
+        *reversed(system_files),
         Path("/etc/pip.conf"),
         Path(home, ".pip/pip.conf"),
         Path(env.get("XDG_CONFIG_HOME") or f"{home}/.config", "pip/pip.conf"),
@@ -312,9 +315,12 @@ def run_installer(
 ) -> None:
     """Run an installer to its end. Raise InstallFailedError if it fails.
 
-    Its output lines are passed to `on_line` as they arrive; with `inherit` it writes to our standard error itself, and
-    nothing is kept. It runs in its own session, so that Ctrl-C reaches this process alone; an exception here ends the
-    program and its children. `pass_fds` stay open in it, so that it holds a lock until it ends, even if we are killed.
+    Each output line is passed to `on_line`. With `inherit` the installer writes directly to standard error, and no
+    output is kept. The file descriptors in `pass_fds` stay open in the installer, so that it holds a lock until it
+    ends, even if this process is killed.
+
+    The installer runs in its own session, so that Ctrl-C reaches only this process. An exception in this process stops
+    the installer and its children.
     """
     run_installers([command], env=env, on_line=on_line, inherit=inherit, pass_fds=pass_fds)
 
@@ -327,28 +333,28 @@ def run_installers(
     inherit: bool = False,
     pass_fds: Sequence[int] = (),
 ) -> None:
-    """Run independent installers at the same time, as `run_installer` does.
+    """Run independent installers at the same time, with the parameters of `run_installer`.
 
-    If one fails, the others are stopped. If uv's cache lacks files that it should have (something cleaned it), they
-    run once more without the cache: uv does not notice this for wheels of an index that is a folder, and
-    `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is not known, so they run only
-    once.
+    If one fails, the others are stopped, and InstallFailedError is raised. If the reason is that files were removed
+    from uv's cache, all run once more without the cache. uv does not notice such missing files for wheels of an index
+    that is a folder, and `--refresh` does not help (measured with uv 0.13.9). With `inherit` the output is not known,
+    so they run only once.
     """
-    running: list[_Process] = []
+    processes: list[_Process] = []
     try:
         for command in commands:
-            with hold_signals():  # a Ctrl-C within Popen would leave a child that is not in the list
-                running.append(_Process.start(command, env, inherit=inherit, pass_fds=pass_fds))
-        for child in _wait_for_all(running, on_line):
+            with hold_signals():  # Ctrl-C during Popen would leave a child that is not in the list
+                processes.append(_Process.start(command, env, inherit=inherit, pass_fds=pass_fds))
+        for child in _wait_for_all(processes, on_line):
             child.check()
     except BaseException as error:
-        _stop_all(running)
+        _stop_all(processes)
         if env.get("UV_NO_CACHE") or not _is_cache_damaged(error):
             raise
     else:
         return
     finally:
-        for child in running:
+        for child in processes:
             if child.process.stdout is not None:
                 child.process.stdout.close()
     if on_line is not None:
@@ -362,18 +368,20 @@ class _Process:
     """A running installer."""
 
     name: str
+    """The name of the program, for messages."""
     process: subprocess.Popen[bytes]
     lines: collections.deque[str]
+    """The last output lines."""
     rest: bytes = b""
-    """The beginning of an unfinished line."""
+    """The output after the last line break."""
     ended: float = 0.0
-    """The time at which it was first found to have ended while its output was still open; 0 if it was not."""
+    """The time at which the process was first seen to have ended although its output is still open; 0 before."""
 
     @classmethod
     def start(
         cls, command: Sequence[str], env: Mapping[str, str], *, inherit: bool, pass_fds: Sequence[int]
     ) -> _Process:
-        """Start a program. Raise InstallFailedError if that fails."""
+        """Start an installer. Raise InstallFailedError if that fails."""
         name = _find_program_name(command)
         stderr_fd = sys.stderr.fileno() if inherit else None
         try:
@@ -392,12 +400,12 @@ class _Process:
         return cls(name, process, collections.deque(maxlen=_MAX_KEPT_LINES))
 
     def check(self) -> None:
-        """Raise InstallFailedError if the program failed."""
+        """Raise InstallFailedError if the installer failed."""
         if self.process.returncode:
             raise _make_failure_error(self.name, self.process.returncode, tuple(self.lines))
 
     def take(self, chunk: bytes, on_line: Callable[[str], None] | None) -> None:
-        """Process a chunk of output; an empty one marks its end."""
+        """Record a chunk of output, and pass its complete lines to `on_line`. An empty chunk marks the end."""
         *complete_lines, self.rest = re.split(rb"[\r\n]+", self.rest + chunk)
         self.rest = self.rest[:_MAX_LINE_BYTES]
         if not chunk:
@@ -414,12 +422,12 @@ class _Process:
 
 
 _DRAIN_TIMEOUT_S = 1.0
-"""The seconds for which output is read after the end of a program: a process that it left may hold it open."""
+"""The time in seconds for which output is read after a program ended, because a child process may keep it open."""
 
 
-def _wait_for_all(running: Sequence[_Process], on_line: Callable[[str], None] | None) -> Iterator[_Process]:
-    """Yield each process as it ends; read the output of all meanwhile."""
-    unfinished = list(running)
+def _wait_for_all(processes: Sequence[_Process], on_line: Callable[[str], None] | None) -> Iterator[_Process]:
+    """Yield each process when it ends, and read the output of all processes until then."""
+    unfinished = list(processes)
     while unfinished:
         pipes = {
             child.process.stdout.fileno(): child for child in unfinished if child.process.stdout is not None
@@ -434,7 +442,7 @@ def _wait_for_all(running: Sequence[_Process], on_line: Callable[[str], None] | 
             pipes[pipe].take(chunk, on_line)
             if not chunk:
                 pipes[pipe].process.wait()
-                _kill_group(pipes[pipe].process.pid)  # children of a program that was itself killed
+                _kill_group(pipes[pipe].process.pid)  # stop the children that a killed program left
                 unfinished.remove(pipes[pipe])
                 yield pipes[pipe]
         for child in [] if ready else list(unfinished):
@@ -460,28 +468,33 @@ _CREDENTIALS = re.compile(r"(https?://)[^/@\s]{1,500}@")
 
 
 def _strip_credentials(text: str) -> str:
-    """Return a line without the user names and passwords of addresses."""
+    """Return a line without the user names and passwords in URLs."""
     return _CREDENTIALS.sub(r"\1", text)
 
 
-def _stop_all(running: Sequence[_Process]) -> None:
-    """Stop processes and their children, first politely, and wait until they have ended."""
-    alive = [child for child in running if child.process.poll() is None]
-    with hold_signals() as interrupted:
-        # A process that ignores SIGINT, as a job in the background does, gets SIGTERM next. A second Ctrl-C ends the
-        # waiting.
-        for number, seconds in ((signal.SIGINT, TERM_DELAY_S), (signal.SIGTERM, KILL_DELAY_S - TERM_DELAY_S)):
-            _signal_groups([child for child in alive if child.process.poll() is None], number)
+def _stop_all(processes: Sequence[_Process]) -> None:
+    """Stop processes and their children, and wait until they have ended.
+
+    They receive SIGINT, then SIGTERM, and at last SIGKILL.
+    """
+    alive = [child for child in processes if child.process.poll() is None]
+    with hold_signals() as interrupts:
+        # A process may ignore SIGINT, for example if it was started as a background job. A second Ctrl-C ends the wait.
+        for signal_number, seconds in (
+            (signal.SIGINT, TERM_DELAY_S),
+            (signal.SIGTERM, KILL_DELAY_S - TERM_DELAY_S),
+        ):
+            _signal_groups([child for child in alive if child.process.poll() is None], signal_number)
             deadline = time.monotonic() + seconds
             while (
-                not interrupted
+                not interrupts
                 and time.monotonic() < deadline
                 and any(child.process.poll() is None for child in alive)
             ):
                 _discard_output(alive)
         # The children are killed too: a build that ignores SIGINT must not go on changing the environment.
         _signal_groups(alive, signal.SIGKILL)
-        for child in running:
+        for child in processes:
             child.process.wait()
         deadline = time.monotonic() + KILL_DELAY_S
         while time.monotonic() < deadline and any(_kill_group(child.process.pid) for child in alive):
@@ -491,7 +504,7 @@ def _stop_all(running: Sequence[_Process]) -> None:
 def _kill_group(group: int) -> bool:
     """Kill a process group; return whether it still had a process.
 
-    Its children cannot be waited for here, and take a moment to end.
+    Call it until it returns False: the processes may not be our children, so that they cannot be waited for.
     """
     try:
         os.killpg(group, signal.SIGKILL)
@@ -500,15 +513,15 @@ def _kill_group(group: int) -> bool:
     return True
 
 
-def _signal_groups(running: Sequence[_Process], number: signal.Signals) -> None:
-    for child in running:
+def _signal_groups(processes: Sequence[_Process], number: signal.Signals) -> None:
+    for child in processes:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(child.process.pid, number)
 
 
-def _discard_output(running: Sequence[_Process]) -> None:
-    """Read and discard output, so that the processes do not block on a full pipe."""
-    pipes = [child.process.stdout.fileno() for child in running if child.process.stdout is not None]
+def _discard_output(processes: Sequence[_Process]) -> None:
+    """Read and discard output for a moment, so that the processes do not block on a full pipe."""
+    pipes = [child.process.stdout.fileno() for child in processes if child.process.stdout is not None]
     ready, _, _ = select.select(pipes, [], [], 0.05)
     if not any(os.read(pipe, 65536) for pipe in ready):
         time.sleep(0.02)
@@ -517,20 +530,20 @@ def _discard_output(running: Sequence[_Process]) -> None:
 # ---------------------------------------------------------------- reasons for failures
 
 
-_DISK = re.compile(r"No space left on device|Disk quota exceeded|[Ee]rrno 28\b|os error (?:28|122)\b")
-_HASH = re.compile(
+_DISK_FULL = re.compile(r"No space left on device|Disk quota exceeded|[Ee]rrno 28\b|os error (?:28|122)\b")
+_HASH_MISMATCH = re.compile(
     r"DO NOT MATCH THE HASHES|Hash mismatch|hash-mismatch|hashes? (?:do|does) not match", re.IGNORECASE
 )
-_TLS = re.compile(
+_TLS_ERROR = re.compile(
     r"CERTIFICATE_VERIFY_FAILED|invalid peer certificate|UnknownIssuer|SSLError|certificate verify failed"
 )
-_PROXY = re.compile(
+_PROXY_ERROR = re.compile(
     r"ProxyError|Cannot connect to proxy|Tunnel connection failed|407 Proxy|proxy connect", re.IGNORECASE
 )
 _UNAUTHORIZED = re.compile(
     r"\b40[13] (?:Client Error|Unauthorized|Forbidden)|status client error \(40[13]|HTTP error 40[13]"
 )
-_NETWORK = re.compile(
+_NETWORK_ERROR = re.compile(
     r"Temporary failure in name resolution|Name or service not known|Failed to establish a new connection|"
     r"NewConnectionError|ConnectTimeout|ReadTimeout|[Rr]ead timed out|Max retries exceeded|"
     r"Connection (?:refused|reset|broken)|"
@@ -545,31 +558,31 @@ _NOT_FOUND = re.compile(
 _CONFLICT = re.compile(
     r"ResolutionImpossible|conflicting dependencies|No solution found|requirements are unsatisfiable"
 )
-_DENIED = re.compile(r"Permission denied|[Ee]rrno 13\b|os error 13\b|Read-only file system")
-_MANAGED = re.compile(r"externally[- ]managed")
+_PERMISSION_DENIED = re.compile(r"Permission denied|[Ee]rrno 13\b|os error 13\b|Read-only file system")
+_EXTERNALLY_MANAGED = re.compile(r"externally[- ]managed")
 
+# The pattern, the reason and the hint for each known failure. A reason that may follow from another one comes later:
+# if pip cannot reach the index, it reports in the end that it found no distribution.
 _REASONS = (
-    # A reason that may be the consequence of another comes after it: a pip that cannot reach the index reports in
-    # the end that it found no distribution.
-    (_DISK, "the disk is full", "Free some space, or name a folder on another file system."),
+    (_DISK_FULL, "the disk is full", "Free some space, or name a folder on another file system."),
     (
-        _HASH,
+        _HASH_MISMATCH,
         "a file is not the one that was locked",
         "The index (or something between) serves another file under this name. It was not installed.",
     ),
     (
-        _TLS,
+        _TLS_ERROR,
         "the index's certificate is not trusted",
         "Behind a company's proxy: put its certificate authority into SSL_CERT_FILE and PIP_CERT.",
     ),
-    (_PROXY, "the proxy does not let it through", "See HTTPS_PROXY and NO_PROXY."),
+    (_PROXY_ERROR, "the proxy does not let it through", "See HTTPS_PROXY and NO_PROXY."),
     (
         _UNAUTHORIZED,
         "the index wants a name and password, or refuses them",
         "Put them into ~/.netrc, pip.conf, or UV_DEFAULT_INDEX; never onto a command line.",
     ),
     (
-        _NETWORK,
+        _NETWORK_ERROR,
         "the network or the package index cannot be reached",
         "See the network, HTTPS_PROXY, or take another index.",
     ),
@@ -580,19 +593,24 @@ _REASONS = (
         "Loosen the pins that are named above: TensorFlow's own packages have fixed versions.",
     ),
     (
-        _MANAGED,
+        _EXTERNALLY_MANAGED,
         "the system forbids changing this Python (PEP 668)",
         "It belongs to the system; use a virtual environment.",
     ),
-    (_DENIED, "permission denied", "The folder belongs to somebody else, or is read-only."),
+    (_PERMISSION_DENIED, "permission denied", "The folder belongs to somebody else, or is read-only."),
 )
-_CACHE_LOST = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
-_NOISE = re.compile(r"^(?:\[notice\]|WARNING: (?:There was an error checking|You are using pip)|hint:|note:)")
+_MISSING_CACHE_FILE = re.compile(r"failed to \w+ \w+ `[^`]*/archive-v\d+/[^`]*`: No such file or directory")
+_IRRELEVANT_LINE = re.compile(
+    r"^(?:\[notice\]|WARNING: (?:There was an error checking|You are using pip)|hint:|note:)"
+)
 _ERROR_WORDS = re.compile(r"(?i)\b(?:error|failed|fatal|cause|cannot|could not|×)\b")
 
 
 def _make_failure_error(name: str, status: int, lines: tuple[str, ...]) -> InstallFailedError:
-    """Return the error for a failed installer, with the first known reason in its output."""
+    """Return the error for a failed installer, with the first known reason that its output shows.
+
+    `status` is its exit status, or minus the number of the signal that ended it.
+    """
     text = "\n".join(lines)
     for pattern, reason, hint in _REASONS:
         match = pattern.search(text)
@@ -604,19 +622,21 @@ def _make_failure_error(name: str, status: int, lines: tuple[str, ...]) -> Insta
         msg = f"{name} was ended by {_format_signal(-status)}."
         hint = "It may have been short of memory." if -status == signal.SIGKILL else ""
         return InstallFailedError(msg, hint=hint, output=lines)
-    error_lines = [line for line in lines if _ERROR_WORDS.search(line) and not _NOISE.search(line)]
+    error_lines = [line for line in lines if _ERROR_WORDS.search(line) and not _IRRELEVANT_LINE.search(line)]
     message = error_lines[-1] if error_lines else (lines[-1] if lines else "it said nothing")
     msg = f"{name} failed (status {status}): {clean_line(message, limit=300)}"
     return InstallFailedError(msg, output=lines)
 
 
 def _is_cache_damaged(error: BaseException) -> bool:
-    """Return whether an installer failed because uv's cache lacks files."""
-    return isinstance(error, InstallFailedError) and any(_CACHE_LOST.search(line) for line in error.output)
+    """Return whether an installer failed because files are missing in uv's cache."""
+    return isinstance(error, InstallFailedError) and any(
+        _MISSING_CACHE_FILE.search(line) for line in error.output
+    )
 
 
 def _format_signal(number: int) -> str:
-    """Return the name of a signal."""
+    """Return the name of a signal: `"SIGKILL"`, or `"signal 99"` if it has none."""
     try:
         return signal.Signals(number).name
     except ValueError:

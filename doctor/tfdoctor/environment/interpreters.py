@@ -1,4 +1,4 @@
-"""The installed Pythons that can create a virtual environment, found by name and folder, and queried."""
+"""Find the installed Python interpreters, and query each for its version and its venv module."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ START_TIMEOUT_S = 15.0
 MAX_PYTHONS = 60
 """The largest number of Pythons that are queried."""
 _OLDEST, _NEWEST = 6, 30
-"""The range of minor versions of Python 3 that are searched by name."""
-_QUESTION = """\
+"""The lowest and the highest minor version of Python 3 that are searched by name."""
+_QUERY_CODE = """\
 import importlib.util, json, os, platform, struct, sys
 base = getattr(sys, "_base_executable", None) or ""
 has = lambda name: importlib.util.find_spec(name) is not None
@@ -40,12 +40,12 @@ print(json.dumps({
 
 @dataclass(frozen=True, slots=True)
 class Interpreter:
-    """A Python that runs."""
+    """An installed Python that can run TensorFlow."""
 
     path: str
-    """The path; in a virtual environment that of its base interpreter, if it is known (3.7 and newer)."""
+    """The path; for a virtual environment the path of its base interpreter, if that is known (Python 3.7 and newer)."""
     version: str
-    """`"3.11.7"`."""
+    """The full version: `"3.11.7"`."""
     base: str
     """The prefix of the base interpreter."""
     venv: bool
@@ -53,21 +53,24 @@ class Interpreter:
 
     @property
     def minor(self) -> str:
-        """`"3.11"`."""
+        """The major and minor version: `"3.11"`."""
         return versions.major_minor(self.version)
 
 
 def query_interpreter(path: str, system: System) -> Interpreter | None:
-    """Return the interpreter at a path; None if it does not run or has no TensorFlow wheels.
+    """Return the interpreter at a path; None if it does not run or cannot run TensorFlow.
 
-    The wheels are for 64-bit CPython with the global interpreter lock.
+    TensorFlow's wheels are for 64-bit CPython 3 with the global interpreter lock.
     """
-    python = [name for name in system.env if name.startswith("PYTHON")]
-    answer = system.run(
-        (path, "-I", "-c", _QUESTION), timeout=START_TIMEOUT_S, unset=python, key=f"what-is {path}"
+    python_variables = [name for name in system.env if name.startswith("PYTHON")]
+    result = system.run(
+        (path, "-I", "-c", _QUERY_CODE),
+        timeout=START_TIMEOUT_S,
+        unset=python_variables,
+        key=f"what-is {path}",
     )
     try:
-        fields = json.loads(answer.stdout[:20_000]) if answer.ok else None
+        fields = json.loads(result.stdout[:20_000]) if result.ok else None
     except ValueError:
         return None
     if not isinstance(fields, dict):
@@ -86,10 +89,10 @@ def query_interpreter(path: str, system: System) -> Interpreter | None:
 def find_interpreters(system: System) -> tuple[Interpreter, ...]:
     """Return the Pythons of this machine, each installation once.
 
-    That of an active environment, or else of `python3`, is the first.
+    The first one is that of the active environment, or else that of `python3` on PATH.
     """
     paths: dict[str, str] = {}
-    for path in _list_paths(system):
+    for path in _iter_paths(system):
         if system.exists(path) and not system.is_dir(path):
             paths.setdefault(system.realpath(path), path)
     with ThreadPoolExecutor(4) as pool:
@@ -103,15 +106,15 @@ def find_interpreters(system: System) -> tuple[Interpreter, ...]:
     return tuple(distinct.values())
 
 
-def _list_paths(system: System) -> Iterator[str]:
-    """Yield paths at which Pythons may be: the active environment, PATH, the folders of pyenv and uv."""
+def _iter_paths(system: System) -> Iterator[str]:
+    """Yield paths where a Python may be: in the active environment, on PATH, and in the folders of pyenv and uv."""
     env, home = system.env, system.env.get("HOME", "")
     if env.get("VIRTUAL_ENV"):
         yield f"{env['VIRTUAL_ENV']}/bin/python"
     yield from filter(None, map(system.which, ("python3", "python")))
     pyenv = env.get("PYENV_ROOT") or f"{home}/.pyenv"
     for folder in env.get("PATH", "").split(":"):
-        # pyenv's shims stand for the versions below, or for nothing.
+        # A shim of pyenv runs one of the versions that are searched below, or fails.
         if folder.startswith("/") and folder != f"{pyenv}/shims":
             for minor in range(_NEWEST, _OLDEST - 1, -1):
                 yield f"{folder}/python3.{minor}"

@@ -1,4 +1,4 @@
-"""Data of `fix`, as frozen dataclasses: what can be tried in an environment, and the results."""
+"""Dataclasses of `tfdoctor fix`: the environment, the candidates, and the results."""
 
 from __future__ import annotations
 
@@ -21,14 +21,15 @@ class Environment:
     prefix: str
     """`sys.prefix`: everything that fix changes is below it."""
     python: str
+    """The path of the interpreter."""
     kind: str | None
     """"venv", "conda", or None if the environment has no activation."""
     refusal: str = ""
-    """Why fix must not change the environment, as a sentence; empty if it may."""
+    """The reason why fix must not change the environment, as a sentence; empty if it may."""
     inherited: frozenset[str] = frozenset()
-    """Variables that come from the caller's shell: no activation script of the environment names them."""
+    """The names of variables from the caller's shell, which no activation script of the environment names."""
     outward_links: tuple[tuple[str, str], ...] = ()
-    """(link, target) of links to folders outside: changes behind them could not be undone."""
+    """(link, target) of the links to folders outside the environment: changes there could not be undone."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,11 +41,12 @@ class Candidate:
 
     @property
     def steps(self) -> tuple[Step, ...]:
+        """The steps of the remedy."""
         return self.remedy.steps
 
     @property
     def key(self) -> tuple[str, tuple[Step, ...]]:
-        """The identity of the candidate: a remedy is not tried twice for a finding."""
+        """The identity of the candidate, used so that no remedy is tried twice for a finding."""
         return self.finding.code, self.remedy.steps
 
 
@@ -52,9 +54,10 @@ class FixStatus(str, enum.Enum):
     """The result of an attempt. The values are those of fix.schema.json."""
 
     PLANNED = "planned"
+    """The candidate was not tried yet."""
     FIXED = "mended"
     ROLLED_BACK = "rolled-back"
-    """It did not improve the report, and was undone."""
+    """The candidate did not improve the report, and was undone."""
     FAILED = "failed"
     """A step failed, and what it had changed was undone."""
 
@@ -68,6 +71,7 @@ class Attempt:
     commands: tuple[str, ...]
     """The commands, as a user would type them."""
     detail: str = ""
+    """The reason for a failure or a rollback; otherwise empty."""
     changes: int = 0
     """The number of changed paths."""
 
@@ -83,11 +87,12 @@ class Unfixed:
 
     finding: Finding
     why: str
+    """The reason, as a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """The offer to run fix."""
+    """An offer to run `tfdoctor fix`."""
 
     command: str
     """The command line."""
@@ -103,10 +108,13 @@ class FixResult:
     attempts: tuple[Attempt, ...]
     unfixed: tuple[Unfixed, ...]
     before: Report
+    """The report before the first attempt."""
     after: Report
+    """The report after the last attempt."""
     recovered: tuple[str, ...] = ()
-    """Sentences about what a killed earlier run left, and how it was resolved."""
+    """Sentences about changes that an interrupted earlier run left, and how they were resolved."""
     observed: Observation | None = None
+    """The result of running TensorFlow at the end; None if it was not run."""
     activated: bool = False
     """Whether the environment was examined with the variables of its activation."""
 

@@ -1,8 +1,8 @@
-"""The check whether requirements have a solution for a Python that is not installed here.
+"""Check whether requirements have a solution for a Python that is not installed on this machine.
 
-It runs before an image is built, and asks uv or pip. Nothing is installed or built from source: the index is only
-asked for metadata. If that fails (no network, no installer, a package without wheels), it is reported as unknown,
-not as a conflict.
+The check runs before an image is built, and uses uv or pip. Nothing is installed or built from source: only metadata is
+read from the package index. If the resolver cannot decide (no network, no installer, a package without wheels), the
+result is unknown, not a conflict.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _NO_NETWORK = re.compile(
     r"name resolution|SSLError|certificate|offline|dns error|Connection (?:refused|broken|aborted)"
 )
 PLATFORMS = tuple(f"manylinux_2_{minor}_x86_64" for minor in (28, 27, 26, 24, 17, 12, 5))
-"""pip accepts exactly the named platforms, not the older ones that they include."""
+"""The platforms to name to pip, which accepts exactly these and not the older ones that they include."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,23 +57,23 @@ class PrecheckResult:
     conflict: str = ""
     """The resolver's explanation of the conflict."""
     unknown: str = ""
-    """The reason why the resolver could not answer."""
+    """The reason why the resolver could not decide."""
 
 
 def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> str:
-    """Return the first requirement that a pinned version does not meet, as a clause; else empty.
+    """Return a clause about the first requirement that a pinned version does not meet; empty if all are met.
 
-    No index is asked. `requirements` are requirement lines, `pins` lines as `"numpy==1.26.4"`, `python` a version as
-    "3.11", on Linux.
+    `wanted` are requirement lines, and `pins` are lines such as `"numpy==1.26.4"`. `python` is a version such as
+    `"3.11"`, which is assumed to run on Linux. Nothing is read from an index.
     """
-    pinned = {}
+    pinned_versions = {}
     for line in pins:
         parsed = versions.parse_requirement_or_none(line)
-        exact = (
+        exact_versions = (
             [part.version for part in parsed.specifier if part.operator == "=="] if parsed is not None else []
         )
-        if parsed is not None and exact and versions.is_version(exact[0]):
-            pinned[canonicalize_name(parsed.name)] = exact[0]
+        if parsed is not None and exact_versions and versions.is_version(exact_versions[0]):
+            pinned_versions[canonicalize_name(parsed.name)] = exact_versions[0]
     marker_environment = {
         "python_version": python,
         "python_full_version": f"{python}.0",
@@ -84,7 +84,7 @@ def find_unmet_pin(wanted: Sequence[str], pins: Sequence[str], python: str) -> s
     }
     for line in wanted:
         parsed = versions.parse_requirement_or_none(_HASHES.sub("", line).strip())
-        version = pinned.get(canonicalize_name(parsed.name)) if parsed is not None else None
+        version = pinned_versions.get(canonicalize_name(parsed.name)) if parsed is not None else None
         if (
             parsed is None
             or version is None
@@ -106,28 +106,41 @@ def check_requirements(
     ca_file: str | None = None,
     proxy: str | None = None,
 ) -> PrecheckResult:
-    """Return whether the requirements have a solution.
+    """Return whether the requirements have a solution on Linux with glibc.
 
-    `requirements` are requirement lines, `constraints` constraint lines, `python` is a version as "3.11", on Linux with glibc.
+    `requirements` and `constraints` are validated lines. `python` is a version such as `"3.11"`. `index`, `ca_file` and
+    `proxy` replace the user's settings if they are not None.
     """
     unmet = find_unmet_pin(requirements, constraints, python)
     if unmet:
         return PrecheckResult(conflict=unmet)
     uv = find_uv(env)
-    child = child_environment(env)
+    child_env = child_environment(env)
     if ca_file is not None:
-        child |= {"SSL_CERT_FILE": ca_file, "PIP_CERT": ca_file}
+        child_env |= {"SSL_CERT_FILE": ca_file, "PIP_CERT": ca_file}
     if proxy is not None:
-        child |= {"HTTPS_PROXY": proxy, "HTTP_PROXY": proxy, "https_proxy": proxy, "http_proxy": proxy}
-    wheels = ("--only-binary", ":all:")
-    options = ("--index-url", index) if index is not None else ()
+        child_env |= {"HTTPS_PROXY": proxy, "HTTP_PROXY": proxy, "https_proxy": proxy, "http_proxy": proxy}
+    wheel_options = ("--only-binary", ":all:")
+    index_options = ("--index-url", index) if index is not None else ()
     if uv is not None:
-        program: tuple[str, ...] = (uv, "pip")
-        python_options: tuple[str, ...] = ("--python-version", python, "--python-platform", "linux", *wheels)
-        options = (*options, *uv_options(env))
+        resolver_command: tuple[str, ...] = (uv, "pip")
+        python_options: tuple[str, ...] = (
+            "--python-version",
+            python,
+            "--python-platform",
+            "linux",
+            *wheel_options,
+        )
+        index_options = (*index_options, *uv_options(env))
     elif can_run((sys.executable, "-m", "pip", "--version"), env):
-        program, python_options = (sys.executable, "-m", "pip"), ()
-        options = (*options, "--python-version", python, *_platform_options(), *wheels)
+        resolver_command, python_options = (sys.executable, "-m", "pip"), ()
+        index_options = (
+            *index_options,
+            "--python-version",
+            python,
+            *_list_platform_options(),
+            *wheel_options,
+        )
     else:
         return PrecheckResult(unknown="there is neither uv nor pip here that could be asked")
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as name:
@@ -141,36 +154,36 @@ def check_requirements(
             (),
             tuple(requirements),
             tuple(constraints),
-            program,
+            resolver_command,
             python_options,
-            (*options, *target_options),
+            (*index_options, *target_options),
         )
         write_lines(folder / REQUIREMENTS_FILE, requirements)
         write_lines(folder / CONSTRAINTS_FILE, constraints)
         try:
-            run_installer(make_command(question, folder), env=child, on_line=None)
+            run_installer(make_command(question, folder), env=child_env, on_line=None)
         except InstallFailedError as error:
-            return _parse_failure(error, uv=uv is not None)
+            return _parse_failure(error, uses_uv=uv is not None)
         except OSError as error:
             return PrecheckResult(unknown=clean_line(str(error), limit=200))
     return PrecheckResult()
 
 
-def _platform_options() -> tuple[str, ...]:
-    """Return pip's options for the platforms."""
+def _list_platform_options() -> tuple[str, ...]:
+    """Return the `--platform` options for pip."""
     return tuple(
         argument for name in (*PLATFORMS, "manylinux2014_x86_64") for argument in ("--platform", name)
     )
 
 
-def _parse_failure(error: InstallFailedError, *, uv: bool) -> PrecheckResult:
-    """Return the result for a resolver that failed."""
+def _parse_failure(error: InstallFailedError, *, uses_uv: bool) -> PrecheckResult:
+    """Return the result for a resolver that failed: a conflict only if the output shows one."""
     output = "\n".join(error.output)
     if _NO_NETWORK.search(output):
         return PrecheckResult(unknown="the package index was not reached")
     reason = format_reason(error.output) or error.message
     # pip reports a package without wheels as one that does not exist
-    is_ambiguous = not uv and "conflict" not in output.lower()
+    is_ambiguous = not uses_uv and "conflict" not in output.lower()
     if not error.unsolved or is_ambiguous or _NO_WHEELS.search(output):
         return PrecheckResult(unknown=clean_line(reason, limit=300))
     return PrecheckResult(conflict=reason)

@@ -1,7 +1,8 @@
-"""The resolution of a user's requirements beside a locked TensorFlow, by uv or pip, from metadata.
+"""Resolve a user's requirements together with a locked TensorFlow, using uv or pip.
 
-TensorFlow and NVIDIA's wheels stay as planned. The other packages of the lock keep their versions and hashes if the
-requirements allow it. Nothing is installed, and where possible neither TensorFlow nor CUDA is downloaded.
+The versions of TensorFlow and of NVIDIA's wheels are fixed. The other locked packages keep their versions and hashes
+if the requirements allow it. Nothing is installed, and TensorFlow and CUDA are downloaded only if pip cannot resolve
+the requirements without them.
 """
 
 from __future__ import annotations
@@ -43,8 +44,10 @@ REQUIREMENTS_FILE, CONSTRAINTS_FILE, RESOLVED_FILE, REPORT_FILE = (
     "report.json",
 )
 _MAX_OUTPUT_BYTES = 32_000_000
+"""The largest number of bytes read from a resolver's output file."""
 _HASH = re.compile(r"\s--hash=(sha256:[0-9a-f]{64})(?=\s|$)")
 _CUDA_SUFFIX = re.compile(r"-cu[0-9]{2}")
+"""The CUDA version in the name of an NVIDIA wheel, such as `nvidia-cudnn-cu12`."""
 _OTHER_TENSORFLOWS = frozenset(
     {
         "tensorflow",
@@ -57,6 +60,7 @@ _OTHER_TENSORFLOWS = frozenset(
         "nvidia-tensorflow",
     }
 )
+"""Distributions that contain the package `tensorflow`: two of them would overwrite each other's files."""
 
 
 class NoSolutionError(InstallFailedError):
@@ -65,26 +69,29 @@ class NoSolutionError(InstallFailedError):
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """The packages to resolve together, and the resolver."""
+    """The packages to resolve together, and the resolver to use."""
 
     package: str
-    """`"tensorflow"`."""
+    """The TensorFlow distribution: `"tensorflow"`."""
     requires: tuple[str, ...]
-    """The known requirements of that wheel; pip would have to download it to know the others."""
+    """The known requirements of the TensorFlow wheel. pip can learn the others only by downloading the wheel."""
     lock: tuple[str, ...]
-    """The lines of its lock: `name==version --hash=…`."""
+    """The lines of the TensorFlow lock: `name==version --hash=…`."""
     cuda: tuple[str, ...]
-    """`name==version` of NVIDIA's wheels."""
+    """The pins of NVIDIA's wheels: `name==version`."""
     lines: tuple[str, ...]
     """The user's requirements, validated (requirements/lines.py)."""
     constraints: tuple[str, ...]
     """The user's constraints, validated in the same way."""
     program: tuple[str, ...]
-    """`("/…/uv", "pip")`, or a Python with `-m pip`."""
+    """The start of the resolver's command: `("/…/uv", "pip")` or `("/…/python", "-m", "pip")`."""
     python: tuple[str, ...]
-    """uv's options for the target Python: `("--python", "/…/python")`; empty for pip, which runs in it."""
+    """uv's options for the target Python: `("--python", "/…/python")`.
+
+    Empty for pip, because the target Python runs it.
+    """
     index: tuple[str, ...]
-    """Options that select the index."""
+    """Options that select the package index."""
 
     @property
     def uv(self) -> bool:
@@ -93,34 +100,37 @@ class Question:
 
     @property
     def pins(self) -> Mapping[str, str]:
-        """The versions of all packages of the lock, by name."""
+        """The locked versions by package name."""
         return dict(_split_name_version(line) for line in self.lock)
 
 
 @dataclass(frozen=True, slots=True)
 class PinChange:
-    """A package whose resolution differs from the lock."""
+    """A package whose resolved version differs from the locked one."""
 
     name: str
     locked: str | None
     """The version in the lock; None if the lock does not contain the package."""
     chosen: str | None
-    """A version or an address; None if the package is no longer needed."""
+    """The resolved version or address; None if the package is no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipResolution:
-    """All packages to install besides NVIDIA's wheels, as lines for `--no-deps`."""
+    """The result of a resolution by uv or pip: requirement lines to install with `--no-deps`.
+
+    NVIDIA's wheels are not included.
+    """
 
     unchanged: tuple[str, ...]
-    """Lines of the lock."""
+    """Lines copied from the lock."""
     hashed: tuple[str, ...] = ()
-    """New packages, or other versions: `name==version --hash=…`."""
+    """Lines for packages or versions that are not in the lock: `name==version --hash=…`."""
     unhashed: tuple[str, ...] = ()
-    """Lines without a known hash: addresses of repositories, packages of an index that gives no hashes."""
+    """Lines without a known hash: repository addresses, and packages from an index that publishes no hashes."""
 
     def changes(self, lock: Sequence[str]) -> tuple[PinChange, ...]:
-        """Return the differences from the lines of a lock, by name."""
+        """Return the packages that differ from the lines of a lock, sorted by name."""
         locked = dict(_split_name_version(line) for line in lock)
         resolved = dict(_split_name_version(line) for line in (*self.unchanged, *self.hashed, *self.unhashed))
         names = sorted({*locked, *resolved})
@@ -132,9 +142,10 @@ class PipResolution:
 
 
 def _split_name_version(line: str) -> tuple[str, str]:
-    """Return (name, version or address) of a requirement line.
+    """Split a requirement line into the normalized name and the version or address.
 
-    The line is `name==version --hash=…`, `name==version ; marker` or `name @ address`.
+    The line is `name==version --hash=…`, `name==version ; marker` or `name @ address`. The second item is "?" if the
+    line has neither a version nor an address.
     """
     requirement = line.split(" --hash=", 1)[0].split(" ;", 1)[0].strip()
     name, equals, version = requirement.partition("==")
@@ -148,18 +159,28 @@ def _split_name_version(line: str) -> tuple[str, str]:
 
 
 def make_command(question: Question, folder: Path) -> tuple[str, ...]:
-    """Return the first command of the resolution (with uv the only one), which writes into `folder`."""
+    """Return the resolver's command, which reads its input files in `folder` and writes its output there.
+
+    The command is the same for every attempt; only the content of the input files differs.
+    """
     constraints_path, requirements_path = str(folder / CONSTRAINTS_FILE), str(folder / REQUIREMENTS_FILE)
     if question.uv:
-        quiet = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes")
-        files = (
+        output_options = ("--quiet", "--no-header", "--no-annotate", "--generate-hashes")
+        file_options = (
             "--constraints",
             constraints_path,
             "--output-file",
             str(folder / RESOLVED_FILE),
             requirements_path,
         )
-        return (*question.program, "compile", *quiet, *question.python, *question.index, *files)
+        return (
+            *question.program,
+            "compile",
+            *output_options,
+            *question.python,
+            *question.index,
+            *file_options,
+        )
     options = ("--dry-run", "--ignore-installed", "--report", str(folder / REPORT_FILE))
     return (
         *question.program,
@@ -174,9 +195,11 @@ def make_command(question: Question, folder: Path) -> tuple[str, ...]:
 
 
 def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> PipResolution:
-    """Resolve a question; `run` runs a command to its end and raises InstallFailedError if it fails.
+    """Resolve the requirements of a request, and return the lines to install.
 
-    Raise NoSolutionError with the resolver's reason, or InstallFailedError if the resolver could not run.
+    `folder` is an empty folder for the resolver's files. `run` runs a command to its end, and raises InstallFailedError
+    if the command fails. Raise NoSolutionError with the resolver's reason if the requirements have no solution, or
+    InstallFailedError if the resolver could not run.
     """
     try:
         lines = (
@@ -192,15 +215,15 @@ def resolve(question: Question, folder: Path, run: Callable[[Sequence[str]], Non
 
 
 def _make_no_solution_error(
-    question: Question,
+    request: Question,
     reason: str,
     output: Iterable[str] = (),
     hint: str = "Loosen the named requirement, or choose another TensorFlow with --tf.",
 ) -> NoSolutionError:
     """Return the error for requirements without a solution."""
-    version = question.pins.get(question.package, "")
+    version = request.pins.get(request.package, "")
     reason = re.sub(
-        rf"-r \S+{re.escape(REQUIREMENTS_FILE)} \(line 1\)", f"{question.package}=={version}", reason
+        rf"-r \S+{re.escape(REQUIREMENTS_FILE)} \(line 1\)", f"{request.package}=={version}", reason
     )
     return NoSolutionError(
         f"Your requirements and TensorFlow {version} cannot be installed together: {reason}",
@@ -209,86 +232,96 @@ def _make_no_solution_error(
     )
 
 
-def _resolve_by_uv(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """Return the lines that uv resolves.
+def _resolve_by_uv(request: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
+    """Return the requirement lines that uv resolves, after up to three attempts.
 
-    First all pins of the lock are constraints, then only those that the requirements do not exclude, and at last
-    none; then the lock is in uv's output file, so that uv prefers its versions. That is not done at once because uv
-    prefers another version if one of two indexes has the locked one without a file for this Python.
+    1. All pins of the lock are constraints.
+    2. Only the pins that the user's lines do not exclude are constraints.
+    3. No pin is a constraint. The lock is written to uv's output file, so that uv prefers the locked versions.
+
+    The last attempt alone would not do: uv prefers another version if one of two indexes has the locked version
+    without a file for this Python.
     """
-    tensorflow_pin = f"{question.package}=={question.pins[question.package]}"
-    pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
-    write_lines(folder / REQUIREMENTS_FILE, [tensorflow_pin, *_strip_hashes(question.lines)])
+    tensorflow_pin = f"{request.package}=={request.pins[request.package]}"
+    pins = {name: f"{name}=={version}" for name, version in request.pins.items() if name != request.package}
+    write_lines(folder / REQUIREMENTS_FILE, [tensorflow_pin, *_strip_hashes(request.lines)])
 
-    def ask(limits: Mapping[str, str]) -> None:
-        constraints = [*question.cuda, *_strip_hashes(question.constraints)]
-        write_lines(folder / CONSTRAINTS_FILE, [*constraints, *limits.values()])
-        write_lines(folder / RESOLVED_FILE, () if limits else question.lock)
-        run(make_command(question, folder))
+    def resolve_attempt(pin_constraints: Mapping[str, str]) -> None:
+        constraints = [*request.cuda, *_strip_hashes(request.constraints)]
+        write_lines(folder / CONSTRAINTS_FILE, [*constraints, *pin_constraints.values()])
+        write_lines(folder / RESOLVED_FILE, () if pin_constraints else request.lock)
+        run(make_command(request, folder))
 
-    _try_in_order(ask, [pins, _drop_pins(pins, _list_excluded(question)), {}])
-    return list(_join_lines(_load_output(folder / RESOLVED_FILE)))
+    _try_in_order(resolve_attempt, [pins, _drop_pins(pins, _iter_excluded_names(request)), {}])
+    return list(_iter_requirement_lines(_load_output(folder / RESOLVED_FILE)))
 
 
-def _try_in_order(ask: Callable[[_T], None], attempts: Sequence[_T]) -> None:
-    """Call `ask` with each attempt until one has a solution. Raise the error of the last one if none has."""
+def _try_in_order(resolve_attempt: Callable[[_T], None], attempts: Sequence[_T]) -> None:
+    """Call `resolve_attempt` with each distinct attempt until one has a solution.
+
+    Raise the error of the last attempt if none has a solution. Raise any other error at once.
+    """
     distinct = [attempt for index, attempt in enumerate(attempts) if attempt not in attempts[:index]]
     for candidate in distinct[:-1]:
         try:
-            ask(candidate)
+            resolve_attempt(candidate)
         except InstallFailedError as error:
             if not error.unsolved:
                 raise
         else:
             return
-    ask(distinct[-1])
+    resolve_attempt(distinct[-1])
 
 
-def _resolve_by_pip(question: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
-    """Return the lines that pip resolves.
+def _resolve_by_pip(request: Question, folder: Path, run: Callable[[Sequence[str]], None]) -> list[str]:
+    """Return the requirement lines that pip resolves, after up to five attempts.
 
-    pip prefers no versions, and downloads everything that it resolves. So the first attempts use a stub wheel instead
-    of TensorFlow, as long as its known requirements suffice: with all pins of the lock, then without the excluded
-    pins whose limits are known, then without all pins whose limits are known. The last attempts use the real
-    TensorFlow: without the excluded pins, and then without any pins.
+    pip cannot be told to prefer a version, and downloads everything that it resolves. The first attempts therefore use
+    a stub wheel in place of TensorFlow. An excluded pin is one that the user's lines do not allow.
+
+    1. The stub, with all pins of the lock.
+    2. The stub, without the excluded pins of packages in `request.requires`.
+    3. The stub, without any pins of packages in `request.requires`.
+    4. The real TensorFlow, without the excluded pins.
+    5. The real TensorFlow, without any pins.
     """
-    tensorflow_pin = f"{question.package}=={question.pins[question.package]}"
-    pins = {name: f"{name}=={version}" for name, version in question.pins.items() if name != question.package}
+    tensorflow_pin = f"{request.package}=={request.pins[request.package]}"
+    pins = {name: f"{name}=={version}" for name, version in request.pins.items() if name != request.package}
     known_requires: dict[str, str] = {
-        canonicalize_name(Requirement(requirement).name): requirement for requirement in question.requires
+        canonicalize_name(Requirement(requirement).name): requirement for requirement in request.requires
     }
     stub = _make_stub_wheel(folder, tensorflow_pin, [known_requires.get(name, name) for name in pins])
-    cuda = [_make_stub_wheel(folder, pin, ()) for pin in question.cuda]
-    excluded = set(_list_excluded(question))
+    cuda = [_make_stub_wheel(folder, pin, ()) for pin in request.cuda]
+    excluded_names = set(_iter_excluded_names(request))
     attempts = [
         (stub, pins),
-        (stub, _drop_pins(pins, excluded & {*known_requires})),
+        (stub, _drop_pins(pins, excluded_names & {*known_requires})),
         (stub, _drop_pins(pins, known_requires)),
-        (tensorflow_pin, _drop_pins(pins, excluded)),
+        (tensorflow_pin, _drop_pins(pins, excluded_names)),
         (tensorflow_pin, {}),
     ]
 
-    def ask(attempt: tuple[str, dict[str, str]]) -> None:
-        write_lines(folder / REQUIREMENTS_FILE, [attempt[0], *_strip_hashes(question.lines)])
+    def resolve_attempt(attempt: tuple[str, dict[str, str]]) -> None:
+        write_lines(folder / REQUIREMENTS_FILE, [attempt[0], *_strip_hashes(request.lines)])
         write_lines(
-            folder / CONSTRAINTS_FILE, [*cuda, *_strip_hashes(question.constraints), *attempt[1].values()]
+            folder / CONSTRAINTS_FILE, [*cuda, *_strip_hashes(request.constraints), *attempt[1].values()]
         )
-        run(make_command(question, folder))
+        run(make_command(request, folder))
 
-    _try_in_order(ask, attempts)
-    return list(_parse_report(_load_output(folder / REPORT_FILE)))
+    _try_in_order(resolve_attempt, attempts)
+    return list(_iter_report_lines(_load_output(folder / REPORT_FILE)))
 
 
 def _drop_pins(pins: Mapping[str, str], names: Iterable[str]) -> dict[str, str]:
-    """Return the pins without those of some packages."""
-    dropped = {*names}
-    return {name: pin for name, pin in pins.items() if name not in dropped}
+    """Return the pins except those of the named packages."""
+    dropped_names = {*names}
+    return {name: pin for name, pin in pins.items() if name not in dropped_names}
 
 
-def _list_excluded(question: Question) -> Iterator[str]:
-    """Yield the names of packages whose locked version the user's lines do not allow."""
-    pins = question.pins
-    for line in _strip_hashes((*question.lines, *question.constraints)):
+def _iter_excluded_names(request: Question) -> Iterator[str]:
+    """Yield the names of the packages whose locked version is not allowed by the user's lines."""
+    pins = request.pins
+    for line in _strip_hashes((*request.lines, *request.constraints)):
         try:
             requirement = Requirement(line)
         except InvalidRequirement:
@@ -299,9 +332,9 @@ def _list_excluded(question: Question) -> Iterator[str]:
 
 
 def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
-    """Create a wheel with only a name, a version and requirements; return its line.
+    """Create a wheel that has only metadata, and return the requirement line for it.
 
-    It stands for a wheel of gigabytes.
+    The resolver reads it in place of the real wheel, which may have several hundred megabytes.
     """
     name, version = _split_name_version(pin)
     wheel_name = f"{name.replace('-', '_')}-{version}"
@@ -322,17 +355,23 @@ def _make_stub_wheel(folder: Path, pin: str, requires: Sequence[str]) -> str:
 
 
 def _strip_hashes(lines: Iterable[str]) -> list[str]:
-    """Return the lines without hashes: if one line has a hash, an installer requires one for every line."""
+    """Return the lines without their hashes.
+
+    If one line has a hash, the installers require a hash for every line.
+    """
     return [_HASH.sub("", line).strip() for line in lines]
 
 
 def write_lines(path: Path, lines: Iterable[str]) -> None:
-    """Write a file of requirements."""
+    """Write a requirements file with one line for each item."""
     path.write_text("".join(f"{line}\n" for line in lines), encoding="utf-8")
 
 
 def _load_output(path: Path) -> str:
-    """Return the start of a resolver's output file. Raise InstallFailedError if it cannot be read."""
+    """Return the text of a resolver's output file, up to the size limit.
+
+    Raise InstallFailedError if the file cannot be read.
+    """
     try:
         with path.open("rb") as stream:
             return stream.read(_MAX_OUTPUT_BYTES).decode("utf-8", "replace")
@@ -344,16 +383,16 @@ def _load_output(path: Path) -> str:
 # ---------------------------------------------------------------- results
 
 
-def _join_lines(text: str) -> Iterator[str]:
-    """Yield the requirements of a file that uv wrote, each on one line."""
+def _iter_requirement_lines(text: str) -> Iterator[str]:
+    """Yield the requirements in the text of a file that uv wrote, each joined to one line."""
     for raw_line in re.sub(r"\\\n", " ", text).splitlines():
         line = " ".join(raw_line.split())
         if line and not line.startswith(("#", "-")):
             yield line
 
 
-def _parse_report(text: str) -> Iterator[str]:
-    """Yield the requirements of pip's report. Raise InstallFailedError if it cannot be parsed."""
+def _iter_report_lines(text: str) -> Iterator[str]:
+    """Yield the requirement lines for pip's report. Raise InstallFailedError if the report cannot be parsed."""
     try:
         entries = json.loads(text)["install"]
         for entry in entries:
@@ -363,7 +402,7 @@ def _parse_report(text: str) -> Iterator[str]:
 
 
 def _format_installed(entry: dict[str, Any]) -> str:
-    """Return the line for an entry of pip's report."""
+    """Return the requirement line for one entry of pip's report."""
     name, version = canonicalize_name(entry["metadata"]["name"]), entry["metadata"]["version"]
     info = entry["download_info"]
     digest = info.get("archive_info", {}).get("hashes", {}).get("sha256")
@@ -374,31 +413,32 @@ def _format_installed(entry: dict[str, Any]) -> str:
     return f"{name} @ {info['url']}" + (f" --hash=sha256:{digest}" if digest else "")
 
 
-def _compare_with_lock(question: Question, lines: Sequence[str]) -> PipResolution:
-    """Return the resolution, sorted into lines of the lock and others.
+def _compare_with_lock(request: Question, lines: Sequence[str]) -> PipResolution:
+    """Sort the resolved lines into those that the lock has and others.
 
-    Raise NoSolutionError if a package would overwrite the files of a planned one.
+    NVIDIA's wheels are dropped. Raise NoSolutionError if a package would overwrite the files of a planned one: another
+    TensorFlow, or the same NVIDIA library for another CUDA version.
     """
-    locked = dict(zip(question.pins, question.lock, strict=True))
-    pins = question.pins
-    cuda = {_split_name_version(pin)[0] for pin in question.cuda}
-    owners = {_CUDA_SUFFIX.sub("", name): name for name in cuda if _CUDA_SUFFIX.search(name)}
-    user_hashes = dict(_list_own_hashes(question))
+    lock_line_by_name = dict(zip(request.pins, request.lock, strict=True))
+    pins = request.pins
+    cuda_names = {_split_name_version(pin)[0] for pin in request.cuda}
+    cuda_name_by_stem = {_CUDA_SUFFIX.sub("", name): name for name in cuda_names if _CUDA_SUFFIX.search(name)}
+    user_hashes = dict(_iter_user_hashes(request))
     unchanged: list[str] = []
     hashed: list[str] = []
-    others: list[str] = []
+    unhashed: list[str] = []
     for line in lines:
         name, version = _split_name_version(line)
-        if name in cuda:
+        if name in cuda_names:
             continue
-        if name == question.package or (pins.get(name) == version and name not in user_hashes):
-            unchanged.append(locked[name])
+        if name == request.package or (pins.get(name) == version and name not in user_hashes):
+            unchanged.append(lock_line_by_name[name])
             continue
-        owner = owners.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
-        owner = owner or (question.package if name in _OTHER_TENSORFLOWS else None)
+        owner = cuda_name_by_stem.get(_CUDA_SUFFIX.sub("", name)) if _CUDA_SUFFIX.search(name) else None
+        owner = owner or (request.package if name in _OTHER_TENSORFLOWS else None)
         if owner is not None:
             raise _make_no_solution_error(
-                question,
+                request,
                 f"{name} {version} comes with them, and overwrites the files of {owner}.",
                 hint="Put the package that needs it into its own environment.",
             )
@@ -409,15 +449,15 @@ def _compare_with_lock(question: Question, lines: Sequence[str]) -> PipResolutio
                 " ".join([line_without_hashes, *(f"--hash={hash_value}" for hash_value in sorted({*hashes}))])
             )
         else:
-            others.append(line_without_hashes)
-    if not any(_split_name_version(line)[0] == question.package for line in unchanged):
-        unchanged.append(locked[question.package])
-    return PipResolution(tuple(unchanged), tuple(hashed), tuple(others))
+            unhashed.append(line_without_hashes)
+    if not any(_split_name_version(line)[0] == request.package for line in unchanged):
+        unchanged.append(lock_line_by_name[request.package])
+    return PipResolution(tuple(unchanged), tuple(hashed), tuple(unhashed))
 
 
-def _list_own_hashes(question: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """Yield (name, hashes) of the user's lines that have hashes."""
-    for line in (*question.lines, *question.constraints):
+def _iter_user_hashes(request: Question) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Yield (name, hashes) for each of the user's lines that has hashes."""
+    for line in (*request.lines, *request.constraints):
         hashes = tuple(_HASH.findall(line))
         if hashes:
             try:
@@ -439,15 +479,18 @@ _UNINFORMATIVE = re.compile(
 
 
 def format_reason(lines: Sequence[str]) -> str:
-    """Return the resolver's explanation as one line."""
+    """Return the resolver's explanation as one line.
+
+    If pip names a conflict, everything before it is dropped. Progress messages and hints are dropped too.
+    """
     parts: list[str] = []
-    conflict = next((index for index, line in enumerate(lines) if "conflict is caused by" in line), 0)
-    for line in lines[conflict:]:
+    start = next((index for index, line in enumerate(lines) if "conflict is caused by" in line), 0)
+    for line in lines[start:]:
         text = _LINE_PREFIX.sub("", line.strip()).strip()
         if text and not _UNINFORMATIVE.search(text) and text not in parts:
             parts.append(text)
     joined = ""
-    for text in parts[-12:]:
+    for text in parts[-12:]:  # the explanation is at the end of the output
         separator = "" if not joined else " " if joined.endswith((".", ":", ",")) else "; "
         joined += separator + text
     return clean_line(joined, limit=900)

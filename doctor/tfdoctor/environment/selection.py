@@ -1,4 +1,4 @@
-"""The selection of a TensorFlow and a Python for `tfdoctor install`."""
+"""Select a TensorFlow release and a Python for `tfdoctor install`."""
 
 from __future__ import annotations
 
@@ -35,34 +35,38 @@ _VERSION = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class PlanChoice:
-    """An option of the plan, and the Python for it."""
+    """The option to install, and the Python to install it for."""
 
     option: Option
     base: str
-    """A path, or a version that uv downloads."""
+    """The base interpreter: a path, or a version that uv downloads."""
     version: str
+    """The version of the base interpreter: `"3.11.7"`, or `"3.11"` if uv downloads it."""
     notes: tuple[str, ...] = ()
+    """Sentences for the user about the choice."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class InstallOptions:
-    """The user's request: `--tf`, `--package`, and the files of `-r`."""
+    """The user's options `--tf`, `--package` and `-r`."""
 
     compat: Compat
     tf: str | None
+    """The value of `--tf`."""
     packages: tuple[str, ...]
-    """Validated lines."""
+    """The validated lines of the `--package` options."""
     requirement_set: RequirementSet
 
     @property
     def depends_on_python(self) -> bool:
-        """Whether the files restrict the Python, or require another TensorFlow on another Python."""
+        """Whether the files restrict the Python version, or require different TensorFlows for different versions."""
         return bool(self.requirement_set.pythons) or self.requirement_set.depends_on_python
 
     def request(self, python: str | None) -> Request:
         """Return the request for the planner.
 
-        `python` is a version such as `"3.11"`, None for any. Raise UsageError.
+        `python` is a version such as `"3.11"`; None means any version. Raise UsageError if the files require no
+        TensorFlow on this version, or if they contradict `--tf`.
         """
         requirements = self.requirement_set.select_for_python(python or self.pythons[0])
         if (
@@ -87,9 +91,9 @@ class InstallOptions:
         return tuple(sorted(minors, key=versions.sort_key, reverse=True))
 
     def _tensorflow(self, conditions: Sequence[Condition]) -> str | None:
-        """Return the combined condition of `--tf` and the files.
+        """Return the combined specifier of `--tf` and the files; None if neither has one.
 
-        Raise UsageError if they contradict each other.
+        Raise UsageError if no known release matches the files, or if they contradict `--tf`.
         """
         versioned = [condition for condition in conditions if str(condition.specifier)]
         if not versioned:
@@ -118,7 +122,7 @@ class InstallOptions:
 
 
 def _to_specifier(text: str, compat: Compat) -> str:
-    """Return the value of `--tf` as a specifier: `==2.15.*` for `2.15`."""
+    """Return the value of `--tf` as a specifier: `==2.15.*` for `2.15`, and `==` the newest release for `latest`."""
     text = text.strip()
     if text.lower() == "latest":
         return f"=={compat.newest.version}"
@@ -137,10 +141,11 @@ def choose(
     system: System,
     machine: MachineFacts,
 ) -> PlanChoice | Recommendation:
-    """Return the best plan for an installed or downloadable Python, or the planner's conflict.
+    """Return the best option for an installed Python, or for one that uv can download.
 
-    `python` is the value of `--python`, `system` the machine that is searched for Pythons, `machine` the facts about
-    it. Raise Error if there is a plan but no Python for it.
+    Return the planner's recommendation instead if it has no options. `python` is the value of `--python`. `system` is
+    the machine that is searched for Pythons, and `machine` has the facts about it. Pythons in `folder`, the folder of
+    the new environment, are ignored. Raise Error if there is an option but no suitable Python.
     """
     version, requested = _parse_python_option(python, system)
     minor = requested.minor if requested is not None else check_python(version)
@@ -162,15 +167,15 @@ def choose(
     if version is not None:
         interpreters = [candidate for candidate in interpreters if _is_version(candidate.version, version)]
     usable = [candidate for candidate in interpreters if candidate.venv or uv is not None]
-    best = _find_best(wishes, host, usable)
-    if best is not None:
-        option, interpreter = best
+    best_pair = _find_best(wishes, host, usable)
+    if best_pair is not None:
+        option, interpreter = best_pair
         return PlanChoice(option, interpreter.path, interpreter.version, _note_newer(recommendation, option))
     option = recommendation.options[0]
-    get_locks(option)  # raises NoLockError if nobody locked it: no other Python would help
-    without_venv = _find_best(wishes, host, interpreters)
-    if without_venv is not None:
-        raise _make_venv_error(without_venv[1], machine)
+    get_locks(option)  # raises NoLockError if there is no lock, because no other Python would help then
+    best_without_venv = _find_best(wishes, host, interpreters)
+    if best_without_venv is not None:
+        raise _make_venv_error(best_without_venv[1], machine)
     if uv is not None and requested is None:
         required = version or option.python
         note = f"No Python {required} is here: uv fetches one."
@@ -187,12 +192,15 @@ def make_install_request(
     index: str | None,
     env: dict[str, str],
 ) -> tuple[InstallRequest, tuple[str, ...]]:
-    """Return the installation request, and the notes for the user."""
+    """Return the installation request, and the notes for the user.
+
+    `index` is the URL of the package index; None for the usual one.
+    """
     requirements = wishes.requirement_set.select_for_python(choice.version)
     wheels = {wheel.name: wheel.version for wheel in choice.option.wheels}
     lines, cuda_notes = drop_cuda_lines(requirements.lines, wheels)
     constraints, _ = drop_cuda_lines(requirements.constraints, wheels)
-    making = InstallRequest(
+    request = InstallRequest(
         option=choice.option,
         folder=folder,
         base=choice.base,
@@ -204,35 +212,40 @@ def make_install_request(
         index=index,
         env=env,
     )
-    return making, (*choice.notes, *requirements.notes, *cuda_notes)
+    return request, (*choice.notes, *requirements.notes, *cuda_notes)
 
 
-def _check_python_allowed(wish: RequirementSet, version: str) -> None:
-    """Raise UsageError if the files do not allow the Python of `--python`."""
-    if not wish.allows(version):
+def _check_python_allowed(requirement_set: RequirementSet, version: str) -> None:
+    """Raise UsageError if the files do not allow the version of `--python`."""
+    if not requirement_set.allows(version):
         origins = " and ".join(
-            f"{condition.marker_environment} (python{condition.specifier})" for condition in wish.pythons
+            f"{condition.marker_environment} (python{condition.specifier})"
+            for condition in requirement_set.pythons
         )
         msg = f"--python {version} and {origins} contradict each other."
         raise UsageError(msg, hint="Leave --python out, or change the file.")
 
 
-def _recommend(wishes: InstallOptions, minor: str | None, host: Host) -> Recommendation:
-    """Return the planner's recommendation, whichever Pythons are installed."""
-    if minor is not None or not wishes.depends_on_python:
-        return make_plan(wishes.compat, wishes.request(minor), host)
-    allowed = [python for python in wishes.pythons if wishes.requirement_set.allows(python)]
+def _recommend(options: InstallOptions, minor: str | None, host: Host) -> Recommendation:
+    """Return the planner's recommendation, regardless of which Pythons are installed.
+
+    `minor` is the minor version of `--python`; None tries every version that the files allow. Raise UsageError if the
+    files allow none.
+    """
+    if minor is not None or not options.depends_on_python:
+        return make_plan(options.compat, options.request(minor), host)
+    allowed = [python for python in options.pythons if options.requirement_set.allows(python)]
     if not allowed:
         origins = " and ".join(
             f"{condition.marker_environment} (python{condition.specifier})"
-            for condition in wishes.requirement_set.pythons
+            for condition in options.requirement_set.pythons
         )
         msg = f"{origins}: TensorFlow has no wheels for this Python."
-        raise UsageError(msg, hint=f"It has for {', '.join(reversed(wishes.pythons))}.")
+        raise UsageError(msg, hint=f"It has for {', '.join(reversed(options.pythons))}.")
     recommendations, errors = [], []
     for python in allowed:
         try:
-            recommendations.append(make_plan(wishes.compat, wishes.request(python), host))
+            recommendations.append(make_plan(options.compat, options.request(python), host))
         except UsageError as error:  # caused by the lines of the files for this Python
             errors.append(error)
     if not recommendations:
@@ -246,12 +259,15 @@ def _recommend(wishes: InstallOptions, minor: str | None, host: Host) -> Recomme
 
 
 def _rank(option: Option) -> tuple[int, Any]:
-    """Return the sort key of an option, higher is better: fewer serious caveats, then the newer release."""
+    """Return the rank of an option, higher is better: fewer serious caveats, then the newer release."""
     return -option.serious, versions.sort_key(option.tensorflow)
 
 
 def _parse_python_option(text: str | None, system: System) -> tuple[str | None, Interpreter | None]:
-    """Return the value of `--python`: a version, or the interpreter at a path. Raise UsageError."""
+    """Parse the value of `--python`, and return (version, None) or (None, interpreter at that path).
+
+    Both are None if there is no value. Raise UsageError if the value is neither a version nor a usable interpreter.
+    """
     if text is None or _VERSION.fullmatch(text):
         return text, None
     path = Path(text).expanduser()
@@ -276,19 +292,19 @@ def _is_version(version: str, required: str) -> bool:
 
 
 def _find_best(
-    wishes: InstallOptions, host: Host, interpreters: Sequence[Interpreter]
+    options: InstallOptions, host: Host, interpreters: Sequence[Interpreter]
 ) -> tuple[Option, Interpreter] | None:
-    """Return the best option for one of these Pythons, and that Python; None if there is none.
+    """Return the best option for one of these interpreters, and that interpreter; None if there is none.
 
-    If several are equally good, prefer the minor version of the first Python, then the newest.
+    Among equally good options, the minor version of the first interpreter wins, then the newest minor version.
     """
     first_minor = interpreters[0].minor if interpreters else ""
     ranked: list[tuple[tuple[Any, ...], Option, Interpreter]] = []
     for minor in dict.fromkeys(candidate.minor for candidate in interpreters):
         try:
-            recommendation = make_plan(wishes.compat, wishes.request(minor), host)
+            recommendation = make_plan(options.compat, options.request(minor), host)
         except UsageError:
-            if wishes.depends_on_python:  # caused by the lines of the files for this Python
+            if options.depends_on_python:  # caused by the lines of the files for this Python
                 continue
             raise
         if not recommendation.options:
@@ -313,13 +329,13 @@ def _find_best(
 
 
 def _note_newer(recommendation: Recommendation, option: Option) -> tuple[str, ...]:
-    """Return a note that another Python would allow a newer TensorFlow."""
+    """Return a note if another Python would allow a newer TensorFlow; empty otherwise."""
     best = recommendation.options[0]
     if versions.sort_key(best.tensorflow) <= versions.sort_key(option.tensorflow):
         return ()
-    versions_text = ", ".join(best.release.linux_pythons)
+    python_versions = ", ".join(best.release.linux_pythons)
     return (
-        f"TensorFlow {best.tensorflow} is newer; it needs another Python ({versions_text}) than those here.",
+        f"TensorFlow {best.tensorflow} is newer; it needs another Python ({python_versions}) than those here.",
     )
 
 
@@ -336,7 +352,10 @@ def _make_venv_error(interpreter: Interpreter, machine: MachineFacts) -> Error:
 
 
 def _make_python_error(option: Option, version: str | None, machine: MachineFacts) -> Error:
-    """Return the error for a plan without an installed Python."""
+    """Return the error for an option without a suitable installed Python.
+
+    `version` is that of `--python`, if given.
+    """
     suitable = [version] if version is not None else list(reversed(option.release.linux_pythons))
     msg = (
         f"TensorFlow {option.tensorflow} needs Python {' or '.join(suitable[:4])}, and none is here."
@@ -344,7 +363,7 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
         else f"No Python {version} is here."
     )
     hints = []
-    own_version = next(
+    system_version = next(
         (
             candidate
             for candidate in suitable
@@ -352,8 +371,8 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
         ),
         None,
     )
-    if own_version is not None and _find_package_manager(machine) == "apt":
-        minor = versions.major_minor(own_version)
+    if system_version is not None and _find_package_manager(machine) == "apt":
+        minor = versions.major_minor(system_version)
         hints.append(f"{_sudo_prefix(machine)}apt-get install python{minor} python{minor}-venv")
     elif _find_package_manager(machine) == "dnf":
         hints.append(f"{_sudo_prefix(machine)}dnf install python{versions.major_minor(suitable[0])}")
@@ -362,7 +381,7 @@ def _make_python_error(option: Option, version: str | None, machine: MachineFact
 
 
 def _find_system_python(machine: MachineFacts) -> str | None:
-    """Return the only Python version in the packages of this Debian or Ubuntu; None if it is not known."""
+    """Return the Python version that this Debian or Ubuntu release packages; None if it is not known."""
     from tfdoctor.compat import Compat
 
     return Compat.load().pythons.get_default(

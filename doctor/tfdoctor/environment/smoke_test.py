@@ -1,4 +1,4 @@
-"""A test of an installed environment: an examination as by `check`, and a run of its TensorFlow."""
+"""Test an installed environment: examine it as `tfdoctor check` does, and run its TensorFlow."""
 
 from __future__ import annotations
 
@@ -23,29 +23,32 @@ if TYPE_CHECKING:
 __all__ = ["examine_installed", "is_gpu_missing", "is_intact"]
 
 ENVIRONMENT_AREAS = frozenset({CUDA, CUDNN, LOADER, TENSORFLOW})
-"""The areas that concern the content of an environment."""
+"""The areas of findings about the content of an environment."""
 CHECK_TIMEOUT_S = 20.0
 """The time limit in seconds for the examination."""
 
 
 def examine_installed(making: InstallRequest, compat: Compat, progress: Progress, *, deep: bool) -> Report:
-    """Examine the environment as `check` does; with `deep` run its TensorFlow if the driver offers a GPU."""
-    removed = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
-    env = {name: text for name, text in making.env.items() if name not in removed}
+    """Examine the environment as `tfdoctor check` does.
+
+    If `deep`, TensorFlow is run as well, provided that the driver reports a GPU.
+    """
+    removed_names = {"PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV", "CONDA_PREFIX", INSTALLING}
+    env = {name: text for name, text in making.env.items() if name not in removed_names}
     system = LiveSystem(env=env)
     python = str(making.folder / "bin" / "python")
 
-    def with_a_card(facts: Facts) -> bool:
+    def should_run(facts: Facts) -> bool:
         cuda = value_of(facts.driver.cuda)
         return deep and cuda is not None and bool(cuda.devices)
 
     return examine(
-        system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=with_a_card, tell=progress.stage
+        system, compat, python=python, timeout=CHECK_TIMEOUT_S, deep=should_run, tell=progress.stage
     )
 
 
-def _list_own_errors(report: Report) -> list[Finding]:
-    """Return the errors of the environment itself: of its libraries and its packages."""
+def _list_environment_errors(report: Report) -> list[Finding]:
+    """Return the errors that concern the environment itself: its libraries and its packages."""
     return [
         finding
         for finding in report.findings
@@ -54,20 +57,23 @@ def _list_own_errors(report: Report) -> list[Finding]:
 
 
 def is_intact(report: Report) -> bool:
-    """Return whether no problem of the environment itself was found."""
+    """Return whether no problem was found in the environment itself.
+
+    Missing libraries of the driver do not count.
+    """
     tensorflow, prediction = value_of(report.facts.tensorflow), report.prediction
-    if tensorflow is None or _list_own_errors(report) or prediction.import_ok is False:
+    if tensorflow is None or _list_environment_errors(report) or prediction.import_ok is False:
         return False
-    drivers = describe_build(tensorflow, Compat.load()).driver_libraries
-    if set(prediction.missing_libraries) - set(drivers):
+    driver_libraries = describe_build(tensorflow, Compat.load()).driver_libraries
+    if set(prediction.missing_libraries) - set(driver_libraries):
         return False
     return report.observed is None or report.observed.import_ok
 
 
 def is_gpu_missing(report: Report) -> bool:
-    """Return whether TensorFlow was run and did not register the GPUs that were predicted.
+    """Return whether TensorFlow was run and registered no GPU although that was predicted.
 
-    A problem of the machine, or a GPU that registers but does not compute, is not a problem of the environment.
+    A GPU that registers but fails to compute does not count, because the environment is not the reason.
     """
     observed = report.observed
     return (

@@ -1,7 +1,7 @@
-"""The steps of examining a machine: collect facts, run TensorFlow if requested, run the rules.
+"""Examine a machine: collect the facts, run TensorFlow if requested, and run the rules.
 
-Other packages use only these functions, which load the parts when they are needed. Meanwhile termination signals are
-handled: child processes are killed, and the exception is raised even if CPython dropped it in one of its callbacks.
+Other packages use only these functions, which import the modules that they need when they are called. While they run,
+a termination signal kills the child processes and raises an exception, even if CPython drops it in a callback.
 """
 
 from __future__ import annotations
@@ -42,12 +42,14 @@ __all__ = [
 PROBE_TIMEOUT_S = 10.0
 """The time limit in seconds for collecting facts."""
 RUN_MESSAGE = "Running TensorFlow in a child process; this takes some seconds …"
+"""The message that is shown before TensorFlow is run."""
 
 
 def make_live_system(python: str | None, env: Mapping[str, str] | None = None) -> LiveSystem:
-    """Return this machine, with the variables that `python` sets if it is a Jupyter kernel.
+    """Return this machine as a system to examine.
 
-    `env` replaces the variables that this process was started with.
+    If `python` is a Jupyter kernel.json, its environment variables are added. `env` replaces the variables of this
+    process; None keeps them.
     """
     system = LiveSystem(env=env)
     kernel_env = kernel_variables(system, python) if python else {}
@@ -72,11 +74,11 @@ def examine(
 ) -> Report:
     """Collect the facts, run TensorFlow if requested, and return the report of the rules.
 
-    `python` is the requested interpreter; None means the usual search. `timeout` (seconds) is for collecting the
-    facts. `deep` says whether to run TensorFlow; a function decides it by the facts. `tell` receives a message before
-    that. `meanwhile` is called while the first probes run (see `survey`). `image` is the image whose container this
-    is. `as_if` changes the facts before the rules run; TensorFlow then computes nothing, because its GPU is a
-    stand-in driver's.
+    `python` is the requested interpreter; None means the usual search. `timeout` is the time limit in seconds for
+    collecting the facts. `deep` says whether to run TensorFlow; it may be a function that decides this by the facts.
+    `tell` receives a message before TensorFlow is run. `meanwhile` is called while the first probes run (see
+    `collect.survey`). `image` is the image of the container that is examined. `as_if` changes the facts before the
+    rules run. TensorFlow then only lists its GPUs, because a simulated driver cannot compute.
 
     Raise UsageError if the requested Python cannot be examined.
     """
@@ -99,7 +101,10 @@ def collect_facts(
     timeout: float = PROBE_TIMEOUT_S,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
-    """Collect the facts without drawing conclusions: the first part of `examine`."""
+    """Collect the facts without running rules. This is the first part of `examine`, with the same parameters.
+
+    Raise UsageError if the requested Python cannot be examined.
+    """
     from tfdoctor.examine import collect
 
     with stop_on_signal(system):
@@ -115,10 +120,10 @@ def run_tensorflow(
     tell: Callable[[str], None] = _ignore_text,
     computes: bool = True,
 ) -> Observation | None:
-    """Run TensorFlow in a child process of its Python; return None if there is no Python or no TensorFlow.
+    """Run TensorFlow in a child process; return None if there is no Python or no TensorFlow.
 
-    `timeout` (seconds) is raised to DEEP_TIMEOUT if it is shorter. `tell` receives a message before the start. Without
-    `computes` TensorFlow only lists its GPUs.
+    The time limit is `timeout` or DEEP_TIMEOUT in seconds, whichever is longer. `tell` receives a message before the
+    start. If `computes` is false, TensorFlow only lists its GPUs.
     """
     interpreter, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if interpreter is None or tensorflow is None:
@@ -134,7 +139,7 @@ def run_tensorflow(
 def evaluate_facts(
     facts: Facts, compat: Compat, observed: Observation | None = None, *, image: TargetImage | None = None
 ) -> Report:
-    """Run all rules on the facts: the last part of `examine`."""
+    """Run all rules on the facts and return the report. This is the last part of `examine`."""
     from tfdoctor.report.diagnose import diagnose
 
     return diagnose(facts, compat, observed, image=image)
@@ -143,9 +148,9 @@ def evaluate_facts(
 def ask_python(
     system: System, chosen: Choice, *, named: bool, timeout: float = PROBE_TIMEOUT_S
 ) -> Fact[PythonFacts]:
-    """Query the chosen Python about itself alone. `named` says that the user requested it.
+    """Query the chosen Python, without any other probe, and return the fact about it.
 
-    Raise UsageError if the user requested it and it is no Python.
+    `named` says that the user requested this Python. Then raise UsageError if it is not a Python.
     """
     from tfdoctor.probes import python
 

@@ -1,4 +1,4 @@
-"""Repeated queries of the GPUs, for commands that watch them while something computes."""
+"""Query the GPUs repeatedly, for commands that watch them during a computation."""
 
 from __future__ import annotations
 
@@ -15,19 +15,26 @@ if TYPE_CHECKING:
 __all__ = ["find_tensorflow_names", "read_cards", "read_interconnects", "read_peer_access"]
 
 UNSUPPORTED_STATES = ("NS", "CNS", "GNS", "TNS", "DR")
-"""nvidia-smi's words for "not supported" (by the chipset, the GPU or the topology) and "disabled"."""
+"""nvidia-smi's codes for peer access that is not possible.
+
+"NS" is not supported, "CNS", "GNS" and "TNS" are not supported by the chipset, the GPU or the topology, and "DR" is
+disabled.
+"""
 
 
 def read_cards(system: System, *, timeout: float = 10.0) -> dict[str, SmiGpu]:
-    """Return the GPUs by PCI bus ID, as nvidia-smi reports them now; empty if it does not answer."""
+    """Return the current report of nvidia-smi for each GPU, by PCI bus ID; empty if nvidia-smi fails.
+
+    `timeout` is in seconds.
+    """
     smi = value_of(probe_smi(system, timeout=timeout))
     if not isinstance(smi, SmiFacts):
         return {}
-    return {bus: card for card in smi.gpus if (bus := normalize_bus_id(card.pci_bus_id))}
+    return {bus: gpu for gpu in smi.gpus if (bus := normalize_bus_id(gpu.pci_bus_id))}
 
 
 def find_tensorflow_names(facts: Facts) -> dict[str, str]:
-    """Return TensorFlow's names ("GPU:0") of the devices that the driver offers, by PCI bus ID."""
+    """Return TensorFlow's names of the GPUs that the driver reports, such as "GPU:0", by PCI bus ID."""
     cuda = value_of(facts.driver.cuda)
     devices = cuda.devices if cuda is not None else ()
     return {
@@ -36,9 +43,9 @@ def find_tensorflow_names(facts: Facts) -> dict[str, str]:
 
 
 def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], str]:
-    """Return the links of TensorFlow's devices by pair, as `nvidia-smi topo -m` prints them.
+    """Return the links between TensorFlow's GPUs as `nvidia-smi topo -m` prints them, by pair.
 
-    A pair is ("GPU:0", "GPU:1").
+    A pair is ("GPU:0", "GPU:1"). Return nothing if there are fewer than two GPUs.
     """
     if len(find_tensorflow_names(facts)) < 2:
         return {}
@@ -48,9 +55,9 @@ def read_interconnects(system: System, facts: Facts, *, timeout: float = 10.0) -
 
 
 def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> dict[tuple[str, str], bool]:
-    """Return whether the devices of each pair can read each other's memory.
+    """Return whether two GPUs can read each other's memory, by pair.
 
-    A pair is ("GPU:0", "GPU:1"); pairs that nvidia-smi does not know are omitted.
+    A pair is ("GPU:0", "GPU:1"). Pairs for which nvidia-smi reports neither yes nor no are omitted.
     """
     if len(find_tensorflow_names(facts)) < 2:
         return {}
@@ -59,18 +66,21 @@ def read_peer_access(system: System, facts: Facts, *, timeout: float = 10.0) -> 
 
 
 def _rename_pairs(links: dict[str, str] | None, facts: Facts) -> dict[tuple[str, str], str]:
-    """Convert pairs of nvidia-smi's numbers into pairs of TensorFlow's names."""
-    names = find_tensorflow_names(facts)
+    """Convert links by nvidia-smi's pairs ("GPU0-GPU1") to links by pairs of TensorFlow's names.
+
+    GPUs that TensorFlow does not use are omitted. None counts as empty.
+    """
+    name_by_bus = find_tensorflow_names(facts)
     smi = value_of(facts.driver.smi)
     gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
-    name_by_smi = {
-        f"GPU{card.index}": names[bus]
-        for card in gpus
-        if (bus := normalize_bus_id(card.pci_bus_id)) in names and bus is not None
+    name_by_smi_name = {
+        f"GPU{gpu.index}": name_by_bus[bus]
+        for gpu in gpus
+        if (bus := normalize_bus_id(gpu.pci_bus_id)) in name_by_bus and bus is not None
     }
     links_by_name = {}
     for pair, link in (links or {}).items():
         left, _, right = pair.partition("-")
-        if left in name_by_smi and right in name_by_smi:
-            links_by_name[name_by_smi[left], name_by_smi[right]] = link
+        if left in name_by_smi_name and right in name_by_smi_name:
+            links_by_name[name_by_smi_name[left], name_by_smi_name[right]] = link
     return links_by_name

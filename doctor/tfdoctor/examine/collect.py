@@ -1,4 +1,4 @@
-"""The collection of facts about a machine: all probes run at the same time, with one deadline."""
+"""Collect the facts about a machine. All probes run at the same time, with a common deadline."""
 
 from __future__ import annotations
 
@@ -57,7 +57,10 @@ VISIBLE_DEVICES = "CUDA_VISIBLE_DEVICES"
 
 
 class _Result(Generic[T]):
-    """The future result of a probe. (`concurrent.futures` has such a class, but imports `logging`.)"""
+    """The future result of a probe.
+
+    `concurrent.futures` has such a class, but it imports `logging`, which takes time.
+    """
 
     def __init__(self) -> None:
         self._done = threading.Event()
@@ -65,7 +68,7 @@ class _Result(Generic[T]):
         self._error: BaseException | None = None
 
     def run(self, probe: Callable[[], T]) -> None:
-        """Run the probe and keep its value or error."""
+        """Run the probe and store its value or error."""
         try:
             self._values.append(probe())
         except BaseException as error:
@@ -73,9 +76,9 @@ class _Result(Generic[T]):
         self._done.set()
 
     def get(self, timeout: float) -> T:
-        """Return the probe's value, or raise its error.
+        """Wait for the probe and return its value, or raise its error.
 
-        Raise _LateError if it does not end within `timeout` seconds.
+        Raise _LateError if the probe does not end within `timeout` seconds.
         """
         if not self._done.wait(timeout):
             raise _LateError
@@ -89,11 +92,15 @@ class _LateError(Exception):
 
 
 class _Probes:
-    """Probes in daemon threads: one that hangs, even in the kernel, does not block the exit."""
+    """A group of probes with a common deadline.
+
+    They run in daemon threads, so that a probe that hangs does not prevent tfdoctor from exiting.
+    """
 
     def __init__(self, timeout: float) -> None:
         self._deadline = time.monotonic() + timeout
         self.seconds: dict[str, float] = {}
+        """The duration of each finished probe in seconds, by name."""
 
     @property
     def left(self) -> float:
@@ -101,19 +108,22 @@ class _Probes:
         return max(0.2, self._deadline - time.monotonic())
 
     def start(self, name: str, probe: Callable[[], T]) -> _Result[T]:
-        """Run `probe` in its own thread and return its future result."""
+        """Start a probe in its own thread, and return its future result."""
         result: _Result[T] = _Result()
 
-        def work() -> None:
+        def run_probe() -> None:
             start_time = time.monotonic()
             result.run(probe)
             self.seconds[name] = round(time.monotonic() - start_time, 4)
 
-        threading.Thread(target=work, name=f"probe {name}", daemon=True).start()
+        threading.Thread(target=run_probe, name=f"probe {name}", daemon=True).start()
         return result
 
     def value(self, result: _Result[T], what: str, otherwise: Callable[[Unknown], T]) -> T:
-        """Return a probe's value, or `otherwise(reason)` if it crashed or did not end in time."""
+        """Return the value of a probe, or `otherwise(reason)` if it crashed or did not end in time.
+
+        `what` names the subject of the probe in the reason. Raise Error if the probe raised one.
+        """
         try:
             return result.get(self.left)
         except Error:
@@ -132,16 +142,17 @@ def survey(
     timeout: float = 10.0,
     meanwhile: Callable[[], object] | None = None,
 ) -> Facts:
-    """Run all probes. `timeout` (seconds) is for all together; one that hangs affects only its own fact.
+    """Run all probes and return the facts.
 
-    `meanwhile` is called while the first probes run, to import the rules, for example. It must not import a package
-    from which probes import: two threads that import one package can each get a partially initialized module.
+    `timeout` is the time limit in seconds for all probes together. A probe that hangs affects only its own fact.
+    `meanwhile` is called while the first probes run, for example to import the rules. It must not import a package from
+    which probes import: if two threads import a package at the same time, one can get a partially initialized module.
 
     Raise UsageError if the requested Python cannot be examined.
     """
     try:
         return _survey(system, compat, requested_python, timeout, meanwhile)
-    except BaseException:  # Ctrl-C or the wrong Python: no child process may outlive this
+    except BaseException:  # for example Ctrl-C: child processes must not continue
         system.stop()
         raise
 
@@ -155,27 +166,30 @@ def _survey(
 ) -> Facts:
     """Run all probes and combine their results."""
     probes = _Probes(timeout)
-    chosen = interpreter_selection.choose(system, requested_python)
-    interpreter, is_requested = chosen.path, requested_python is not None
-    limit = compute_timeout(timeout)
+    choice = interpreter_selection.choose(system, requested_python)
+    interpreter, is_requested = choice.path, requested_python is not None
+    probe_timeout = compute_timeout(timeout)
 
-    def ask_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-        return driver.probe_libraries(system, interpreter, timeout=limit, **options)
+    def query_driver(**options: Any) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
+        return driver.probe_libraries(system, interpreter, timeout=probe_timeout, **options)
 
     start, value = probes.start, probes.value
-    target = start("python", lambda: python.probe(system, chosen, is_requested=is_requested, timeout=limit))
+    python_result = start(
+        "python", lambda: python.probe(system, choice, is_requested=is_requested, timeout=probe_timeout)
+    )
     variables = start(
-        "variables", lambda: environment.probe(system, interpreter, kernel=chosen.kernel, timeout=limit / 2)
+        "variables",
+        lambda: environment.probe(system, interpreter, kernel=choice.kernel, timeout=probe_timeout / 2),
     )
 
     def probe_variables() -> EnvironmentFacts:
         return value(variables, "that Python's variables", lambda _: environment.probe(system))
 
-    libraries = start("driver", ask_driver)
+    driver_results = start("driver", query_driver)
     unhidden = start(
         "driver, nothing hidden",
         lambda: (
-            ask_driver(
+            query_driver(
                 libnvml="-",
                 variables={**probe_variables().changed, VISIBLE_DEVICES: None},
                 variant="unhidden",
@@ -185,29 +199,40 @@ def _survey(
         ),
     )
     machine_facts = machine.probe(system)
-    smi = start("nvidia-smi", lambda: driver.probe_smi(system, timeout=limit / 2, machine=machine_facts))
+    smi = start(
+        "nvidia-smi", lambda: driver.probe_smi(system, timeout=probe_timeout / 2, machine=machine_facts)
+    )
     pci = start("pci", lambda: driver.probe_pci(system))
     kernel_result = start(
         "kernel",
         lambda: kernel.probe(
-            system, machine_facts, lambda: value(pci, "the PCI bus", _return_reason), timeout=limit / 4
+            system,
+            machine_facts,
+            lambda: value(pci, "the PCI bus", _return_reason),
+            timeout=probe_timeout / 4,
         ),
     )
     links = start(
         "links",
-        lambda: kernel.probe_links(system, value(pci, "the PCI bus", _return_reason), timeout=limit / 2),
+        lambda: kernel.probe_links(
+            system, value(pci, "the PCI bus", _return_reason), timeout=probe_timeout / 2
+        ),
     )
     kernel_module = start("kernel module", lambda: driver.probe_kernel_module(system))
     modules = start("modules", lambda: driver.probe_modules(system))
     nodes = start("nodes", lambda: driver.probe_nodes(system))
     files = start("driver files", lambda: driver.probe_driver_files(system))
     toolkit_results = start("toolkits", lambda: toolkits.probe(system))
-    nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=limit / 2))
-    engines_result = start("containers", lambda: containers.probe(system, timeout=min(3.0, limit / 2)))
+    nvcc = start("nvcc", lambda: toolkits.probe_nvcc(system, timeout=probe_timeout / 2))
+    engines_result = start(
+        "containers", lambda: containers.probe(system, timeout=min(3.0, probe_timeout / 2))
+    )
 
     if meanwhile is not None:
         meanwhile()
-    python_fact, tensorflow_fact = value(target, "the target Python", lambda unknown: (unknown, unknown))
+    python_fact, tensorflow_fact = value(
+        python_result, "the target Python", lambda unknown: (unknown, unknown)
+    )
     loader_result = start(
         "loader",
         lambda: _probe_loader(
@@ -239,13 +264,14 @@ def _survey(
     )
     loader_fact = value(loader_result, "the loader", _return_reason)
     if not isinstance(tensorflow_fact, Known):
-        other_pythons = start("other Pythons", lambda: _add_other_pythons(system, chosen, python_fact))
-        chosen = value(other_pythons, "the other Pythons here", lambda _: chosen)
-    cuda, nvml = value(libraries, "the driver", lambda unknown: (unknown, unknown))
+        other_pythons = start("other Pythons", lambda: _add_other_pythons(system, choice, python_fact))
+        choice = value(other_pythons, "the other Pythons here", lambda _: choice)
+    cuda, nvml = value(driver_results, "the driver", lambda unknown: (unknown, unknown))
     changed = probe_variables().changed
-    if changed:  # the driver is asked with the variables as that Python's startup leaves them
+    if changed:  # query the driver with the variables that the startup of that Python sets
         driver_result = start(
-            "driver, with its variables", lambda: ask_driver(variables=changed, variant="with-its-variables")
+            "driver, with its variables",
+            lambda: query_driver(variables=changed, variant="with-its-variables"),
         )
         cuda, nvml = value(driver_result, "the driver", lambda unknown: (unknown, unknown))
     if isinstance(python_fact, Unknown) and system.own_python is None and _driver_hangs(cuda):
@@ -280,7 +306,7 @@ def _survey(
         rehearsal=value(rehearsal_result, "the packages that TensorFlow imports", _return_reason),
         loader_behind=value(behind_result, "the loader", _return_reason),
         seconds=dict(sorted(probes.seconds.items())),
-        choice=chosen,
+        choice=choice,
     )
 
 
@@ -290,19 +316,21 @@ def _return_reason(unknown: Unknown) -> Unknown:
 
 
 def _make_unknown_kernel(unknown: Unknown) -> KernelFacts:
+    """Return kernel facts that are all unknown for the same reason."""
     return KernelFacts(unknown, unknown, unknown, unknown, unknown, unknown)
 
 
-def _add_other_pythons(system: System, chosen: Choice, python_fact: Fact[PythonFacts]) -> Choice:
+def _add_other_pythons(system: System, choice: Choice, python_fact: Fact[PythonFacts]) -> Choice:
     """Return the choice with the other nearby Pythons that have a TensorFlow."""
     interpreter = value_of(python_fact)
     prefix = interpreter.prefix if interpreter is not None else ""
     return dataclasses.replace(
-        chosen, others=interpreter_selection.find_other_pythons(system, chosen, prefix)
+        choice, others=interpreter_selection.find_other_pythons(system, choice, prefix)
     )
 
 
 def _driver_hangs(cuda: Fact[CudaDriver]) -> bool:
+    """Return whether the driver did not answer within its time limit."""
     return isinstance(cuda, Unknown) and "did not answer within" in cuda.why
 
 
@@ -314,7 +342,7 @@ def _probe_loader(
     cpu_flags: frozenset[str],
     variables: Mapping[str, str],
 ) -> Fact[LoaderFacts]:
-    """Return what the loader finds for TensorFlow."""
+    """Return the libraries that the loader finds for TensorFlow, with the reasons for denied files."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
     if interpreter is None or tensorflow is None:
         return Absent("the loader", "there is no TensorFlow to follow it for")
@@ -342,22 +370,22 @@ def _probe_rehearsal(
     *,
     timeout: float,
 ) -> Fact[RehearsalFacts]:
-    """Return the results of TensorFlow's imports of other packages."""
+    """Return the results of rehearsing TensorFlow's imports of other packages."""
     interpreter, tensorflow = value_of(python_fact), value_of(tensorflow_fact)
-    request = (
+    plan = (
         plan_rehearsal(interpreter, tensorflow, variables, compat)
         if interpreter is not None and tensorflow is not None
         else None
     )
-    if interpreter is None or tensorflow is None or request is None:
+    if interpreter is None or tensorflow is None or plan is None:
         return Absent("the packages that TensorFlow imports", NO_REHEARSAL_REASON)
     return rehearsal.probe(
         system,
         interpreter,
-        request.modules,
-        request.sources,
-        request.oddities,
-        request.keras,
+        plan.modules,
+        plan.sources,
+        plan.oddities,
+        plan.keras,
         version=tensorflow.version or "",
         timeout=timeout,
     )
@@ -372,7 +400,10 @@ def _probe_tensorflow_driver(
     remaining: float,
     variables: Mapping[str, str | None],
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Query the libcuda that TensorFlow would open, if the child process loaded another one."""
+    """Return the driver facts for the libcuda that TensorFlow would open.
+
+    It is queried only if the child process loaded another one; otherwise the facts are returned unchanged.
+    """
     loader = value_of(loader_fact)
     library = loader.resolution("libcuda.so.1") if loader is not None else None
     driver_facts = value_of(cuda)

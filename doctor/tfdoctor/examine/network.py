@@ -1,4 +1,4 @@
-"""The network queries of the `cluster` command, which is the only one that connects anywhere."""
+"""Network queries for the `tfdoctor cluster` command, the only command that connects to other machines."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["connect", "find_proxy", "read_listening"]
 
 TASK_TIMEOUT_S = 5.0
-"""The time limit in seconds for one task."""
+"""The time limit in seconds for the connection to one task."""
 PROXIES = ("grpc_proxy", "https_proxy", "http_proxy")
-"""The variables that gRPC reads, in its order (gRPC: doc/environment_variables.md)."""
+"""The variables in which gRPC searches for a proxy, in its order (gRPC: doc/environment_variables.md)."""
 
 
 def read_listening(system: System) -> Listening:
@@ -28,12 +28,18 @@ def read_listening(system: System) -> Listening:
 
 
 def connect(addresses: Sequence[tuple[str, int]], total: float) -> list[Reached]:
-    """Return which tasks answer as gRPC servers, within `total` seconds."""
+    """Connect to tasks, and return for each whether it answers as a gRPC server.
+
+    `addresses` are (host, port), and `total` is the time limit in seconds for all.
+    """
     return reach_all(addresses, seconds=min(TASK_TIMEOUT_S, total), total=total)
 
 
 def find_proxy(system: System) -> Proxy | None:
-    """Return the proxy that gRPC uses; None if no variable names one. gRPC ignores upper-case variables."""
+    """Return the proxy that gRPC uses; None if no variable names one.
+
+    gRPC ignores variables in upper case.
+    """
     name = next((name for name in PROXIES if system.env.get(name)), "")
     if not name:
         return None

@@ -1,4 +1,4 @@
-"""A run of TensorFlow in a child process (`check --deep`), and the evaluation of its answer."""
+"""Run TensorFlow in a child process (`tfdoctor check --deep`), and evaluate its answer and log."""
 
 from __future__ import annotations
 
@@ -24,27 +24,31 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 LOADER_LOG_VARIABLES = {"TF_CPP_VMODULE": "dso_loader=3", "TF_CPP_MIN_LOG_LEVEL": "0"}
-"""Variables that make TensorFlow 2.12 and newer name the libraries that it could not open."""
+"""Variables that make TensorFlow 2.12 and newer log the libraries that it cannot open."""
 DEEP_TIMEOUT = 180.0
-"""The time limit in seconds for the import of TensorFlow and a first kernel (PTX may have to be compiled)."""
+"""The time limit in seconds for the import of TensorFlow and a first computation, which may have to compile PTX."""
 
 
 KILLED = (-9, 137)
-"""The exit statuses of a process that SIGKILL ended, as its parent and as a shell report it."""
+"""The exit statuses of a process that SIGKILL ended, as reported by its parent and by a shell."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeepAnswer:
-    """The answer of a child that ran TensorFlow, as far as it got."""
+    """The answer of a child process that ran TensorFlow, which may be incomplete."""
 
     imported: bool
+    """Whether the import succeeded."""
     devices: tuple[str, ...] | None
-    """TensorFlow's names of the devices; None if it did not get as far as listing them."""
+    """TensorFlow's names of the GPUs; None if the process ended before it listed them."""
     computed: tuple[str, ...]
-    """One entry per device: "GPU:0 ok" or "GPU:0 failed: <error>"."""
+    """One entry per GPU: "GPU:0 ok" or "GPU:0 failed: <error>"."""
     error: str
+    """The error that ended the run; empty if there is none."""
     seconds: float
+    """The duration in seconds."""
     timed_out: bool
+    """Whether the process was stopped at the time limit."""
 
 
 def observe(
@@ -56,7 +60,7 @@ def observe(
     timeout: float = DEEP_TIMEOUT,
     computes: bool = True,
 ) -> Observation:
-    """Import TensorFlow in a child of `python`, list its GPUs and, if `computes`, compute on each.
+    """Import TensorFlow in a child process of `python`, list its GPUs and, if `computes`, compute on each.
 
     `timeout` is in seconds.
     """
@@ -75,16 +79,19 @@ def observe(
 
 
 def list_relevant_libraries(tensorflow: TensorFlowFacts, compat: Compat) -> frozenset[str]:
-    """Return the libraries that must not be missing.
+    """Return the sonames of the libraries that this build of TensorFlow needs for GPUs, including the driver's.
 
-    Those that this build does not use (TensorRT) are not in it.
+    Optional libraries such as TensorRT are not included.
     """
     build = describe_build(tensorflow, compat)
     return frozenset({*build.required, *build.driver_libraries})
 
 
 def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnswer:
-    """Parse the output of payload/deep.py, completed by how its process ended."""
+    """Parse the answer of payload/deep.py.
+
+    If the process failed, that is added as the error, or as the failure of the GPU that was computing.
+    """
     error = str(answer.get("error", ""))
     devices = answer.get("devices")
     computed = tuple(str(line) for line in answer.get("computed") or ())
@@ -109,9 +116,9 @@ def parse_deep_answer(answer: dict[str, Any], result: CommandResult) -> DeepAnsw
 def make_observation(
     answer: DeepAnswer, result: CommandResult, relevant_libraries: Collection[str], compat: Compat
 ) -> Observation:
-    """Return what TensorFlow did, by the answer and output of its child.
+    """Return the observation of a run, from the answer and the output of the child process.
 
-    `relevant_libraries`: see `list_relevant_libraries`.
+    `relevant_libraries` is the result of `list_relevant_libraries`.
     """
     failed_attempts = find_failed_opens(f"{result.stderr}\n{result.stdout}\n{answer.error}")
     missing = {
@@ -119,11 +126,11 @@ def make_observation(
         for attempt in failed_attempts
         if attempt.opened in relevant_libraries or not (answer.imported or is_tensorrt(attempt.opened))
     }
-    # An import that fails or kills the process registers no GPU; one that was stopped is inconclusive.
-    ended = "did not finish in time" if answer.timed_out else ""
-    if not ended and result.returncode in KILLED:
-        ended = "was killed (SIGKILL), usually because memory ran out"
-    count_if_unlisted = None if ended else 0
+    # A failed import registers no GPU. If the process was stopped or killed, the number of GPUs is unknown.
+    stop_reason = "did not finish in time" if answer.timed_out else ""
+    if not stop_reason and result.returncode in KILLED:
+        stop_reason = "was killed (SIGKILL), usually because memory ran out"
+    count_if_unlisted = None if stop_reason else 0
     count = len(answer.devices) if answer.devices is not None else count_if_unlisted
     return Observation(
         import_ok=answer.imported,
@@ -137,9 +144,9 @@ def make_observation(
         cause=_find_compute_cause(answer, result, compat)
         if answer.imported
         else Cause.INCONCLUSIVE
-        if ended
+        if stop_reason
         else _find_import_cause(answer, result, compat),
-        stop_reason=ended,
+        stop_reason=stop_reason,
     )
 
 
@@ -151,46 +158,47 @@ PYTHON_ERRORS = (
     "TypeError",
     "SyntaxError",
 )
+"""The exceptions that an import raises if packages are not compatible with each other."""
 
 
-def _find_import_cause(said: DeepAnswer, result: CommandResult, compat: Compat) -> Cause:
-    """Return why an import failed, according to its log.
+def _find_import_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause:
+    """Return the cause of a failed import, according to its log and error.
 
-    A Python error means that packages do not fit together.
+    If the log shows none, a Python error means that packages are not compatible with each other.
     """
-    cause = find_cause_in_log(result, said.error, compat)
+    cause = find_cause_in_log(result, answer.error, compat)
     if cause is not None:
         return cause
-    return Cause.PACKAGE_CONFLICT if said.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
+    return Cause.PACKAGE_CONFLICT if answer.error.startswith(PYTHON_ERRORS) else Cause.INCONCLUSIVE
 
 
 PTX_MESSAGE = "jit-compiled from PTX"
-"""TensorFlow's message for a GPU that its binary has no machine code for (compat/logs/gpu.toml)."""
+"""A part of TensorFlow's message for a GPU for which its binary has no machine code (compat/logs/gpu.toml)."""
 COMPUTE_CAUSES = frozenset(compute_fails.RULE.causes) - {Cause.INCONCLUSIVE}
-"""Causes that can stop a registered GPU from computing; a log may show others, which do not explain that."""
+"""The causes that can stop a registered GPU from computing. A log may show others, which do not explain that."""
 
 
 def find_failure_cause(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return why a registered GPU does not compute, by the child's log and error.
+    """Return the cause that a registered GPU does not compute, according to the log and the error of the child.
 
-    Return None if they do not show it.
+    Return None if they do not show a cause.
     """
     report = _diagnose_output(result, error, compat)
     lines = [evidence.text for evidence in report.root.evidence] if report.root is not None else []
-    names_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE, "PTX"))
-    if report.cause is Cause.GPU_TOO_NEW and not names_ptx and all(PTX_MESSAGE in line for line in lines):
-        return None  # a slow first run does not explain how it ended
+    mentions_ptx = any(keyword in error for keyword in (*compute_fails.NO_CODE, "PTX"))
+    if report.cause is Cause.GPU_TOO_NEW and not mentions_ptx and all(PTX_MESSAGE in line for line in lines):
+        return None  # compiling PTX makes the first run slow, but does not explain a failure
     return report.cause if report.cause in COMPUTE_CAUSES else None
 
 
-def _find_compute_cause(said: DeepAnswer, result: CommandResult, compat: Compat) -> Cause | None:
-    """Return why a GPU failed to compute; None if none failed or the reason is not known."""
-    failures = [line for line in said.computed if "failed" in line]
-    return find_failure_cause(result, said.error or failures[0], compat) if failures else None
+def _find_compute_cause(answer: DeepAnswer, result: CommandResult, compat: Compat) -> Cause | None:
+    """Return the cause of a failed computation; None if no GPU failed or the cause is not known."""
+    failures = [line for line in answer.computed if "failed" in line]
+    return find_failure_cause(result, answer.error or failures[0], compat) if failures else None
 
 
 def find_cause_in_log(result: CommandResult, error: str, compat: Compat) -> Cause | None:
-    """Return the problem that a child's log shows, by the signatures of `diagnose`; None if it shows none."""
+    """Return the cause that the log and the error of a child show, as `tfdoctor diagnose` finds it; None if none."""
     cause = _diagnose_output(result, error, compat).cause
     return None if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY) else cause
 

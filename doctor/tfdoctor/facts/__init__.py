@@ -1,7 +1,7 @@
-"""The facts about a machine: frozen dataclasses that draw no conclusions and name their sources.
+"""Dataclasses for the facts about a machine. They name their sources and draw no conclusions.
 
-A fact is `Known` (looked for and found), `Absent` (looked for and not there) or `Unknown` (could not be
-examined). The three must not be confused: a rule that meets an `Unknown` reports "could not check".
+A fact is `Known` (looked for and found), `Absent` (looked for and not found) or `Unknown` (could not be
+examined). A rule must distinguish all three: it reports "could not check" for an `Unknown`.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ T = TypeVar("T")
 DENIED = "Permission denied"
 """`Tried.problem` of a file that this user may not read: the loader continues as if it did not exist."""
 FOLDER_CLOSED = "Permission denied: this user may not look into the folder"
-"""`Tried.problem` of a file in a folder that this user may not search: the file may exist."""
+"""`Tried.problem` of a file in a folder that this user may not search; the file may or may not exist."""
 NOEXEC_ERROR = "failed to map segment from shared object"
 """The loader's message for a library on a file system that is mounted noexec."""
 
-# These classes are defined in `loading`, and other modules import them from here.
+# These names are defined in `loading`, and other modules import them from here.
 PATHS = _loading.LIST_VARIABLES
 MODULE_PATH = _loading.MODULE_PATH
 EnvironmentFacts = _loading.EnvironmentFacts
@@ -50,17 +50,19 @@ class Known(Generic[T]):
 
 @dataclass(frozen=True, slots=True)
 class Absent:
-    """Something that was looked for in `source` and is not there."""
+    """A fact that was looked for in `source` and does not exist."""
 
     source: str
     why: str = ""
+    """The reason for this conclusion, as text for the user; empty if there is nothing to add."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """Something that could not be examined, with the reason."""
+    """A fact that could not be determined."""
 
     why: str
+    """The reason, as text for the user."""
     source: str = ""
 
 
@@ -68,37 +70,43 @@ Fact = Union[Known[T], Absent, Unknown]  # noqa: UP007 - a generic alias needs U
 
 
 def value_of(fact: Fact[T]) -> T | None:
-    """Return the value of a known fact, else None, which does not tell `Absent` from `Unknown`."""
+    """Return the value of a known fact, else None.
+
+    None does not distinguish `Absent` from `Unknown`.
+    """
     return fact.value if isinstance(fact, Known) else None
 
 
-# ---------------------------------------------------------------- the machine
+# ---------------------------------------------------------------- machine
 
 
 @dataclass(frozen=True, slots=True)
 class MachineFacts:
-    """The operating system and the processor, as probes/machine.py reports them."""
+    """The operating system and the processor, as probes/machine.py finds them."""
 
     system: str
     """"Linux", "Windows", "Darwin"."""
     machine: str
     """"x86_64", "aarch64"."""
     kernel: str
+    """The release of the running kernel, as `uname -r` prints it."""
     distribution: str | None
     """PRETTY_NAME of os-release."""
     distribution_id: str | None
     """ID of os-release: "debian", "ubuntu", "fedora"."""
     distribution_like: tuple[str, ...]
+    """ID_LIKE of os-release."""
     distribution_version: str | None
     cpu_flags: frozenset[str]
     """The flags and vendor_id of /proc/cpuinfo; empty if it could not be read."""
     container: str | None
     """"docker", "podman", "kubernetes", "lxc", "container"; None on a host."""
     wsl: int | None
-    """1 or 2 under the Windows Subsystem for Linux."""
+    """The version of the Windows Subsystem for Linux, 1 or 2; None outside of it."""
     root: bool | None
     """Whether this process runs as root; None if that is not known."""
     jetson: bool = False
+    """Whether it is an NVIDIA Jetson, whose GPU is not on the PCI bus."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +118,7 @@ class PciGpu:
     device_id: str
     """Four hexadecimal digits."""
     driver: str | None
-    """The kernel driver bound to it: "nvidia", "nouveau", "vfio-pci"."""
+    """The kernel driver that is bound to the GPU: "nvidia", "nouveau", "vfio-pci"; None if there is none."""
     subsystem: str | None = None
 
 
@@ -136,11 +144,12 @@ NOTEBOOK_COMMAND = "a notebook's kernel"
 
 @dataclass(frozen=True, slots=True)
 class SmiProcess:
-    """A process on a GPU: nvidia-smi lists it, /proc describes it."""
+    """A process on a GPU, which nvidia-smi lists and /proc describes."""
 
     pid: int | None
     name: str | None
     used_mib: int | None
+    """The GPU memory that it uses, in MiB."""
     kind: str | None = None
     """"C" (computes), "G" (draws), "C+G"."""
     user: str | None = None
@@ -159,10 +168,11 @@ class SmiProcess:
 class CardHealth:
     """The condition of a GPU, as nvidia-smi reports it.
 
-    None or empty: not shown, or not supported by the GPU.
+    A value that is None or empty is not shown, or not supported by the GPU.
     """
 
     persistence: bool | None = None
+    """Whether persistence mode is on."""
     ecc: bool | None = None
     """Whether error correction (ECC) is on."""
     uncorrected: int | None = None
@@ -170,15 +180,18 @@ class CardHealth:
     uncorrected_ever: int | None = None
     """Uncorrectable memory errors in the GPU's lifetime."""
     retirement_pending: bool | None = None
+    """Whether a reset or restart is needed to retire memory pages."""
     remap_pending: bool | None = None
+    """Whether a reset or restart is needed to remap memory rows."""
     remap_failure: bool | None = None
+    """Whether memory rows could not be remapped."""
     recovery: str | None = None
-    """The recovery action that the driver asks for: "Reset", "Reboot", "Drain and Reset"; None if there is
+    """The recovery action that the driver requires: "Reset", "Reboot", "Drain and Reset"; None if there is
     none."""
     slowdowns: tuple[str, ...] = ()
     """Active reasons for low clocks: "hw_thermal_slowdown", "sw_power_cap", …"""
     temperature: int | None = None
-    """In degrees Celsius."""
+    """The temperature, in degrees Celsius."""
     power_limit: float | None = None
     """The power limit that is set, in watts."""
     power_default: float | None = None
@@ -203,7 +216,7 @@ class CardHealth:
 
 @dataclass(frozen=True, slots=True)
 class SmiGpu:
-    """A GPU as nvidia-smi shows it. None: not shown."""
+    """A GPU as nvidia-smi shows it. A value that nvidia-smi does not show is None."""
 
     index: int | None
     name: str | None
@@ -213,7 +226,9 @@ class SmiGpu:
     memory_used_mib: int | None
     compute_mode: str | None
     mig: bool | None
+    """Whether MIG mode is on."""
     mig_instances: int = 0
+    """The number of MIG instances."""
     processes: tuple[SmiProcess, ...] = ()
     lists_processes: bool = False
     """Whether nvidia-smi can list its processes, even if it has none."""
@@ -242,9 +257,10 @@ class SmiFailure:
 
 @dataclass(frozen=True, slots=True)
 class CudaDevice:
-    """A device as the driver's API shows it. `ordinal` is TensorFlow's index of it."""
+    """A GPU as the driver's API shows it."""
 
     ordinal: int
+    """The index that TensorFlow uses for it, too."""
     name: str | None
     uuid: str | None
     pci_bus_id: str | None
@@ -259,22 +275,24 @@ class CudaDevice:
 
 @dataclass(frozen=True, slots=True)
 class CudaDriver:
-    """The answers of libcuda.so.1 in a child process."""
+    """The results of calling libcuda.so.1 in a child process."""
 
     loaded: bool
     load_error: str
+    """The loader's message if the library could not be loaded, else empty."""
     path: str | None
     """The file that the loader mapped."""
     init: int | None
     """The result of cuInit; None if it was not called."""
     init_name: str
+    """The name of that result, such as "CUDA_ERROR_NO_DEVICE"."""
     version: str | None
     """The CUDA version of the driver: "12.8"."""
     count: int | None
     """The number of devices; None if it is not known."""
     devices: tuple[CudaDevice, ...]
     crashed: str = ""
-    """How the child process ended if it did not answer: "signal 11"."""
+    """How the child process ended if it returned no results, such as "signal 11"; else empty."""
     closed_nodes: tuple[str, ...] = ()
     """Device nodes /dev/nvidia… that this user may not open for reading and writing."""
     refused_nodes: tuple[str, ...] = ()
@@ -288,6 +306,8 @@ class CudaDriver:
 
 @dataclass(frozen=True, slots=True)
 class NvmlDevice:
+    """A GPU as NVML shows it."""
+
     index: int
     name: str | None
     uuid: str | None
@@ -298,15 +318,20 @@ class NvmlDevice:
 
 @dataclass(frozen=True, slots=True)
 class Nvml:
-    """The answers of libnvidia-ml.so.1 in a child process."""
+    """The results of calling libnvidia-ml.so.1 in a child process."""
 
     loaded: bool
     load_error: str
+    """The loader's message if the library could not be loaded, else empty."""
     path: str | None
+    """The file that the loader mapped."""
     init: int | None
+    """The result of nvmlInit; None if it was not called."""
     init_error: str
+    """NVML's text for that result."""
     driver_version: str | None
     count: int | None
+    """The number of GPUs; None if it is not known."""
     devices: tuple[NvmlDevice, ...] = ()
 
 
@@ -315,15 +340,16 @@ class DriverFacts:
     """The GPUs and their driver."""
 
     pci: Fact[tuple[PciGpu, ...]]
+    """NVIDIA's GPUs on the PCI bus."""
     kernel_module: Fact[KernelModule]
     modules: Fact[tuple[str, ...]]
     """The relevant names in /proc/modules: nvidia, nvidia_uvm, nouveau, …"""
     nodes: Fact[DeviceNodes]
     smi: Fact[SmiFacts | SmiFailure]
     cuda: Fact[CudaDriver]
-    """The driver's answers with the environment unchanged."""
+    """The driver's results with the environment unchanged."""
     cuda_unhidden: Fact[CudaDriver] | None
-    """The driver's answers without CUDA_VISIBLE_DEVICES; None if that variable is not set."""
+    """The driver's results without CUDA_VISIBLE_DEVICES; None if that variable is not set."""
     nvml: Fact[Nvml]
     dxcore: bool = False
     """Whether WSL's /dev/dxg exists."""
@@ -331,7 +357,7 @@ class DriverFacts:
     """Every libcuda.so* in the usual folders, whether or not the loader searches them."""
 
 
-# ---------------------------------------------------------------- the kernel around the driver
+# ---------------------------------------------------------------- kernel
 
 
 @dataclass(frozen=True, slots=True)
@@ -357,24 +383,24 @@ class DkmsModule:
     version: str
     kernels: tuple[str, ...]
     failed: str = ""
-    """The log of a failed build; empty if there is none."""
+    """The path of a failed build's log; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class ModuleFiles:
-    """The files of NVIDIA's kernel module on the disk, searched if the module is not loaded."""
+    """The files of NVIDIA's kernel module on the disk; looked for only if the module is not loaded."""
 
     running: tuple[str, ...]
     """The files for the running kernel."""
     other_kernels: tuple[str, ...]
     """The other installed kernels that have the module."""
     headers: bool
-    """Whether the running kernel's headers are installed, to build the module against."""
+    """Whether the running kernel's headers are installed; they are needed to build the module."""
     dkms: tuple[DkmsModule, ...] = ()
     signed: bool | None = None
     """Whether the file for the running kernel is signed; None if that was not examined."""
     blocked: tuple[tuple[str, str], ...] = ()
-    """(file, line) of each modprobe setting that keeps the module from being loaded."""
+    """The modprobe settings that keep the module from being loaded, as (file, line)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -387,7 +413,7 @@ class DriverPackage:
 
 @dataclass(frozen=True, slots=True)
 class KernelFacts:
-    """The parts of the operating system that the driver depends on, as probes/kernel.py reports them."""
+    """The parts of the operating system that the driver depends on, as probes/kernel.py finds them."""
 
     log: Fact[tuple[KernelEvent, ...]] = Unknown("not looked at")
     modules: Fact[ModuleFiles] = Unknown("not looked at")
@@ -400,10 +426,10 @@ class KernelFacts:
     lost_cards: tuple[str, ...] = ()
     """PCI addresses of GPUs whose registers read as all ones: switched off, or fallen off the bus."""
     links: Fact[dict[str, str]] = Unknown("not looked at")
-    """The connection of each pair of GPUs, if there are several: {"GPU0-GPU1": "NV12"}, also "PHB", "SYS"."""
+    """The connection of each pair of GPUs, such as {"GPU0-GPU1": "NV12"}; other values are "PHB" and "SYS"."""
 
 
-# ---------------------------------------------------------------- the target Python
+# ---------------------------------------------------------------- examined Python
 
 
 TENSORFLOW_DISTRIBUTIONS = (
@@ -432,11 +458,13 @@ class Distribution:
     """The normalised name: lower case, hyphens."""
     version: str
     location: str
+    """The folder that contains its packages."""
     installer: str | None = None
+    """The program that installed it, as its INSTALLER file says: "pip", "uv", "conda"."""
     requires: tuple[str, ...] = ()
-    """Its Requires-Dist lines as written; read for TensorFlow and its direct and indirect requirements only."""
+    """Its unchanged Requires-Dist lines; only for TensorFlow and its direct and indirect requirements."""
     lost: tuple[str, ...] = ()
-    """Shared objects in its RECORD that are missing, relative to `location`; for NVIDIA's and TensorFlow's
+    """Shared objects in its RECORD that are missing, relative to `location`; only for NVIDIA's and TensorFlow's
     wheels."""
     changed: tuple[ChangedFile, ...] = ()
     """Files whose size differs from the one in its RECORD."""
@@ -453,6 +481,8 @@ class Distribution:
 
 @dataclass(frozen=True, slots=True)
 class CondaPackage:
+    """A package that conda installed."""
+
     name: str
     version: str
     build: str
@@ -476,7 +506,7 @@ MODULE_DISTRIBUTIONS = {
 
 @dataclass(frozen=True, slots=True)
 class PythonFacts:
-    """The interpreter that is examined, and its packages."""
+    """The examined interpreter and its packages."""
 
     requested: str
     """How it was requested or found: a path, or "python3 on PATH"."""
@@ -485,16 +515,21 @@ class PythonFacts:
     version: str
     implementation: str
     bits: int
+    """The word size, 32 or 64."""
     machine: str
     glibc: str | None
+    """The glibc version; None if it uses another C library."""
     prefix: str
     base_prefix: str
     abi_flags: str
     platform: str
     """sysconfig's platform: "linux-x86_64", "win-amd64"."""
     virtual: bool
+    """Whether it is a virtual environment."""
     conda_prefix: str | None
+    """The folder of its conda environment; None if it is not in one."""
     externally_managed: bool
+    """Whether the system forbids pip to change it (PEP 668)."""
     sys_path: tuple[str, ...]
     site_packages: tuple[str, ...]
     distributions: tuple[Distribution, ...]
@@ -502,7 +537,7 @@ class PythonFacts:
     tag: str = ""
     """The CPython part of its wheel tag: "cp311"."""
     mapped: tuple[str, ...] = ()
-    """Shared objects in the process before the user imports anything, preloaded ones included."""
+    """Shared objects in the process before anything is imported, including preloaded ones."""
 
     modules: tuple[str, ...] = ()
     """Requirements of TensorFlow that can be imported: "six", "google.protobuf"."""
@@ -513,9 +548,9 @@ class PythonFacts:
     user_site: str | None = None
     """The folder that `pip install --user` uses, existing or not; None if Python ignores it."""
     unwritable: tuple[tuple[str, str], ...] = ()
-    """(folder, owner's name) of each package folder that this user may not write to."""
+    """The package folders that this user may not write to, as (folder, owner's name)."""
     absent: tuple[str, ...] = ()
-    """Distributions that TensorFlow's metadata requires, with any extra, and that are not installed."""
+    """Distributions that TensorFlow's metadata requires, with or without an extra, and that are not installed."""
     shadows: tuple[Shadow, ...] = ()
     """Modules that are found twice on sys.path; the working folder counts as its first entry."""
     carried: tuple[str, ...] = ()
@@ -525,35 +560,41 @@ class PythonFacts:
     closed: tuple[Denied, ...] = ()
     """Files and folders of its packages that this user may not read or list."""
     noexec: tuple[tuple[str, str], ...] = ()
-    """(folder, mount point): libraries below the folder cannot be loaded because the file system is mounted
-    noexec."""
+    """The folders from which no library can be loaded because of a noexec mount, as (folder, mount point)."""
 
     def versions_installed(self) -> dict[str, str]:
-        """Return the version of each distribution.
+        """Return the version of each distribution by its name.
 
-        The version is "" if only the module exists. The first distribution on the path wins.
+        The version is "" if a module exists without a distribution. If a distribution is installed twice, the
+        first one on the path counts.
         """
-        versions = {MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules}
-        return versions | {d.name: d.version for d in reversed(self.distributions)}
+        version_by_name = {
+            MODULE_DISTRIBUTIONS.get(name, name.replace("_", "-")): "" for name in self.modules
+        }
+        return version_by_name | {
+            distribution.name: distribution.version for distribution in reversed(self.distributions)
+        }
 
     def distribution(self, name: str) -> Distribution | None:
+        """Return the first distribution with this name; None if there is none."""
         return next((d for d in self.distributions if d.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFlowFacts:
-    """The files of TensorFlow in the examined Python; none of them was imported."""
+    """The TensorFlow in the examined Python, as its files describe it; nothing was imported."""
 
     package_dir: str
+    """The folder of the `tensorflow` package."""
     core_dir: str
     """The folder of its code: `tensorflow_core` in 1.15 and 2.0, else the package itself."""
     version: str | None
     distribution: str | None
     """"tensorflow", "tensorflow-gpu", "tf-nightly", "tensorflow-cpu", …"""
     framework: str | None
-    """The path of libtensorflow_framework.so.N."""
+    """The path of libtensorflow_framework.so.N; None if it does not exist."""
     pywrap: str | None
-    """The path of _pywrap_tensorflow_internal.so."""
+    """The path of _pywrap_tensorflow_internal.so; None if it does not exist."""
     missing_files: tuple[str, ...]
     """Files that every installation of TensorFlow has and this one lacks."""
     build_info: dict[str, str]
@@ -570,7 +611,7 @@ class TensorFlowFacts:
     """The TensorFlow that Python would import if the path entry with this one were removed."""
 
 
-# ---------------------------------------------------------------- all of it
+# ---------------------------------------------------------------- all facts
 
 
 NO_REHEARSAL_REASON = "nothing here is unlike what the import is known to work with"
@@ -606,6 +647,6 @@ class Facts:
     kernel: KernelFacts = field(default_factory=KernelFacts)
     rehearsal: Fact[RehearsalFacts] = Absent("the packages that TensorFlow imports", NO_REHEARSAL_REASON)
     loader_behind: Fact[LoaderFacts] = Absent("the loader", "there is no other TensorFlow behind this one")
-    """The loader's answers for `TensorFlowFacts.behind`."""
+    """The loader's results for `TensorFlowFacts.behind`."""
     choice: Choice | None = None
     """The Python that is examined, and the reason for choosing it."""

@@ -1,4 +1,4 @@
-"""The facts about container engines and NVIDIA's container toolkit."""
+"""Dataclasses for the facts about container engines and NVIDIA's container toolkit."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ class ContainerTool:
     """"docker", "podman", "nerdctl", "apptainer", "singularity"."""
     path: str
     version: str | None
-    """None if it did not report one, or if it was not asked: Docker's client reports its version with the
-    engine's."""
+    """The version; None if it is not known. Docker's client reports its version only together with the engine's."""
     snap: bool = False
+    """Whether it was installed as a snap."""
 
 
 @dataclass(frozen=True, slots=True)
 class Runtime:
-    """A low-level container runtime, as an engine or its configuration names it."""
+    """A low-level container runtime that an engine or its configuration names."""
 
     name: str
     """"runc", "nvidia"."""
     path: str
-    """A path as written, or a command that the engine looks up; "" if the engine does not report it."""
+    """The path or the command of its program; empty if the engine does not report it."""
     found: bool | None
-    """Whether that file exists; None if it cannot be examined from here (a snap, a virtual machine)."""
+    """Whether that program exists; None if this process cannot see it (in a snap or a virtual machine)."""
 
 
 @dataclass(frozen=True, slots=True)
 class DockerEngine:
-    """The parts of `docker info` that matter for GPUs."""
+    """The output of `docker info`, as far as it matters for GPUs."""
 
     version: str | None
     runtimes: tuple[Runtime, ...]
@@ -55,17 +55,18 @@ class DockerEngine:
     """The folders in which it looks for CDI specifications; empty if CDI is off or not supported."""
 
     def runtime(self, name: str) -> Runtime | None:
+        """Return the runtime with this name; None if there is none."""
         return next((runtime for runtime in self.runtimes if runtime.name == name), None)
 
 
 @dataclass(frozen=True, slots=True)
 class EngineSilence:
-    """A Docker engine that did not answer or was not asked."""
+    """A Docker engine that did not respond, or to which no request was sent."""
 
     kind: str
     """"permission", "not-running", "no-socket", "no-client", "remote", "context", "timeout", "other"."""
     text: str
-    """Its error message, or the reason why it was not asked."""
+    """The error message, or the reason why no request was sent."""
     group: str | None = None
     """The group that owns the socket, if `kind` is "permission"."""
 
@@ -76,18 +77,18 @@ class DaemonConfig:
 
     path: str
     problem: str
-    """Why the file is not a valid JSON object; empty if it is one."""
+    """The reason why the file is not a valid JSON object; empty if it is valid."""
     runtimes: tuple[Runtime, ...] = ()
     default_runtime: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ToolkitConfig:
-    """/etc/nvidia-container-runtime/config.toml; None: not set, or only in a comment."""
+    """The settings in /etc/nvidia-container-runtime/config.toml. A setting that the file does not have is None."""
 
     path: str
     problem: str = ""
-    """Why the file is not valid TOML; empty if it is."""
+    """The reason why the file is not valid TOML; empty if it is valid."""
     mode: str | None = None
     """"auto", "legacy", "cdi", "csv", "jit-cdi"."""
     no_cgroups: bool | None = None
@@ -100,10 +101,10 @@ class ContainerToolkit:
 
     version: str | None
     executables: tuple[tuple[str, str], ...]
-    """(command, path) of each command that was found: "nvidia-ctk", "nvidia-container-runtime-hook", …"""
+    """The commands that were found, as (command, path): "nvidia-ctk", "nvidia-container-runtime-hook", …"""
     config: Fact[ToolkitConfig]
     hooks: tuple[str, ...] = ()
-    """OCI hook files that name NVIDIA, which gave GPUs to Podman before CDI existed."""
+    """The OCI hook files for NVIDIA. They gave GPUs to Podman before CDI existed."""
 
     def has(self, name: str) -> bool:
         """Return whether the command was found."""
@@ -116,7 +117,8 @@ class CdiSpec:
 
     path: str
     problem: str = ""
-    """Why it could not be read or parsed; the other fields then have no values. Empty if it could."""
+    """The reason why the file could not be read or parsed; the other fields are then empty. Empty if there is no
+    problem."""
     kind: str = ""
     """"nvidia.com/gpu"."""
     version: str = ""
@@ -131,7 +133,7 @@ class CdiSpec:
 
 @dataclass(frozen=True, slots=True)
 class ContainerFacts:
-    """The container engines that could give this machine's GPUs to containers, and their configuration."""
+    """The container engines on this machine, and their configuration."""
 
     tools: tuple[ContainerTool, ...]
     docker: Fact[DockerEngine | EngineSilence]
@@ -142,9 +144,9 @@ class ContainerFacts:
     daemon_config: Fact[DaemonConfig]
     toolkit: Fact[ContainerToolkit]
     cdi: tuple[CdiSpec, ...]
-    """The specifications for NVIDIA's devices, those of /etc/cdi first, then /var/run/cdi, then the engine's
-    own."""
+    """The specifications for NVIDIA's devices: first those in /etc/cdi, then those in /var/run/cdi, then those in
+    the engine's other folders."""
 
     def tool(self, *names: str) -> ContainerTool | None:
-        """Return the first of the named tools that was found, else None."""
+        """Return the tool with the first of these names that is installed; None if there is none."""
         return next((tool for name in names for tool in self.tools if tool.name == name), None)

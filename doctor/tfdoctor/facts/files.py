@@ -1,4 +1,4 @@
-"""The facts about the files that wheels installed."""
+"""Dataclasses for the facts about files that wheels installed."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ class ChangedFile:
     path: str
     """The path relative to the distribution's location."""
     recorded: int
-    """The size in its RECORD, in bytes."""
+    """The size in the distribution's RECORD, in bytes."""
     size: int
     """The size on the disk, in bytes; -1 if it is not a file."""
     cut: bool
-    """Whether it is shorter than its own headers say."""
+    """Whether the file is shorter than its own headers say."""
     foreign: bool = False
-    """Whether it is named like a shared object but is none for this kind of machine, so that the loader
-    refuses it."""
+    """Whether the loader refuses the file, because it is named like a shared object but is not one for this
+    machine's architecture."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The facts about the packages that TensorFlow imports."""
+"""Dataclasses for the facts about the packages that TensorFlow imports."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from tfdoctor.records import dataclass
 
 @dataclass(frozen=True, slots=True)
 class FileDifference:
-    """A module's file that differs from its distribution's RECORD."""
+    """A module file that differs from its distribution's RECORD."""
 
     path: str
     """The path relative to the distribution's location."""
@@ -35,6 +35,7 @@ class Oddity:
     module: str
     """The distribution or module that differs from what is known to work."""
     why: str
+    """The difference, as text for the user."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,8 +50,9 @@ class Rehearsed:
     import_error: bool = False
     """Whether the error is an ImportError or a ModuleNotFoundError."""
     attribute_error: bool = False
+    """Whether the error is an AttributeError."""
     not_found: str = ""
-    """The module that a ModuleNotFoundError names."""
+    """The module that a ModuleNotFoundError names; empty for other errors."""
     file: str = ""
     """The file of the module that was imported under this name."""
     top: str = ""
@@ -58,10 +60,11 @@ class Rehearsed:
     frames: tuple[str, ...] = ()
     """The files in the traceback; the last one raised the error."""
     root: str = ""
-    """The text of the original error, if this one was raised in its place."""
+    """The text of the original error if this one was raised in its place, else empty."""
 
     @property
     def ok(self) -> bool:
+        """Whether the import succeeded."""
         return not self.error_type
 
 
@@ -72,9 +75,9 @@ class RehearsalFacts:
     oddities: tuple[Oddity, ...]
     modules: tuple[Rehearsed, ...]
     source: Rehearsed | None = None
-    """A generated protobuf source of TensorFlow or Keras, executed by itself: the first that fails, or the
-    last."""
+    """The result of executing the generated protobuf sources of TensorFlow and Keras one by one: the first
+    failure, or else the last result."""
     keras: tuple[Rehearsed, ...] = ()
     """Modules of Keras, imported with a replacement for TensorFlow."""
     complete: bool = True
-    """Whether the child process reached the last import; False if it ended or was stopped before."""
+    """Whether the child process reached the last import; False if it ended or was stopped before that."""

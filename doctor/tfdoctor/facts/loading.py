@@ -1,6 +1,6 @@
-"""The facts about library loading: environment variables, their origins, and the loader's answers.
+"""Dataclasses for library loading: environment variables, their origins, and the loader's results.
 
-Import these classes from `tfdoctor.facts`.
+Other modules import these classes from `tfdoctor.facts`.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import Denied
 
 LIST_VARIABLES = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD", "PYTHONPATH"})
-"""Variables that hold lists; each entry of them has its own origin."""
+"""Variables that contain lists; each of their entries has its own origin."""
 
 
 MODULE_PATH = "sys.path"
-"""The `Origin.name` of an entry of sys.path, which is no environment variable."""
+"""The `Origin.name` of an entry of sys.path, which is not an environment variable."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,14 +28,19 @@ class Origin:
     name: str
     """The variable, or `MODULE_PATH` for a folder that Python's startup adds to sys.path."""
     by: str
-    """"start": Python's own startup (sitecustomize, a .pth file); "wrapper": the interpreter is a script that
-    sets it; "activation": a script that activating the environment runs; "kernel": the requested
-    kernel.json; "machine": /etc/environment; "shell": the process that started tfdoctor, with no known
-    file."""
+    """The kind of origin:
+
+    * "start": Python's own startup (sitecustomize, a .pth file)
+    * "wrapper": the interpreter, which is a script that sets the variable
+    * "activation": a script that runs when the environment is activated
+    * "kernel": the requested kernel.json
+    * "machine": /etc/environment
+    * "shell": the process that started tfdoctor; the file is not known
+    """
     entry: str | None = None
     """The entry of a list; None for the whole variable."""
     path: str = ""
-    """The file that sets it, for display; empty if it is not known."""
+    """The path of the file that sets it, for display; empty if it is not known."""
     line: int | None = None
     text: str = ""
     """The line of the file."""
@@ -43,21 +48,21 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class EnvironmentFacts:
-    """The environment variables that matter to TensorFlow on a GPU, and their misspellings."""
+    """The environment variables that matter to TensorFlow on a GPU, and misspelt ones."""
 
     variables: dict[str, str]
-    """The values after the startup of the examined Python; variables that only the loader and Python's
-    startup read (LD_…, PYTHON…) have the values with which it was started."""
+    """The values that the variables have after the startup of the examined Python. Variables that only the loader
+    and Python's startup read (LD_…, PYTHON…) have the values with which it was started."""
     misspelt: tuple[tuple[str, str], ...]
-    """(name that is set, name that was meant)."""
+    """The misspelt variables, as (name that is set, correct name)."""
     scheduler: str | None
     """"slurm", "lsf", "pbs", "kubernetes" or "ray" if one of them runs this process, else None."""
     origins: tuple[Origin, ...] = ()
-    """The origins of `variables`, if the examined Python answered, and of entries of `MODULE_PATH`."""
+    """The origins of `variables` and of sys.path entries; empty if the examined Python did not start."""
     changed: dict[str, str | None] = field(default_factory=dict)
     """Variables that Python's startup changes, with their new values; None if it removes the variable."""
     late: tuple[Origin, ...] = ()
-    """Variables that Python's startup sets too late: the loader or Python has read them before."""
+    """Variables that Python's startup sets too late, because the loader or Python has already read them."""
     programs: frozenset[str] | None = None
     """The programs of PROGRAMS in probes/environment.py that are on this user's PATH; None if they were not
     looked for."""
@@ -65,15 +70,15 @@ class EnvironmentFacts:
     def origin(self, name: str, entry: str | None = None) -> Origin | None:
         """Return the origin of a variable, or of one entry of a list; None if it is not known.
 
-        `entry`: a path, with or without a final slash.
+        `entry` is a path with or without a final slash. If it is None, return the first origin of the variable.
         """
         stripped = entry.rstrip("/") if entry is not None else None
         return next(
             (
-                o
-                for o in self.origins
-                if o.name == name
-                and (stripped is None or (o.entry is not None and o.entry.rstrip("/") == stripped))
+                origin
+                for origin in self.origins
+                if origin.name == name
+                and (stripped is None or (origin.entry is not None and origin.entry.rstrip("/") == stripped))
             ),
             None,
         )
@@ -81,13 +86,14 @@ class EnvironmentFacts:
 
 @dataclass(frozen=True, slots=True)
 class Tried:
-    """A file that the loader would try to open for a library."""
+    """A file that the loader would try to open as a library."""
 
     path: str
     problem: str
-    """Why the loader does not use the file; empty for the one that it uses."""
+    """The reason why the loader does not use the file; empty if it uses the file."""
     via: str
-    """"RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …", "ld.so.cache", "default folder", "LD_PRELOAD"."""
+    """The part of the search path that led to the file: "RPATH of …", "LD_LIBRARY_PATH", "RUNPATH of …",
+    "ld.so.cache", "default folder", "LD_PRELOAD"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,31 +104,34 @@ class Resolution:
     path: str | None
     """The file that is mapped; None if there is none."""
     via: str
+    """The part of the search path that led to the file, as in `Tried`."""
     error: str
     """The message of dlerror(); empty if the library is loaded."""
     really_missing: tuple[str, ...] = ()
-    """Sonames that could not be resolved: this one, or libraries that it needs."""
+    """The sonames that could not be resolved: this one, or those of libraries that it needs."""
     needed_by: str | None = None
-    """The object whose dependency is missing; None if it is the opened one."""
+    """The object whose dependency is missing; None if the opened library itself is missing."""
     tried: tuple[Tried, ...] = ()
+    """The files that the loader would try, in order."""
     crash: bool = False
     """Whether a signal would end the loader."""
     real: str = ""
     """`path` with symbolic links resolved; empty if that gives the same path, apart from ".."."""
     version: str | None = None
-    """The version according to the file: its real name (libcudnn.so.9.1.0) or the header beside it."""
+    """The library version, taken from the file's real name (libcudnn.so.9.1.0) or from the header beside it."""
 
     @property
     def ok(self) -> bool:
+        """Whether the library is loaded."""
         return not self.error
 
 
 @dataclass(frozen=True, slots=True)
 class FoundElsewhere:
-    """A library of the same family that was found outside the loader's search path."""
+    """A file of a missing library's family that was found outside the loader's search path."""
 
     stem: str
-    """"libcusolver"."""
+    """The name without a version, such as "libcusolver"."""
     name: str
     """The file's name with its version: "libcusolver.so.11", "libcusolver.so.11.7.1.2"."""
     path: str
@@ -132,54 +141,59 @@ class FoundElsewhere:
 
 @dataclass(frozen=True, slots=True)
 class Instead:
-    """A library that an entry of LD_LIBRARY_PATH or LD_PRELOAD replaces with another file."""
+    """A library that the loader takes from an entry of LD_LIBRARY_PATH or LD_PRELOAD."""
 
     soname: str
     path: str
+    """The file that the entry provides."""
     other: str | None
     """The file that the loader would use without that entry; None if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Without:
-    """The loader's answers without some entries of LD_LIBRARY_PATH or LD_PRELOAD."""
+    """The loader's results if some entries of LD_LIBRARY_PATH or LD_PRELOAD were removed."""
 
     variable: str
     entries: tuple[str, ...]
-    """The removed entries, as written in the variable."""
+    """The removed entries, as they appear in the variable."""
     resolutions: tuple[Resolution, ...]
     """The resolutions of all libraries, as in `LoaderFacts`."""
     import_needs: tuple[Resolution, ...]
+    """As in `LoaderFacts`."""
     instead: tuple[Instead, ...]
     """The libraries that these entries provide."""
 
     def resolution(self, soname: str) -> Resolution | None:
-        return next((r for r in self.resolutions if r.soname == soname), None)
+        """Return the resolution of a soname; None if TensorFlow does not open it."""
+        return next((resolution for resolution in self.resolutions if resolution.soname == soname), None)
 
 
 @dataclass(frozen=True, slots=True)
 class LoaderFacts:
-    """The loader's answers for all libraries that this TensorFlow opens, in the order in which it opens them."""
+    """The loader's results for all libraries that this TensorFlow opens, in the order in which it opens them."""
 
     caller: str | None
-    """The object that calls dlopen."""
+    """The object that calls dlopen; None if it is not known."""
     runpath_folders: tuple[str, ...]
     """The folders of that object's RUNPATH (or RPATH) that exist, as paths without ".."."""
     library_path: tuple[str, ...]
-    """The entries of LD_LIBRARY_PATH, split as glibc does it."""
+    """The entries of LD_LIBRARY_PATH, split as glibc splits them."""
     resolutions: tuple[Resolution, ...]
     import_needs: tuple[Resolution, ...]
-    """DT_NEEDED entries of TensorFlow's own objects that could not be resolved."""
+    """The DT_NEEDED entries of TensorFlow's own objects that could not be resolved."""
     found: tuple[FoundElsewhere, ...]
+    """Files of missing libraries that were found outside the search path."""
     preload: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     plugins: tuple[Resolution, ...] = ()
     """The results of loading TensorFlow's plugins."""
     denied: tuple[Denied, ...] = ()
-    """Files that the loader finds and may not use."""
+    """Files that the loader finds but may not use."""
     without: tuple[Without, ...] = ()
-    """The answers without entries: each entry alone, then all that provide a library. Empty unless a library
-    is missing or the driver's libraries come from these variables."""
+    """The results without one entry, for each entry, and then without all entries that provide a library. Empty
+    unless a library is missing or the driver's libraries come from these variables."""
 
     def resolution(self, soname: str) -> Resolution | None:
-        return next((r for r in self.resolutions if r.soname == soname), None)
+        """Return the resolution of a soname; None if TensorFlow does not open it."""
+        return next((resolution for resolution in self.resolutions if resolution.soname == soname), None)

@@ -1,4 +1,4 @@
-"""The facts about the network: listening ports, proxies, and results of connections."""
+"""Dataclasses for the facts about the network: listening ports, proxies, and connection results."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ class Listening:
     """The listening ports and the addresses of this machine, or of the container that tfdoctor runs in."""
 
     ports: frozenset[int] | None
-    """TCP ports at which something listens; None if that is not known."""
+    """The TCP ports on which a program listens; None if they are not known."""
     addresses: frozenset[str]
-    """This machine's own addresses as `ipaddress` formats them; empty if not known."""
+    """This machine's own addresses, as `ipaddress` formats them; empty if they are not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Proxy:
-    """The proxy that gRPC, and so TensorFlow's distributed servers, connects through."""
+    """The proxy that gRPC, and so TensorFlow's distributed servers, connect through."""
 
     variable: str
-    """The environment variable that names it."""
+    """The environment variable that names the proxy."""
     without: tuple[str, ...]
-    """Hosts that are connected to directly, as written: ends of names, addresses, networks."""
+    """The unchanged entries for hosts that need no proxy: ends of host names, addresses, networks."""
     listed_in: str = "no_proxy"
     """The variable that lists those hosts."""
 
@@ -34,8 +34,9 @@ class Reached:
     """The result of connecting to one address."""
 
     ok: bool | None
-    """Whether it succeeded; None if it could not be tried."""
+    """Whether the connection succeeded; None if it could not be tried."""
     why: str | None = None
-    """"refused", "timeout", "no-such-name", "not-tensorflow"."""
+    """The kind of failure: "refused", "timeout", "no-such-name", "not-tensorflow"; None if it succeeded or is not
+    one of these."""
     detail: str = ""
-    """The observation as a clause for a message."""
+    """The details, as a clause for a message."""

@@ -1,4 +1,4 @@
-"""The facts about the choice of the Python to examine, and about Pythons that cannot be used."""
+"""Dataclasses for the choice of the Python to examine, and for Pythons that cannot be used."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from tfdoctor.facts import Unknown
 from tfdoctor.records import dataclass
 
 PYTHON_OPTION = "--python"
-"""The `variable` of a lost environment that the user named on the command line."""
+"""The value of `LostEnvironment.variable` if the user named the environment on the command line."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,28 +14,34 @@ class LostEnvironment:
     """A requested or active environment whose Python cannot be started."""
 
     variable: str
-    """The source of the environment: "VIRTUAL_ENV", "CONDA_PREFIX" or `PYTHON_OPTION`."""
+    """The source of the request: "VIRTUAL_ENV", "CONDA_PREFIX" or `PYTHON_OPTION`."""
     prefix: str
+    """The folder of the environment."""
     problem: str
-    """"gone": no such folder; "empty": it contains no Python; "base-gone": its Python is a link to a missing
-    one; "closed": this user may not search it."""
+    """One of the following:
+
+    * "gone": the folder does not exist
+    * "empty": the folder contains no Python
+    * "base-gone": its Python is a link to a missing file
+    * "closed": this user may not search the folder
+    """
     target: str | None = None
-    """The target of bin/python, if `problem` is "base-gone"."""
+    """The target of the link bin/python if `problem` is "base-gone", else None."""
     version: str | None = None
     """The Python version in its pyvenv.cfg."""
     moved_to: tuple[str, ...] = ()
-    """Environments whose scripts say that they were created in `prefix`."""
+    """The folders of environments whose scripts say that they were created in `prefix`."""
     successor: str | None = None
-    """A Python on PATH with the same minor version as the missing base."""
+    """The path of a Python with the same minor version as the missing one; None if PATH has none."""
 
 
 @dataclass(frozen=True, slots=True)
 class OtherPython:
-    """Another Python on this machine that has TensorFlow; its files were read, it was not started."""
+    """Another Python on this machine that has TensorFlow. It was not started; only its files were read."""
 
     path: str
     how: str
-    """Where it was found: "the Jupyter kernel `tf`", ".venv in the working folder"."""
+    """Where it was found, such as "the Jupyter kernel `tf`" or ".venv in the working folder"."""
     tensorflow: str | None = None
     """The version of its distribution; None if the folder's name does not contain it."""
 
@@ -47,14 +53,15 @@ class Choice:
     path: str
     """The executable."""
     how: str
-    """How it was requested or found: a path as given, "$VIRTUAL_ENV", "python3 on PATH"."""
+    """How it was requested or found: the path from the user, "$VIRTUAL_ENV", "python3 on PATH"."""
     why: str = ""
     """`how` as text for the user: "the active virtual environment"."""
     lost: tuple[LostEnvironment, ...] = ()
+    """Requested or active environments that could not be used."""
     others: tuple[OtherPython, ...] = ()
-    """Other Pythons with TensorFlow; looked for if this one has none or does not answer."""
+    """Other Pythons with TensorFlow; looked for only if this one has no TensorFlow or does not work."""
     kernel: str | None = None
-    """The requested kernel.json, which names this Python."""
+    """The path of the requested kernel.json, which names this Python; None if none was requested."""
     kernel_sets: tuple[str, ...] = ()
     """The names of the variables that the kernel.json sets; their values may be secret."""
     on_path: str = ""
@@ -63,33 +70,44 @@ class Choice:
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """The behaviour of a Python that did not answer."""
+    """The behaviour of a Python that could not be examined."""
 
     kind: str
-    """"base-gone", "not-started", "denied", "exited", "killed", "home", "site", "silent", "rubbish"."""
+    """One of the following:
+
+    * "base-gone": the file that bin/python links to is missing
+    * "not-started": the system could not start it
+    * "denied": this user may not run it
+    * "exited", "killed": it ended by itself or by a signal
+    * "home": it starts only without PYTHONHOME
+    * "site": it starts only without its site-packages
+    * "silent": it exceeded its time limit
+    * "rubbish": it printed something unexpected
+    """
     path: str
     how: str
-    """A clause for a message: "exited with status 1"."""
+    """The behaviour as a clause for a message, such as "exited with status 1"."""
     said: str = ""
     """The text that it printed."""
     detail: str = ""
     """Details of the reason, such as the missing interpreter."""
     files: tuple[str, ...] = ()
-    """The files that `site` was processing when it stopped: a sitecustomize.py, a .pth file."""
+    """The files that Python's `site` module was reading when it stopped, such as a sitecustomize.py."""
     ended: bool = True
     """Whether the process ended by itself; False if it exceeded its time limit and may only be slow."""
 
 
 @dataclass(frozen=True, slots=True)
 class Unusable(Unknown):
-    """A Python that did not answer, with its behaviour."""
+    """An unknown fact about a Python that could not be examined."""
 
     trouble: Trouble | None = None
+    """The behaviour of the Python; None if it starts, but too slowly."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denied:
-    """An existing file or folder that this user or a mount option makes unusable."""
+    """An existing file or folder that cannot be used for lack of permission or because of a mount option."""
 
     path: str
     """The file or folder that is required."""
@@ -97,7 +115,7 @@ class Denied:
     """The file or folder that denies access: `path`, one of its parents, or the mount point of a noexec file
     system."""
     why: str = "mode"
-    """"mode" or "noexec"."""
+    """The reason: "mode" (the permissions) or "noexec" (the mount option)."""
     owner: str | None = None
     """The owner of `closed`; the user ID if the ID has no name on this machine."""
     own: bool | None = None

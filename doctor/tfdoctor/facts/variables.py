@@ -1,4 +1,4 @@
-"""The environment variables that TensorFlow, CUDA and their libraries read, and detection of misspelt names."""
+"""List the environment variables that TensorFlow, CUDA and their libraries read, and find misspelt ones."""
 
 from __future__ import annotations
 
@@ -61,41 +61,46 @@ CHECKED_VARIABLES = tuple(
 )
 """Names whose misspellings are reported; short names have too many legitimate neighbours."""
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
+"""A name that is compared; shorter and much longer names are no misspellings."""
 
 
 def find_misspelt(env: Iterable[str]) -> tuple[tuple[str, str], ...]:
-    """Return pairs (name that is set, known name) for names that look like misspellings.
+    """Return (name that is set, known name) for each name that looks like a misspelling.
 
-    A misspelling differs from a known name by one or two letters, or only in case.
+    A misspelling differs from a known name by one or two edits, or only in case.
     """
     pairs: list[tuple[str, str]] = []
     for name in sorted(env):
         if name in KNOWN_VARIABLES or not _NAME.match(name):
             continue
-        upper = name.upper()
-        if upper in CHECKED_VARIABLES:
-            pairs.append((name, upper))
+        upper_name = name.upper()
+        if upper_name in CHECKED_VARIABLES:
+            pairs.append((name, upper_name))
             continue
-        if not any(_may_be_meant(upper, candidate) for candidate in CHECKED_VARIABLES):
+        if not any(_may_be_meant(upper_name, candidate) for candidate in CHECKED_VARIABLES):
             continue
         import difflib  # deferred because it is rarely needed
 
-        close = difflib.get_close_matches(upper, CHECKED_VARIABLES, n=1, cutoff=0.9)
-        if close and count_edits(upper, close[0]) <= 2 and not _is_other_name(upper, close[0]):
-            pairs.append((name, close[0]))
+        close_matches = difflib.get_close_matches(upper_name, CHECKED_VARIABLES, n=1, cutoff=0.9)
+        if (
+            close_matches
+            and count_edits(upper_name, close_matches[0]) <= 2
+            and not _is_other_name(upper_name, close_matches[0])
+        ):
+            pairs.append((name, close_matches[0]))
     return tuple(pairs)
 
 
 def _may_be_meant(name: str, candidate: str) -> bool:
-    """Return whether the two names can be at most two edits apart.
+    """Return whether the two names can be at most two edits apart; this test is fast.
 
-    Each edit changes the length by at most one, and adds or removes at most two letters.
+    Each edit changes the length by at most one, and the set of letters by at most two.
     """
     return abs(len(name) - len(candidate)) <= 2 and len(set(name) ^ set(candidate)) <= 4
 
 
 def _is_other_name(name: str, candidate: str) -> bool:
-    """Return whether a name differs from a known one by a whole word, and so is no misspelling of it."""
+    """Return whether a name differs from a known one by a whole word, and so is not a misspelling of it."""
     return set(name.split("_")) ^ set(candidate.split("_")) in ({"S"}, {"V2"}) or name.startswith(
         f"{candidate}_"
     )
@@ -105,11 +110,20 @@ def count_edits(left: str, right: str) -> int:
     """Return the Damerau-Levenshtein distance of two short words; swapping neighbouring letters is one edit."""
     previous: list[int] = []
     current = list(range(len(right) + 1))
-    for i, a in enumerate(left, 1):
-        second_last, previous, current = previous, current, [i]
-        for j, b in enumerate(right, 1):
-            best = min(previous[j] + 1, current[j - 1] + 1, previous[j - 1] + (a != b))
-            if i > 1 and j > 1 and a == right[j - 2] and left[i - 2] == b:
-                best = min(best, second_last[j - 2] + 1)
-            current.append(best)
+    for left_index, left_char in enumerate(left, 1):
+        second_last, previous, current = previous, current, [left_index]
+        for right_index, right_char in enumerate(right, 1):
+            min_edits = min(
+                previous[right_index] + 1,
+                current[right_index - 1] + 1,
+                previous[right_index - 1] + (left_char != right_char),
+            )
+            if (
+                left_index > 1
+                and right_index > 1
+                and left_char == right[right_index - 2]
+                and left[left_index - 2] == right_char
+            ):
+                min_edits = min(min_edits, second_last[right_index - 2] + 1)
+            current.append(min_edits)
     return current[-1]

@@ -1,7 +1,7 @@
-"""The decision whether a TensorFlow release fits a machine, and which release fits best.
+"""Decide whether a TensorFlow release fits a machine, and which release fits best. Pure.
 
-Each reason names its source in compat/. `plan` builds its options from these answers; the remedies of the
-rules and the compatibility matrix use them too. Pure.
+Each reason names its source in compat/. `plan` builds its options from these results; the remedies of the
+rules and the compatibility matrix use them too.
 """
 
 from tfdoctor.fit.compatibility import (

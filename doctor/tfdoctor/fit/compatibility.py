@@ -1,6 +1,6 @@
-"""The decision whether a release fits a machine in a virtual environment, and which one fits best. Pure.
+"""Decide whether a release fits a machine in a virtual environment, and which release fits best. Pure.
 
-`recommend` and the remedies of `check` both use it, so that they name the same release.
+`recommend` and the remedies of `check` both use this module, so that they name the same release.
 """
 
 from __future__ import annotations
@@ -48,8 +48,9 @@ class Fit:
     cuda: CudaSet | None
     """NVIDIA's wheels for the release; None if its CUDA comes from elsewhere or no wheels exist."""
     reasons: tuple[Reason, ...]
-    """The reasons why the release cannot be used; empty if it can."""
+    """The reasons why the release cannot be used; empty if it can be used."""
     caveats: tuple[Caveat, ...]
+    """The disadvantages of the release, whether or not it can be used."""
 
     @property
     def serious(self) -> int:
@@ -57,18 +58,21 @@ class Fit:
         return sum(caveat.serious for caveat in self.caveats)
 
 
-class _HasSerious(Protocol):
-    """An object that counts its serious caveats."""
+class _HasSeriousCount(Protocol):
+    """An object with a number of serious caveats."""
 
     @property
     def serious(self) -> int: ...
 
 
-_Choice = TypeVar("_Choice", bound=_HasSerious)
+_Choice = TypeVar("_Choice", bound=_HasSeriousCount)
 
 
 def choose_preferred(choices: Iterable[_Choice]) -> _Choice | None:
-    """Return the first choice without a serious caveat, else the one with the fewest."""
+    """Return the first choice without a serious caveat, else the first one with the fewest.
+
+    None if there are no choices.
+    """
     preferred: _Choice | None = None
     for choice in choices:
         if preferred is None or choice.serious < preferred.serious:
@@ -81,7 +85,7 @@ def choose_preferred(choices: Iterable[_Choice]) -> _Choice | None:
 def list_candidates(compat: Compat, spec: str | None = None) -> Iterator[Release]:
     """Yield the releases with GPU code that match `spec`, newest first, one for each version.
 
-    If `spec` is None, yield all final releases that were not withdrawn. Raises UnknownReleaseError if the
+    If `spec` is None, yield all final releases that were not withdrawn. Raise UnknownReleaseError if the
     specification matches no release, and versions.VersionSyntaxError if it is not valid.
     """
     yield from _list_candidates(compat, spec)
@@ -89,11 +93,19 @@ def list_candidates(compat: Compat, spec: str | None = None) -> Iterator[Release
 
 @lru_cache(maxsize=128)
 def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
+    """Return the releases that `list_candidates` yields; cached, because a generator cannot be.
+
+    If two distributions have the same version, the one with a tested lock is preferred.
+    """
     releases: Sequence[Release]
     if spec is None:
         releases = sorted(
-            (item for item in compat.releases if not item.is_prerelease and not item.yanked),
-            key=lambda item: (item.parsed, item.package == "tensorflow"),
+            (
+                candidate
+                for candidate in compat.releases
+                if not candidate.is_prerelease and not candidate.yanked
+            ),
+            key=lambda candidate: (candidate.parsed, candidate.package == "tensorflow"),
             reverse=True,
         )
     else:
@@ -109,9 +121,9 @@ def _list_candidates(compat: Compat, spec: str | None) -> tuple[Release, ...]:
 
 
 def _select_releases(compat: Compat, spec: str) -> Sequence[Release]:
-    """Return the releases that `versions.Spec` selects.
+    """Return the releases that a specification selects.
 
-    For a prefix (`2.17`) return every final release, since the newest may not fit.
+    For a prefix (`2.17`) these are all its final releases, because the newest one may not fit.
     """
     selected = compat.select(spec)
     if not versions.is_prefix(spec) or selected[0].is_prerelease:
@@ -134,9 +146,8 @@ def find_best_fit(
 ) -> Fit | None:
     """Return the release that fits this machine best, with its Python and CUDA; None if none fits.
 
-    `python`: the required Python (`"3.11"`, `"3.11.7"`); `spec`: a specification of releases. Releases with
-    CUDA in NVIDIA's wheels are preferred; one whose CUDA must come from elsewhere is returned only if there
-    is no other.
+    `python` is the required Python version, such as "3.11" or "3.11.7". `spec` is a release specification.
+    None means any. A release whose CUDA is not in NVIDIA's wheels is returned only if no other fits.
     """
     minor = versions.major_minor(python) if python is not None else None
     releases = [
@@ -153,7 +164,7 @@ def find_best_fit(
 
 
 def can_serve(compat: Compat, release: Release, host: Host, python: str | None = None) -> bool:
-    """Return whether a release fits this machine in a virtual environment, wherever its CUDA comes from."""
+    """Return whether a release fits this machine in a virtual environment, with CUDA from any source."""
     minor = versions.major_minor(python) if python is not None else None
     return any(
         not fit_environment(compat, release, host, minor, wheels=wheels).reasons for wheels in (True, False)
@@ -171,22 +182,22 @@ def find_card_reasons(compat: Compat, release: Release, host: Host) -> tuple[Rea
         constraints.check_driver(judgement, compat, release, host, cuda_set.cuda)
         if not judgement.reasons:
             return ()
-    own_judgement = Judgement()
+    build_judgement = Judgement()
     if release.cuda is not None:
-        constraints.check_cards(own_judgement, compat, release, host, release.cuda, release.cudnn)
-        constraints.check_driver(own_judgement, compat, release, host, release.cuda)
+        constraints.check_cards(build_judgement, compat, release, host, release.cuda, release.cudnn)
+        constraints.check_driver(build_judgement, compat, release, host, release.cuda)
     return tuple(
-        judgement.reasons if own_judgement.reasons and cuda_set is not None else own_judgement.reasons
+        judgement.reasons if build_judgement.reasons and cuda_set is not None else build_judgement.reasons
     )
 
 
 def fit_environment(
     compat: Compat, release: Release, host: Host, python: str | None = None, *, wheels: bool = True
 ) -> Fit:
-    """Check whether a release fits this machine in a virtual environment.
+    """Return whether a release fits this machine in a virtual environment, with the reasons and caveats.
 
-    `wheels`: whether its CUDA must come from NVIDIA's wheels; if not, the CUDA that it was built with may
-    come from anywhere.
+    If `wheels` is true, its CUDA must come from NVIDIA's wheels, and a tested lock is required. If it is
+    false, the CUDA that it was built with may come from any source. If `python` is None, one is chosen.
     """
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=False)
@@ -214,11 +225,11 @@ def _build_fit(judgement: Judgement, release: Release, python: str | None, cuda_
     return Fit(release, python, cuda_set, tuple(judgement.reasons), caveats)
 
 
-# ---------------------------------------------------------------- the Python
+# ---------------------------------------------------------------- Python
 
 
 def _choose_python(compat: Compat, release: Release, host: Host) -> str | None:
-    """Return the examined Python if it can be used, else the newest that is available; None if there is none."""
+    """Return the host's Python if the release can use it, else the newest available one; None if there is none."""
     current = host.python
     if current is not None and current in release.linux_pythons and is_locked(compat, release, current):
         return current
@@ -247,14 +258,17 @@ def _is_pinned(compat: Compat, release: Release) -> bool:
 
 @lru_cache(maxsize=4)
 def _list_locks(folder: Path) -> frozenset[str]:
-    """Return the names of all lock files; cached because there are hundreds and many queries need them."""
+    """Return the names of all lock files; cached because there are hundreds, and many calls need them."""
     return frozenset(path.name for path in folder.iterdir())
 
 
 def check_python(
     judgement: Judgement, compat: Compat, release: Release, python: str | None, *, locked: bool = True
 ) -> None:
-    """Check whether the release has a wheel for the Python and, if `locked`, a tested lock."""
+    """Add a reason to the judgement if the release has no wheel for the Python.
+
+    If `locked` is true, also add one if there is no tested lock.
+    """
     if python is None or python not in release.linux_pythons:
         available = ", ".join(release.linux_pythons) or "none"
         request = f"Python {python}" if python is not None else "any Python that is available"
@@ -275,9 +289,9 @@ def check_python(
 
 
 def check_wheels(found: Judgement, compat: Compat, release: Release, host: Host) -> CudaSet | None:
-    """Return NVIDIA's wheels for a release after checking them against the machine's GPUs and driver.
+    """Check NVIDIA's wheels for a release against the machine's GPUs and driver, and return them.
 
-    None if no NVIDIA wheels have its CUDA version, which is added to the reasons.
+    None if no NVIDIA wheels have its CUDA version; this is added to the reasons.
     """
     cuda_set = compat.cuda_set(release.version)
     if cuda_set is None:

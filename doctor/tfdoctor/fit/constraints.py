@@ -1,4 +1,4 @@
-"""The checks of a release against a machine, its GPUs and its driver; each reason names its source. Pure."""
+"""Check a release against a machine, its GPUs and its driver. Each reason names its source. Pure."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Judgement:
-    """The collected reasons and caveats of a release."""
+    """A collector of the reasons and caveats of a release."""
 
     def __init__(self) -> None:
         self.reasons: list[Reason] = []
@@ -42,12 +42,12 @@ class Judgement:
         self.reasons.append(Reason(cause, text, source))
 
     def warn(self, cause: Cause, text: str, source: str, *, serious: bool = True) -> None:
-        """Add a caveat."""
+        """Add a caveat about a release that can still be used."""
         self.caveats.append(Caveat(cause, text, source, serious))
 
 
 def format_row(release: Release) -> str:
-    """Return the source of a release's data for reasons."""
+    """Return the entry of compat/ for a release, as the source of a reason."""
     return f"tensorflow.json: {release.package} {release.version}"
 
 
@@ -59,7 +59,7 @@ def find_capability_floor(release: Release) -> str:
 
 
 def check_release(release: Release) -> tuple[Caveat, ...]:
-    """Return the caveats of a release that hold on every machine."""
+    """Return the caveats of a release that apply to every machine."""
     judgement = Judgement()
     if release.is_prerelease:
         judgement.warn(Cause.INCONCLUSIVE, f"{release.version} is not a final release", format_row(release))
@@ -68,11 +68,14 @@ def check_release(release: Release) -> tuple[Caveat, ...]:
     return tuple(judgement.caveats)
 
 
-# ---------------------------------------------------------------- the machine
+# ---------------------------------------------------------------- machine
 
 
 def check_machine(judgement: Judgement, release: Release, host: Host, *, container: bool) -> None:
-    """Check the operating system, the processor and, outside a container, glibc."""
+    """Add the reasons why the operating system, the processor or glibc exclude a release.
+
+    A container has its own glibc, so that is not checked for one.
+    """
     name = f"TensorFlow {release.version}"
     if host.system == "Darwin":
         judgement.refuse(Cause.NO_DRIVER, "there is no CUDA on macOS", "cuda.toml: [[family]]")
@@ -108,27 +111,27 @@ def check_machine(judgement: Judgement, release: Release, host: Host, *, contain
         )
 
 
-# ---------------------------------------------------------------- cards
+# ---------------------------------------------------------------- GPUs
 
 
 def check_cards(
     judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str, cudnn: str | None
 ) -> None:
-    """Check the GPUs against the wheel's machine code and PTX, its CUDA libraries and its cuDNN."""
-    reasons, caveats = _check_cards(compat, release, host.cards, cuda, cudnn)
+    """Add the reasons and caveats that the host's GPUs give: for the wheel's code, its CUDA and its cuDNN."""
+    reasons, caveats = _collect_gpu_results(compat, release, host.cards, cuda, cudnn)
     judgement.reasons += reasons
     judgement.caveats += caveats
 
 
 @lru_cache(maxsize=4096)
-def _check_cards(
+def _collect_gpu_results(
     compat: Compat, release: Release, cards: tuple[Card, ...], cuda: str, cudnn: str | None
 ) -> tuple[tuple[Reason, ...], tuple[Caveat, ...]]:
-    """Return the reasons and caveats of the GPUs; cached because hosts and releases repeat."""
+    """Return the reasons and caveats that `check_cards` adds; cached because hosts and releases repeat."""
     judgement = Judgement()
     if not cards:
-        _check_newest_cards(judgement, compat, cuda)
-    for card in _deduplicate_cards(cards):
+        _check_newest_gpus(judgement, compat, cuda)
+    for card in _iter_distinct_gpus(cards):
         reason_count = len(judgement.reasons)
         _check_code(judgement, compat, release, card)
         if len(judgement.reasons) == reason_count:
@@ -138,29 +141,29 @@ def _check_cards(
     return tuple(judgement.reasons), tuple(judgement.caveats)
 
 
-def _deduplicate_cards(cards: tuple[Card, ...]) -> Iterator[Card]:
+def _iter_distinct_gpus(cards: tuple[Card, ...]) -> Iterator[Card]:
     """Yield the first GPU of each compute capability."""
-    seen: set[str] = set()
+    capabilities: set[str] = set()
     for card in cards:
-        if card.capability not in seen:
-            seen.add(card.capability)
+        if card.capability not in capabilities:
+            capabilities.add(card.capability)
             yield card
 
 
-def _format_card(card: Card) -> str:
+def _format_gpu(card: Card) -> str:
     return (
         f"{card.name} (compute capability {card.capability})" if "capability" not in card.name else card.name
     )
 
 
 def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Card) -> None:
-    """Check whether the release has usable machine code or PTX for a GPU."""
+    """Add a reason or a caveat unless the release has machine code for a GPU."""
     name, capability = f"TensorFlow {release.version}", card.capability
     floor = find_capability_floor(release)
     if not versions.is_at_least(capability, floor):
         judgement.refuse(
             Cause.GPU_TOO_OLD,
-            f"{name} ignores cards below compute capability {floor}; {_format_card(card)} is older",
+            f"{name} ignores cards below compute capability {floor}; {_format_gpu(card)} is older",
             format_row(release),
         )
         return
@@ -170,34 +173,34 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ca
         for problem in compat.problems_of(release.package, release.version, capability=capability, area="gpu")
         if set(problem.when) <= {"capability"}
     ]
-    error = next((problem for problem in problems if problem.severity == "error"), None)
-    if error is not None:
+    fatal_problem = next((problem for problem in problems if problem.severity == "error"), None)
+    if fatal_problem is not None:
         judgement.refuse(
-            Cause(error.cause),
-            f"{_format_card(card)}: {error.title}. {error.remedy}",
-            f"problems.toml: {error.id}",
+            Cause(fatal_problem.cause),
+            f"{_format_gpu(card)}: {fatal_problem.title}. {fatal_problem.remedy}",
+            f"problems.toml: {fatal_problem.id}",
         )
         return
     newest = max(release.cubin, key=versions.parse_capability, default=None)
     if code == "none":
-        older = newest is not None and not versions.is_at_least(capability, newest)
+        is_older = newest is not None and not versions.is_at_least(capability, newest)
         available = f" (it has {', '.join(release.cubin)})" if release.cubin else ""
         judgement.refuse(
-            Cause.GPU_TOO_OLD if older else Cause.GPU_TOO_NEW,
-            f"{name} has no code for {_format_card(card)}{available}",
+            Cause.GPU_TOO_OLD if is_older else Cause.GPU_TOO_NEW,
+            f"{name} has no code for {_format_gpu(card)}{available}",
             format_row(release),
         )
     elif code == "arch-specific":
         judgement.refuse(
             Cause.GPU_TOO_NEW,
-            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_card(card)} cannot "
+            f"{name} has PTX for {', '.join(release.ptx_arch_specific)} alone, which {_format_gpu(card)} cannot "
             "compile: operations fail with CUDA_ERROR_INVALID_PTX",
             format_row(release),
         )
     elif code == "jit":
         judgement.warn(
             Cause.GPU_TOO_NEW,
-            f"{name} has no machine code for {_format_card(card)}: the driver compiles its PTX at first use, which "
+            f"{name} has no machine code for {_format_gpu(card)}: the driver compiles its PTX at first use, which "
             "can take half an hour; keep ~/.nv/ComputeCache",
             format_row(release),
         )
@@ -215,31 +218,31 @@ def _check_code(judgement: Judgement, compat: Compat, release: Release, card: Ca
 
 
 def _check_libraries(judgement: Judgement, compat: Compat, card: Card, cuda: str) -> None:
-    """Check a GPU against the GPUs that the toolkit's libraries (cuBLAS, cuFFT and others) support."""
+    """Add a reason if the toolkit's libraries (cuBLAS, cuFFT and others) do not support a GPU."""
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return
-    capabilities = [versions.parse_capability(item) for item in series.capabilities]
+    capabilities = [versions.parse_capability(text) for text in series.capabilities]
     capability = versions.parse_capability(card.capability)
     source = f"cuda.toml: [[series]] {series.version}"
     if capability < min(capabilities):
         judgement.refuse(
             Cause.GPU_TOO_OLD,
             f"the libraries of CUDA {versions.major_minor(cuda)} begin at compute capability "
-            f"{series.capabilities[0]}; {_format_card(card)} is older",
+            f"{series.capabilities[0]}; {_format_gpu(card)} is older",
             source,
         )
     elif (newest := find_newest_supported(compat, cuda, card.capability)) is not None:
         judgement.refuse(
             Cause.GPU_TOO_NEW,
             f"the libraries of CUDA {versions.major_minor(cuda)} end at compute capability {newest}; "
-            f"{_format_card(card)} is newer",
+            f"{_format_gpu(card)} is newer",
             source,
         )
 
 
-def _check_newest_cards(judgement: Judgement, compat: Compat, cuda: str) -> None:
-    """Warn that the newest GPUs are too new for this CUDA, used if the host's GPUs are not known."""
+def _check_newest_gpus(judgement: Judgement, compat: Compat, cuda: str) -> None:
+    """Add a caveat if this CUDA does not support the newest GPUs; used if the host's GPUs are not known."""
     newest_known = max((gpu.capability for gpu in compat.gpus), key=versions.parse_capability)
     if (newest := find_newest_supported(compat, cuda, newest_known)) is not None:
         judgement.warn(
@@ -252,45 +255,46 @@ def _check_newest_cards(judgement: Judgement, compat: Compat, cuda: str) -> None
 
 
 def find_newest_supported(compat: Compat, cuda: str, capability: str) -> str | None:
-    """Return the newest capability that this CUDA's libraries support, if the GPU is of a newer generation.
+    """Return the newest capability that this CUDA's libraries support, if the GPU's generation is newer.
 
-    Else return None.
+    None if it is not newer, or if the supported capabilities are not known.
     """
     series = compat.cuda_series(cuda)
     if series is None or not series.capabilities:
         return None
     newest = series.capabilities[-1]
-    newer = versions.parse_capability(capability)[0] > versions.parse_capability(newest)[0]
-    return newest if newer else None
+    # Code for one compute capability runs on later ones of the same generation, that is, major number.
+    is_newer = versions.parse_capability(capability)[0] > versions.parse_capability(newest)[0]
+    return newest if is_newer else None
 
 
 def _check_cudnn(judgement: Judgement, compat: Compat, card: Card, cudnn: str) -> None:
-    """Check whether a cuDNN version supports a GPU."""
+    """Add a reason or a caveat if a cuDNN version does not fully support a GPU."""
     support = compat.cudnn_support(cudnn, card.capability)
     source = f"cudnn.toml: [[range]] {support.range.first}" if support.range is not None else "cudnn.toml"
     if support.verdict == "dropped":
-        judgement.refuse(Cause.GPU_TOO_OLD, f"{_format_card(card)}: {support.explanation}", source)
+        judgement.refuse(Cause.GPU_TOO_OLD, f"{_format_gpu(card)}: {support.explanation}", source)
     elif support.verdict == "too-new":
         highest = support.range.highest if support.range is not None else "0.0"
         if versions.parse_capability(card.capability)[0] > versions.parse_capability(highest)[0]:
-            judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_card(card)}: {support.explanation}", source)
+            judgement.refuse(Cause.GPU_TOO_NEW, f"{_format_gpu(card)}: {support.explanation}", source)
     elif support.verdict == "jit":
         judgement.warn(
-            Cause.GPU_TOO_NEW, f"{_format_card(card)}: {support.explanation}", source, serious=False
+            Cause.GPU_TOO_NEW, f"{_format_gpu(card)}: {support.explanation}", source, serious=False
         )
 
 
 def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host: Host) -> None:
-    """Check the GPUs and the driver against an NGC image, whose TensorFlow NVIDIA builds itself."""
+    """Add the reasons and caveats for running an NGC image, whose TensorFlow NVIDIA builds itself."""
     source = f"images.toml: [[ngc]] {image.tag}"
     lowest, note = compat.images.find_lowest(image), ""
     if image.lowest is None:
         note = " (assumed from NVIDIA's other images; no page for this one was read)"
-    for card in _deduplicate_cards(host.cards):
+    for card in _iter_distinct_gpus(host.cards):
         if lowest is not None and not versions.is_at_least(card.capability, lowest):
             judgement.refuse(
                 Cause.GPU_TOO_OLD,
-                f"{image.name} begins at compute capability {lowest}{note}; {_format_card(card)} is older",
+                f"{image.name} begins at compute capability {lowest}{note}; {_format_gpu(card)} is older",
                 source,
             )
         else:
@@ -321,7 +325,11 @@ def check_ngc_image(judgement: Judgement, compat: Compat, image: NgcImage, host:
 
 
 def check_driver(judgement: Judgement, compat: Compat, release: Release, host: Host, cuda: str) -> None:
-    """Check the driver against the minimum of this CUDA, and that against the last driver for the GPUs."""
+    """Add the reasons and caveats that the host's driver gives.
+
+    The driver is compared with the minimum for this CUDA. That minimum is compared with the last driver branch
+    that supports each GPU.
+    """
     minimum = compat.driver_minimum(cuda, find_platform(host))
     source = f"cuda.toml: [[family]] {versions.major(cuda)}"
     if not can_drive_cards(judgement, compat, host):
@@ -341,11 +349,14 @@ def check_driver(judgement: Judgement, compat: Compat, release: Release, host: H
 
 
 def can_drive_cards(judgement: Judgement, compat: Compat, host: Host) -> bool:
-    """Return whether the driver supports all GPUs of the host; add a reason for each one that it does not."""
+    """Add a reason for each GPU that the driver does not support, and return whether there were none.
+
+    A GPU that the driver itself reports is supported.
+    """
     if host.driver is None or host.shown:
         return True
     reason_count = len(judgement.reasons)
-    for card in _deduplicate_cards(host.cards):
+    for card in _iter_distinct_gpus(host.cards):
         refusal = find_driver_refusal(compat, host.driver, card, find_platform(host))
         if refusal is not None:
             judgement.refuse(*refusal)
@@ -353,7 +364,7 @@ def can_drive_cards(judgement: Judgement, compat: Compat, host: Host) -> bool:
 
 
 def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, source: str) -> None:
-    """Warn if the driver was given as a branch (`450`), of which only newer drivers fit."""
+    """Add a caveat if the driver was given as a branch (`450`) and only newer drivers of that branch fit."""
     if not versions.is_at_least(driver, minimum):
         judgement.warn(
             Cause.DRIVER_TOO_OLD,
@@ -364,15 +375,15 @@ def _warn_older_in_branch(judgement: Judgement, driver: str, minimum: str, sourc
 
 
 def find_platform(host: Host) -> Platform:
-    """Return the platform whose driver versions apply; in WSL those of the Windows driver do."""
+    """Return the platform whose driver versions apply; in WSL this is "windows"."""
     return "windows" if host.wsl or host.system == "Windows" else "linux"
 
 
 def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, host: Host) -> None:
-    """Check whether the driver can compile the PTX of kernels that have no machine code for a GPU."""
+    """Add a reason if the driver cannot compile the PTX of kernels that have no machine code for a GPU."""
     if host.driver is None:
         return
-    for card in _deduplicate_cards(host.cards):
+    for card in _iter_distinct_gpus(host.cards):
         compilation = _find_code_to_compile(compat, release, card.capability)
         if compilation is None:
             continue
@@ -383,7 +394,7 @@ def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, ho
         cuda_release = compat.cuda_release(cuda)
         judgement.refuse(
             Cause.DRIVER_TOO_OLD,
-            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_card(card)}, which "
+            f"{share} kernels of TensorFlow {release.version} have to be compiled for {_format_gpu(card)}, which "
             f"needs driver {own_driver} (CUDA {versions.major_minor(cuda)}); here is {host.driver}",
             f"cuda.toml: [[release]] {cuda_release.version if cuda_release is not None else ''}".rstrip(),
         )
@@ -391,21 +402,21 @@ def _check_jit_driver(judgement: Judgement, compat: Compat, release: Release, ho
 
 @lru_cache(maxsize=4096)
 def _find_code_to_compile(compat: Compat, release: Release, capability: str) -> tuple[str, str] | None:
-    """Return (CUDA version, share of the kernels) of the PTX to compile for a GPU; None if there is none."""
+    """Return (CUDA version of the PTX, share of kernels to compile) for a GPU; None if none are compiled."""
     return compat.find_ptx_requirement(release, capability)
 
 
 def _check_last_branch(judgement: Judgement, compat: Compat, cuda: str, host: Host) -> None:
-    """Check whether this CUDA needs a newer driver than the last one for a GPU."""
+    """Add a reason if this CUDA needs a newer driver branch than the last one that supports a GPU."""
     minimum = compat.driver_minimum(cuda).minimum
     if minimum is None:
         return
-    for card in _deduplicate_cards(host.cards):
+    for card in _iter_distinct_gpus(host.cards):
         branch = compat.cards.find_ended(card.capability)
         if branch is not None and versions.major(minimum) > versions.major(branch.last):
             judgement.refuse(
                 Cause.GPU_TOO_OLD,
                 f"CUDA {versions.major_minor(cuda)} needs driver {minimum}, and the last driver for "
-                f"{_format_card(card)} is of branch {branch.last}",
+                f"{_format_gpu(card)} is of branch {branch.last}",
                 f"cuda.toml: [[family]] {versions.major(cuda)}",
             )

@@ -1,4 +1,4 @@
-"""The version of the installed driver, and the GPUs that a driver supports. Pure."""
+"""Find the version of the installed driver, and whether a driver supports a GPU. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,10 @@ __all__ = ["find_driver_refusal", "find_driver_version", "find_newest_driver", "
 
 
 def find_driver_version(facts: Facts) -> tuple[str, str] | None:
-    """Return the driver's version and its source: the kernel module, NVML, else nvidia-smi."""
+    """Return (driver version, its source); None if the version is not known.
+
+    The kernel module is preferred as the source, then NVML, then nvidia-smi.
+    """
     driver = facts.driver
     module, nvml, smi = value_of(driver.kernel_module), value_of(driver.nvml), value_of(driver.smi)
     if module is not None and module.version and versions.is_version(module.version):
@@ -32,9 +35,9 @@ def find_driver_version(facts: Facts) -> tuple[str, str] | None:
 
 
 def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux") -> str:
-    """Return the newest driver of a branch that the tables have (`"550"` gives `"550.54.15"`).
+    """Return the newest known driver of a branch: "550.54.15" for "550".
 
-    A complete version, or a branch that the tables do not have, is returned unchanged.
+    A complete version and an unknown branch are returned unchanged.
     """
     if "." in driver:
         return driver
@@ -49,10 +52,10 @@ def find_newest_driver(compat: Compat, driver: str, platform: Platform = "linux"
     return max(matches, key=versions.numbers, default=driver)
 
 
-def _find_ended_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
-    """Return cause, reason and source if the driver is newer than the last branch that supports the GPU.
+def _find_ended_support(compat: Compat, driver: str, card: Card) -> tuple[Cause, str, str] | None:
+    """Return (cause, reason, source) if the driver is newer than the last branch that supports the GPU.
 
-    None if its support has not ended in this driver.
+    None if this driver still supports the GPU.
     """
     branch = compat.cards.find_ended(card.capability)
     if branch is None or not versions.is_at_least(driver, branch.first_without):
@@ -65,22 +68,22 @@ def _find_ended_branch(compat: Compat, driver: str, card: Card) -> tuple[Cause, 
 def find_driver_refusal(
     compat: Compat, driver: str, card: Card, platform: Platform = "linux"
 ) -> tuple[Cause, str, str] | None:
-    """Return cause, reason and source if a driver does not support a GPU; None if nothing known says so.
+    """Return (cause, reason, source) if a driver is known not to support a GPU, else None.
 
-    Either the driver is newer than the last branch that supports the GPU, or it is older than the GPU: the
-    compiler in the driver, which is that of its CUDA version, cannot compile for the GPU.
+    There are two cases: the driver is newer than the last branch that supports the GPU, or the driver's CUDA
+    version is too old to compile code for the GPU.
     """
-    ended = _find_ended_branch(compat, driver, card)
-    limits = None if ended is not None else _find_newest_capability(compat, driver, platform)
-    if limits is None:
-        return ended
-    cuda, newest, series = limits
+    ended_support = _find_ended_support(compat, driver, card)
+    driver_limits = None if ended_support is not None else _find_newest_capability(compat, driver, platform)
+    if driver_limits is None:
+        return ended_support
+    cuda, newest, series = driver_limits
     if versions.parse_capability(card.capability) <= versions.parse_capability(newest):
         return None
-    detail = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
+    explanation = f"it speaks CUDA {cuda}, which knows cards up to compute capability {newest}"
     return (
         Cause.DRIVER_TOO_OLD,
-        f"driver {driver} is older than the {card.name}: {detail}",
+        f"driver {driver} is older than the {card.name}: {explanation}",
         f"cuda.toml: [[series]] {series}",
     )
 
@@ -88,13 +91,15 @@ def find_driver_refusal(
 def list_refusal_limits(compat: Compat, platform: Platform = "linux") -> frozenset[str]:
     """Return the driver versions at which the result of `find_driver_refusal` can change.
 
-    The result is the same for all versions between two of them.
+    Between two neighbouring versions of this set, the result is the same.
     """
-    minimums = [entry.windows if platform == "windows" else entry.linux for entry in compat.cuda_releases]
+    cuda_driver_versions = [
+        entry.windows if platform == "windows" else entry.linux for entry in compat.cuda_releases
+    ]
     branches = [
         entry.driver_branch.lstrip("R") for entry in compat.all_cuda_series if entry.driver_branch is not None
     ]
-    limits = {version for version in (*minimums, *branches) if version is not None}
+    limits = {version for version in (*cuda_driver_versions, *branches) if version is not None}
     next_branch = str(
         max(map(versions.major, limits)) + 1
     )  # the CUDA versions of newer branches are not known
@@ -110,6 +115,7 @@ def _find_newest_capability(compat: Compat, driver: str, platform: Platform) -> 
     cuda = compat.newest_cuda_for_driver(find_newest_driver(compat, driver, platform), platform)
     if cuda is None:
         return None
-    # A capability that a newer toolkit lacks, no older one has; the oldest have no entry of their own.
+    # The oldest toolkits have no entry. The next newer entry is used for them, because GPUs that are too new
+    # for it are too new for them as well.
     supported = [series for series in compat.all_cuda_series if versions.is_at_least(series.version, cuda)]
     return (cuda, supported[0].capabilities[-1], supported[0].version) if supported else None

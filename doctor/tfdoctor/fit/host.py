@@ -1,4 +1,4 @@
-"""The properties of a machine that decide whether a release fits it, taken from its facts. Pure."""
+"""Build the `Host` that a release must fit from the facts about a machine. Pure."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ __all__ = ["build_host"]
 
 
 def build_host(facts: Facts, compat: Compat) -> Host:
-    """Build the planner's host from the facts of an examined machine; unknown values stay unknown."""
+    """Return the host for the facts about an examined machine; unknown values stay unknown."""
     python = value_of(facts.python)
     machine = facts.machine
     driver_version = find_driver_version(facts)
-    cards = _list_cards(facts, compat)
+    gpus = _list_gpus(facts, compat)
     return Host(
-        cards=cards,
+        cards=gpus,
         driver=driver_version[0] if driver_version is not None else None,
         system=machine.system,
         machine=machine.machine,
@@ -33,24 +33,30 @@ def build_host(facts: Facts, compat: Compat) -> Host:
         cpu_flags=machine.cpu_flags,
         wsl=bool(machine.wsl),
         engine=_has_engine(facts),
-        shown=_are_cards_from_driver(facts),
-        no_card=not cards and _has_no_card(facts),
+        shown=_has_gpus_from_driver(facts),
+        no_card=not gpus and _has_no_gpu(facts),
     )
 
 
-def _are_cards_from_driver(facts: Facts) -> bool:
-    """Return whether the driver reports the cards."""
-    answers = [value_of(fact) for fact in (facts.driver.cuda, facts.driver.cuda_unhidden) if fact is not None]
-    return any(answer is not None and answer.devices for answer in answers)
+def _has_gpus_from_driver(facts: Facts) -> bool:
+    """Return whether the driver itself reports GPUs, with or without CUDA_VISIBLE_DEVICES."""
+    driver_results = [
+        value_of(fact) for fact in (facts.driver.cuda, facts.driver.cuda_unhidden) if fact is not None
+    ]
+    return any(driver_result is not None and driver_result.devices for driver_result in driver_results)
 
 
-def _has_no_card(facts: Facts) -> bool:
-    """Return whether the probes examined the PCI bus and found no GPU; an empty bus in WSL proves nothing."""
+def _has_no_gpu(facts: Facts) -> bool:
+    """Return whether it is certain that the machine has no NVIDIA GPU.
+
+    The PCI bus must have been examined, and neither the driver nor nvidia-smi may report a GPU. Under WSL, on a
+    Jetson and on other systems than Linux, this is never certain.
+    """
     if facts.machine.wsl or facts.machine.jetson or facts.machine.system != "Linux":
         return False
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
-        answer = value_of(fact) if fact is not None else None
-        if answer is not None and answer.count:
+        driver_result = value_of(fact) if fact is not None else None
+        if driver_result is not None and driver_result.count:
             return False
     smi = value_of(facts.driver.smi)
     if isinstance(smi, SmiFacts) and smi.gpus:
@@ -58,37 +64,38 @@ def _has_no_card(facts: Facts) -> bool:
     return isinstance(facts.driver.pci, Absent)
 
 
-def _list_cards(facts: Facts, compat: Compat) -> tuple[Card, ...]:
-    """Return the GPUs that the driver reports, hidden ones included.
+def _list_gpus(facts: Facts, compat: Compat) -> tuple[Card, ...]:
+    """Return the GPUs that the driver reports, including those that CUDA_VISIBLE_DEVICES hides.
 
-    If it reports none, those of the PCI bus that the table knows; else those that nvidia-smi names.
+    If the driver reports none, return the known GPUs on the PCI bus. If there are none of these either, return
+    the GPUs that nvidia-smi names and whose compute capability follows from the name.
     """
     for fact in (facts.driver.cuda, facts.driver.cuda_unhidden):
-        answer = value_of(fact) if fact is not None else None
-        if answer is not None and answer.devices:
+        driver_result = value_of(fact) if fact is not None else None
+        if driver_result is not None and driver_result.devices:
             return tuple(
                 Card(device.name or f"GPU {device.ordinal}", device.compute_capability)
-                for device in answer.devices
+                for device in driver_result.devices
                 if device.compute_capability
             )
-    cards = []
-    for pci in value_of(facts.driver.pci) or ():
-        gpu = compat.gpu_by_pci_id(pci.device_id) if pci.device_id else None
+    gpus = []
+    for pci_gpu in value_of(facts.driver.pci) or ():
+        gpu = compat.gpu_by_pci_id(pci_gpu.device_id) if pci_gpu.device_id else None
         if gpu is not None:
-            cards.append(Card(gpu.name, gpu.capability))
-    if cards:
-        return tuple(cards)
+            gpus.append(Card(gpu.name, gpu.capability))
+    if gpus:
+        return tuple(gpus)
     smi = value_of(facts.driver.smi)
     if isinstance(smi, SmiFacts):
         for smi_gpu in smi.gpus:
             match = compat.gpus_named(smi_gpu.name) if smi_gpu.name else None
             if match is not None and not match.ambiguous:
-                cards.append(Card(smi_gpu.name or "", match.capabilities[0]))
-    return tuple(cards)
+                gpus.append(Card(smi_gpu.name or "", match.capabilities[0]))
+    return tuple(gpus)
 
 
 def _has_engine(facts: Facts) -> bool | None:
-    """Return whether a container engine is available; None if that is not known."""
+    """Return whether Docker's engine responds or Podman is installed; None if that is not known."""
     containers = value_of(facts.containers)
     if containers is None:
         return None

@@ -1,4 +1,4 @@
-"""The nvidia/cuda images that contain the libraries of a release. Pure."""
+"""Find the nvidia/cuda images that contain the libraries of a release. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 def list_fitting_tags(compat: Compat, release: Release, python: str | None = None) -> list[ImageTag]:
     """Return the runtime tags that have all libraries of a release, the one nearest to its own CUDA first.
 
-    `python`: tags whose system has this Python come first, then those with another Python that the release
-    has a wheel for.
+    If `python` is given, tags whose system has this Python come before all others, then those with another
+    Python that the release has a wheel for. Empty if the release has no CUDA or no cuDNN.
     """
     if release.cuda is None or release.cudnn is None:
         return []
@@ -42,9 +42,9 @@ def _list_fitting_tags(
     pythons: tuple[str, ...],
     python: str | None,
 ) -> tuple[ImageTag, ...]:
-    """Return the tags for the relevant values of a release, so that the result can be cached."""
+    """Return the result of `list_fitting_tags` for the relevant values of a release; cached by these values."""
     split_names = [split_soname(name) for name in required]
-    sonames = {
+    soname_by_stem = {
         parts[0]: name
         for parts, name in zip(split_names, required, strict=True)
         if parts is not None and parts[0] != "cudnn"
@@ -56,25 +56,29 @@ def _list_fitting_tags(
     for tag in compat.image_tags(str(versions.major(cuda)), int(cudnn.split(".")[0]), "runtime"):
         if tag.cudnn is None or not versions.is_at_least(tag.cudnn, min_cudnn):
             continue
-        if all(compat.soname_for(stem, tag.cuda) == name for stem, name in sonames.items()):
+        if all(compat.soname_for(stem, tag.cuda) == name for stem, name in soname_by_stem.items()):
             tags.append(tag)
     own_cuda = versions.numbers(cuda)[:2]
 
     def distance(tag: ImageTag) -> tuple[object, ...]:
-        """Return the sort key of a tag: its Python, then the distance of its CUDA."""
+        """Return the sort key of a tag.
+
+        The order is by Python, then by CUDA: the release's own CUDA, the next newer ones, then older ones.
+        Among equal ones, the newest CUDA patch release and the newest system come first.
+        """
         system = compat.pythons.system(tag.system) if python is not None else None
-        default = system.default if system is not None else ""
+        default_python = system.default if system is not None else ""
         tag_cuda = (*versions.numbers(tag.cuda), 0)[:3]  # "12.6.0" has two numbers
-        older = tag_cuda[:2] < own_cuda
-        nearness = _negate_numbers(tag_cuda[:2]) if older else tag_cuda[:2]
+        is_older = tag_cuda[:2] < own_cuda
+        cuda_rank = _negate_numbers(tag_cuda[:2]) if is_older else tag_cuda[:2]
         python_rank = (
-            python is not None and default != python,
-            python is not None and default not in pythons,
+            python is not None and default_python != python,
+            python is not None and default_python not in pythons,
         )
         return (
             *python_rank,
-            older,
-            nearness,
+            is_older,
+            cuda_rank,
             _negate_numbers(tag_cuda),
             _negate_numbers(versions.numbers(tag.system)),
         )

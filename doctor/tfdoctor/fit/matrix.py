@@ -1,4 +1,4 @@
-"""The compatibility matrix: the TensorFlow releases that meet given conditions, with the data of each."""
+"""The compatibility matrix: select TensorFlow releases by conditions, and group those that are alike."""
 
 from __future__ import annotations
 
@@ -31,37 +31,39 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class MatrixQuery:
-    """Conditions that a release must all meet; None means no condition."""
+    """The conditions that a release must meet, all of them; None means no condition."""
 
     tf: str | None = None
-    """A specification of versions (`versions.Spec`): `"2.4"`, `">=2.10,<2.13"`."""
+    """A version specification (`versions.Spec`), such as "2.4" or ">=2.10,<2.13"."""
     cuda: str | None = None
-    """A prefix of the CUDA version: `"11"`, `"11.2"`."""
+    """A prefix of the CUDA version, such as "11" or "11.2"."""
     cudnn: str | None = None
-    """A prefix of the cuDNN version: `"8"`, `"8.1"`."""
+    """A prefix of the cuDNN version, such as "8" or "8.1"."""
     python: str | None = None
-    """A Python with a wheel: `"3.8"`, `"3.8.18"`."""
+    """A Python version that the release has a wheel for, such as "3.8" or "3.8.18"."""
     capability: str | None = None
-    """A compute capability on which the release runs, or several with commas; one of them is enough."""
+    """Compute capabilities, separated by commas; the release must run on at least one of them."""
     driver: str | None = None
     """A driver version that must reach the minimum of the release's CUDA on `os`."""
     os: Platform = "linux"
     """The operating system of the wheels and drivers."""
     package: str | None = None
+    """The name of the distribution, such as "tensorflow-gpu"."""
     gpu: bool | None = None
     """True for releases with GPU code on `os` only, False for those without."""
 
 
 @dataclass(frozen=True, slots=True)
 class MatrixRow:
-    """One release with the values that follow from it."""
+    """A release, with the values that the matrix derives from it."""
 
     release: Release
     driver_linux: str | None
     """The minimum driver version on Linux; None if it is not known or if the release has no CUDA."""
     driver_windows: str | None
-    """The same on Windows; also None if no Windows wheel has GPU code."""
+    """The minimum driver version on Windows; None as on Linux, or if no Windows wheel has GPU code."""
     problems: tuple[Problem, ...]
+    """The known problems of the release, in the order of the table."""
     code: Code | None
     """The kind of code for the requested compute capability; None if none was requested."""
 
@@ -109,42 +111,45 @@ class MatrixRow:
 
 @dataclass(frozen=True, slots=True)
 class MatrixGroup:
-    """Releases that do not differ in anything that matters for a choice, newest first."""
+    """Neighbouring rows that do not differ in anything that matters for a choice, newest first."""
 
     rows: tuple[MatrixRow, ...]
 
     @property
     def first(self) -> MatrixRow:
-        """The row that represents all of them."""
+        """The newest row, which represents the group."""
         return self.rows[0]
 
     @property
     def versions(self) -> tuple[str, ...]:
-        """Their versions, newest first, without duplicates."""
+        """The versions of the releases, newest first, without duplicates."""
         return tuple(dict.fromkeys(row.release.version for row in self.rows))
 
     @property
     def packages(self) -> tuple[str, ...]:
-        """The names of their distributions, sorted."""
+        """The names of the distributions, sorted."""
         return tuple(sorted({row.release.package for row in self.rows}))
 
 
 def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[MatrixRow, ...]:
-    """Return the rows that match the query, newest first; may be empty.
+    """Return the rows that match the query, newest first; empty if none do.
 
-    Of one version `tensorflow` comes first. Raises releases.UnknownReleaseError if `query.tf` matches no
-    release, and versions.VersionSyntaxError if a condition is not a valid version.
+    Distributions of the same version are sorted by name. If `query` is None, all releases match. Raise
+    releases.UnknownReleaseError if `query.tf` matches no release, and versions.VersionSyntaxError if a
+    condition is not a valid version.
     """
     conditions = query or MatrixQuery()
     if conditions.tf is not None:
-        chosen = compat.select(conditions.tf, conditions.package)
+        releases = compat.select(conditions.tf, conditions.package)
     else:
-        newest_first = sorted(compat.releases, key=lambda item: item.package)
-        newest_first.sort(key=lambda item: item.parsed, reverse=True)
-        chosen = tuple(item for item in newest_first if conditions.package in (None, item.package))
+        newest_first = sorted(compat.releases, key=lambda candidate: candidate.package)
+        newest_first.sort(key=lambda candidate: candidate.parsed, reverse=True)
+        releases = tuple(
+            candidate for candidate in newest_first if conditions.package in (None, candidate.package)
+        )
     capabilities = _parse_capabilities(conditions.capability)
     rows = []
-    for release in chosen:
+    for release in releases:
         has_gpu = release.gpu if conditions.os == "linux" else bool(release.windows_gpu)
         if conditions.gpu is not None and has_gpu is not conditions.gpu:
             continue
@@ -160,8 +165,8 @@ def select_rows(compat: Compat, query: MatrixQuery | None = None) -> tuple[Matri
 def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool:
     """Return whether a release meets every condition except `tf`, `package`, `gpu` and `capability`."""
     if query.os == "windows":
-        about_gpus = (query.cuda, query.cudnn, query.driver, query.capability)
-        if not release.windows_pythons or (not release.windows_gpu and any(about_gpus)):
+        gpu_conditions = (query.cuda, query.cudnn, query.driver, query.capability)
+        if not release.windows_pythons or (not release.windows_gpu and any(gpu_conditions)):
             return False
     for actual, condition in ((release.cuda, query.cuda), (release.cudnn, query.cudnn)):
         if condition is not None and (actual is None or not _have_common_prefix(actual, condition)):
@@ -179,7 +184,7 @@ def _matches_query(compat: Compat, release: Release, query: MatrixQuery) -> bool
 def _have_common_prefix(version: str, condition: str) -> bool:
     """Return whether one version is a prefix of the other.
 
-    A table that only has `7` cannot exclude `7.4`.
+    If the table only has "7", the condition "7.4" may be met, so it is not excluded.
     """
     return versions.has_prefix(version, condition) or (
         version.count(".") < condition.count(".") and versions.has_prefix(condition, version)
@@ -195,6 +200,7 @@ def _parse_capabilities(text: str | None) -> tuple[str, ...]:
 
 
 _CODE_ORDER: tuple[Code, ...] = ("native", "jit", "arch-specific", "unknown", "none")
+"""The kinds of code, the best first."""
 
 
 def _find_best_code(
@@ -209,26 +215,29 @@ def _find_best_code(
 
 
 def _find_code(compat: Compat, release: Release, query: MatrixQuery, capability: str) -> Code:
-    """Return the kind of code for a GPU; also "none" if CUDA, cuDNN or the driver exclude the GPU."""
+    """Return the kind of code for a GPU; "none" as well if CUDA, cuDNN or the driver exclude the GPU."""
     code = compat.code_for(release, capability)
-    runs = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
-    return code if runs else "none"
+    is_usable = code in ("none", "arch-specific") or not list_refusals(compat, release, query, capability)
+    return code if is_usable else "none"
 
 
 def find_code_on_card(compat: Compat, release: Release, capability: str) -> Code:
-    """Return the kind of code for a GPU with any driver; also "none" if CUDA or cuDNN exclude the GPU."""
+    """Return the kind of code for a GPU with any driver; "none" as well if CUDA or cuDNN exclude the GPU."""
     return _find_code(compat, release, MatrixQuery(), capability)
 
 
 def is_marked(row: MatrixRow) -> bool:
     """Return whether the release has a known error in its libraries, its packaging or its GPU support."""
-    return any(p.severity == "error" and p.area in {"libraries", "packaging", "gpu"} for p in row.problems)
+    return any(
+        problem.severity == "error" and problem.area in {"libraries", "packaging", "gpu"}
+        for problem in row.problems
+    )
 
 
 def list_refusals(
     compat: Compat, release: Release, query: MatrixQuery, capability: str
 ) -> tuple[Reason, ...]:
-    """Return the reasons against a release on a GPU of this compute capability with the driver of the query."""
+    """Return the reasons why a release cannot use a GPU of this compute capability with the query's driver."""
     card = Card(f"compute capability {capability}", capability)
     system = "Windows" if query.os == "windows" else "Linux"
     return find_card_reasons(compat, release, Host(cards=(card,), driver=query.driver, system=system))
@@ -237,33 +246,34 @@ def list_refusals(
 def _build_row(
     compat: Compat, release: Release, capabilities: tuple[str, ...], code: Code | None
 ) -> MatrixRow:
-    linux = windows = None
+    """Return the row of a release, with the problems of the release on GPUs of any of the capabilities."""
+    min_linux_driver = min_windows_driver = None
     if release.cuda is not None:
-        linux = compat.driver_minimum(release.cuda, "linux").minimum
+        min_linux_driver = compat.driver_minimum(release.cuda, "linux").minimum
         if release.windows_gpu:
-            windows = compat.driver_minimum(release.cuda, "windows").minimum
+            min_windows_driver = compat.driver_minimum(release.cuda, "windows").minimum
     problems: dict[str, Problem] = {}
     for capability in capabilities or (None,):
         for problem in compat.problems_of(release.package, release.version, capability=capability):
             problems[problem.id] = problem
-    order = {problem.id: index for index, problem in enumerate(compat.problems)}
-    ordered = sorted(problems.values(), key=lambda problem: order[problem.id])
-    return MatrixRow(release, linux, windows, tuple(ordered), code)
+    index_by_id = {problem.id: index for index, problem in enumerate(compat.problems)}
+    ordered_problems = sorted(problems.values(), key=lambda problem: index_by_id[problem.id])
+    return MatrixRow(release, min_linux_driver, min_windows_driver, tuple(ordered_problems), code)
 
 
 def group_rows(rows: Iterable[MatrixRow]) -> tuple[MatrixGroup, ...]:
-    """Group adjacent rows of one minor release that do not differ in what a user chooses by."""
+    """Group neighbouring rows that have the same minor release and the same values of `_build_group_key`."""
     groups: list[list[MatrixRow]] = []
     for row in rows:
         if groups and _build_group_key(groups[-1][0]) == _build_group_key(row):
             groups[-1].append(row)
         else:
             groups.append([row])
-    return tuple(MatrixGroup(tuple(members)) for members in groups)
+    return tuple(MatrixGroup(tuple(group)) for group in groups)
 
 
 def _build_group_key(row: MatrixRow) -> tuple[object, ...]:
-    """Return the values that rows of one group have in common."""
+    """Return the values that all rows of a group share."""
     release = row.release
     return (
         release.minor,

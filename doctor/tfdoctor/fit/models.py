@@ -1,4 +1,4 @@
-"""Dataclasses for a machine that a release must fit, and for the reasons and caveats of a release."""
+"""Dataclasses for the machine that a release must fit, and for the reasons and caveats of a release."""
 
 from __future__ import annotations
 
@@ -18,21 +18,23 @@ class Card:
     """A GPU that the release must support."""
 
     name: str
-    """The name that the user or the driver gives; "compute capability 8.6" if only that was given."""
+    """The name from the user or the driver; "compute capability 8.6" if only the capability is known."""
     capability: str
+    """The compute capability, such as "8.6"."""
     others: tuple[str, ...] = ()
-    """Other compute capabilities of GPUs with this name, if the user did not say which one is meant."""
+    """Other compute capabilities of GPUs with this name, if the name is ambiguous."""
 
 
 @dataclass(frozen=True, slots=True)
 class Host:
     """The machine that must run the release.
 
-    None and empty values are not known, and nothing is concluded from them.
+    A value that is None or empty is not known, and nothing is concluded from it.
     """
 
     cards: tuple[Card, ...] = ()
     driver: str | None = None
+    """The driver version, or a driver branch such as "550"."""
     system: str = "Linux"
     machine: str = "x86_64"
     glibc: str | None = None
@@ -43,30 +45,30 @@ class Host:
     engine: bool | None = None
     """Whether a container engine is available; None if that is not known."""
     shown: bool = False
-    """Whether the driver itself reports the GPUs, and so supports them whatever the tables say."""
+    """Whether the driver itself reports the GPUs. It then supports them, whatever the tables say."""
     no_card: bool = False
     """Whether the PCI bus was examined and has no NVIDIA GPU."""
 
     @property
     def options(self) -> list[str]:
-        """The command-line options that describe this host: `["--gpu 8.6", "--driver 535.104.05"]`."""
+        """The command-line options that describe this host, such as ["--gpu 8.6", "--driver 535.104.05"]."""
         options = [
             f"--gpu {capability}" for capability in dict.fromkeys(card.capability for card in self.cards)
         ]
         return options + ([f"--driver {self.driver}"] if self.driver is not None else [])
 
     def reaches(self, driver: str) -> bool:
-        """Return whether its driver is this one or a newer one; False if its driver is not known.
+        """Return whether the host's driver is at least this version; False if its driver is not known.
 
-        A branch number stands for the newest driver of the branch. All decisions that depend on the driver's
-        version, except the supported GPUs, are made here.
+        If the host has a driver branch, its newest driver is meant. All decisions that depend on the driver
+        version, except those about supported GPUs, use this method.
         """
         return self.driver is not None and versions.is_driver_at_least(self.driver, driver)
 
     def lacks_glibc(self, glibc: str) -> bool:
-        """Return whether its glibc is known to be older than this one.
+        """Return whether the host's glibc is known to be older than this version.
 
-        All decisions that depend on the version of glibc are made here.
+        All decisions that depend on the glibc version use this method.
         """
         return self.glibc is not None and not versions.is_at_least(self.glibc, glibc)
 
@@ -89,4 +91,4 @@ class Caveat:
     text: str
     source: str
     serious: bool = True
-    """Whether it is a reason to prefer another option."""
+    """Whether the caveat is a reason to prefer another option."""

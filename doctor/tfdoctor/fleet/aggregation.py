@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["GatheredResults", "Profile"]
 
 OWN_NAME = "<host>"
+"""Placeholder for a host's own name in its values."""
 MIN_NAME_CHARS = 3
 """Shortest host name, in characters, that is replaced in values."""
 
 
 class Profile:
-    """Properties of hosts with equal results, in one object for all of them."""
+    """Result that several hosts have in common, stored once for all of them."""
 
     __slots__ = ("cards", "cause", "codes", "hosts", "usable", "values")
 
@@ -36,7 +37,7 @@ class Profile:
 
 
 class GatheredResults:
-    """Results that have arrived so far. Call `add` or `add_silent` once for each host."""
+    """Collected results. Call `add` or `add_silent` once for each host."""
 
     def __init__(self) -> None:
         self.hosts: dict[str, FleetHost] = {}
@@ -44,11 +45,11 @@ class GatheredResults:
         self.owners: dict[str, list[str]] = defaultdict(list)
         """Hosts that listed each GPU, by the GPU's identifier."""
         self.skews: dict[str, float] = {}
-        """Seconds by which each host's clock was outside the time in which it was asked."""
+        """Seconds by which each host's clock was behind (negative) or ahead; hosts without a difference are left out."""
         self.peers: dict[str, Peers] = {}
-        """Peers that each host reaches; only for hosts that were asked."""
+        """Peers that each host reaches, for hosts that reported them."""
         self.peer_failures: dict[str, str] = {}
-        """Reason why a host did not answer the question about its peers."""
+        """Reason why a host did not report its peers, by host."""
 
     def add(
         self,
@@ -61,10 +62,11 @@ class GatheredResults:
     ) -> None:
         """Add one host's result.
 
-        `asked` and `came` say when the host was asked and when its answer arrived, by this machine's clock.
+        `seconds` is the duration of the run. `asked` is the time of the request and `came` that of the response, in
+        seconds since 1970 by this machine's clock. None means unknown.
         """
         values = {
-            _intern_pair(key): _strip_host_name(value, name)
+            _intern_pair(key): _replace_host_name(value, name)
             for key, value in result.values.items()
             if key not in result.little
         }
@@ -84,7 +86,7 @@ class GatheredResults:
         self.hosts[name] = FleetHost(name, state, result.cause, seconds, unknown=result.usable is None)
 
     def add_silent(self, name: str, state: State, why: str, *, seconds: float | None = None) -> None:
-        """Add a host without a usable answer."""
+        """Add a host without a usable result; `why` is the reason."""
         self.hosts[name] = FleetHost(name, state, None, seconds, why=why)
 
 
@@ -92,8 +94,8 @@ def _intern_pair(key: Value) -> Value:
     return intern(key[0]), intern(key[1])
 
 
-def _strip_host_name(value: str | None, name: str) -> str | None:
-    """Return the value with the host's own name replaced, which always differs between hosts."""
+def _replace_host_name(value: str | None, name: str) -> str | None:
+    """Replace the host's own name in a value, because it always differs between hosts."""
     if value is None:
         return None
     short = name.partition(".")[0]
@@ -106,7 +108,7 @@ def _strip_host_name(value: str | None, name: str) -> str | None:
 def _compute_skew(at: float | None, asked: float | None, came: float | None) -> float:
     """Return how many seconds `at` is before `asked` (negative) or after `came`.
 
-    The result is 0 if it lies between them, or if one of the three is not known.
+    The result is 0 if `at` is between the two, or if one of the three is not known.
     """
     if at is None or asked is None or came is None:
         return 0.0

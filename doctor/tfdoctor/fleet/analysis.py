@@ -1,4 +1,4 @@
-"""Evaluation of a fleet: groups of equal hosts, the differences of the others, and a summary. Pure."""
+"""Evaluation of a fleet: groups of equal hosts, their differences, findings, and a summary."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ SAME_EVERYWHERE = {
     ("packages", "nvidia-nccl-cu12"): "NCCL",
     ("packages", "nvidia-nccl-cu13"): "NCCL",
 }
-"""Values that all hosts of one job need in the same version, with their names in sentences."""
+"""Values that must be equal on all hosts of one job, with the software's name in sentences."""
 COMMON_KEYS = (
     ("driver", ("driver", "NVIDIA driver")),
     ("TensorFlow", ("TensorFlow", "TensorFlow")),
@@ -35,14 +35,15 @@ COMMON_KEYS = (
     ("Python", ("Python", "Python")),
     ("system", ("system", "distribution")),
 )
+"""Values of the largest group that are listed in the result, by the name that is displayed."""
 ABSENT = "none"
-"""Value of a side on which something does not exist."""
+"""Value in a difference if something does not exist on one side."""
 WARNING_AREAS = frozenset({"cards", "driver", "kernel", "TensorFlow", "Python", "CUDA libraries", "packages"})
 """Areas in which a difference is a warning, because that host runs other code."""
 MAX_SKEW_S = 2.0
-"""Seconds by which a clock may be wrong; TensorFlow tolerates that much."""
+"""Most seconds by which a clock may be wrong, because TensorFlow tolerates that much."""
 MAX_DIFFERENCES, MAX_LISTED, MAX_VALUE_CHARS = 50, 4, 60
-"""Most findings about differences, most differences in one of them, and most characters of a shown value."""
+"""Most findings about differences, most differences in one finding, and most characters of a value in it."""
 MAX_NAMED_HOSTS = 3
 """Most hosts that a sentence names."""
 SILENT_STATES = {
@@ -50,6 +51,7 @@ SILENT_STATES = {
     "timeout": "did not answer in time",
     "failed": "gave no usable answer",
 }
+"""States of hosts without a usable result, with their descriptions in sentences."""
 
 
 def evaluate_fleet(engine: str, found: GatheredResults, *, aside: int = 0) -> Fleet:
@@ -85,10 +87,10 @@ def evaluate_fleet(engine: str, found: GatheredResults, *, aside: int = 0) -> Fl
 
 
 def join_hosts(names: Sequence[str]) -> str:
-    """Return names in words, such as "node001, node002 and 7 more"."""
-    shown = list(names[:MAX_NAMED_HOSTS])
-    more = len(names) - len(shown)
-    return join_words([*shown, f"{more} more"] if more else shown)
+    """Return the names in words, such as "node001, node002 and 7 more"."""
+    first_names = list(names[:MAX_NAMED_HOSTS])
+    rest_count = len(names) - len(first_names)
+    return join_words([*first_names, f"{rest_count} more"] if rest_count else first_names)
 
 
 def _format_hosts(count: int) -> str:
@@ -99,15 +101,26 @@ def _format_hosts(count: int) -> str:
 
 
 def _make_groups(profiles: Sequence[Profile]) -> Iterator[Group]:
-    for number, p in enumerate(profiles, 1):
-        state: State = "ok" if p.usable else "found"
-        differs = _find_differences(profiles[0], p)
-        unknown = p.usable is None
-        yield Group(number, tuple(sorted(p.hosts)), differs, state, p.cause, _describe_cards(p), unknown)
+    for number, profile in enumerate(profiles, 1):
+        state: State = "ok" if profile.usable else "found"
+        differs = _find_differences(profiles[0], profile)
+        is_unknown = profile.usable is None
+        yield Group(
+            number,
+            tuple(sorted(profile.hosts)),
+            differs,
+            state,
+            profile.cause,
+            _describe_cards(profile),
+            is_unknown,
+        )
 
 
 def _find_differences(largest: Profile, profile: Profile) -> dict[Value, tuple[str, str]]:
-    """Return the values that differ as (of this profile, of the largest group), without mere consequences."""
+    """Return the values that differ from the largest group, without those that only follow from other differences.
+
+    Each is a pair: the value of this profile, and that of the largest group.
+    """
     if profile is largest:
         return {}
     keys = [
@@ -134,6 +147,7 @@ def _list_common_values(first: Profile) -> tuple[tuple[str, str], ...]:
     nccl = next(
         (text for (_, package), text in first.values.items() if package.startswith("nvidia-nccl-cu")), None
     )
+    # After the first three of COMMON_KEYS, the last of which is CUDA.
     values[3:3] = [("cuDNN", cudnn), ("NCCL", nccl)]
     return (("cards", _describe_cards(first)), *((name, value) for name, value in values if value))
 
@@ -142,7 +156,7 @@ def _list_common_values(first: Profile) -> tuple[tuple[str, str], ...]:
 
 
 def _report_silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
-    """Report hosts without a usable answer, by state."""
+    """Report hosts without a usable result, by state."""
     for state, description in SILENT_STATES.items():
         silent = [host for host in hosts if host.state == state]
         if not silent:
@@ -162,14 +176,14 @@ def _report_silent(hosts: Sequence[FleetHost]) -> Iterator[FleetFinding]:
 
 
 def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
-    """Report hosts on which TensorFlow will not use its GPUs, by cause."""
+    """Report hosts on which TensorFlow will not use its GPUs, or on which that is unknown, by cause."""
     causes: dict[tuple[str | None, bool], list[str]] = {}
     used = sum(len(group.hosts) for group in groups if group.state == "ok")
     for group in groups:
         if group.state != "ok":
             causes.setdefault((group.cause, group.unknown), []).extend(group.hosts)
     for (cause, unknown), names in causes.items():
-        says = (
+        statement = (
             "it could not be determined whether TensorFlow uses the GPUs"
             if unknown
             else ("TensorFlow will not use the GPUs")
@@ -179,7 +193,7 @@ def _report_unused_gpus(groups: Sequence[Group]) -> Iterator[FleetFinding]:
             "gpu-unused",
             Severity.WARNING if unknown else Severity.ERROR,
             tuple(sorted(names)),
-            f"{says}: {cause or 'inconclusive'}{used_note}.",
+            f"{statement}: {cause or 'inconclusive'}{used_note}.",
             "Run the check there: it names the commands.",
         )
 
@@ -206,10 +220,10 @@ def _report_versions(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
         )
 
 
-def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[FleetFinding]:
+def _report_differences(groups: Sequence[Group], reported_hosts: set[str]) -> Iterator[FleetFinding]:
     """Report the other differences of the smaller groups from group 1, one finding for each set of hosts.
 
-    `named` holds hosts that already have a finding about their GPUs.
+    `reported_hosts` already have a finding about their GPUs.
     """
     if len(groups) < 2:
         return
@@ -219,7 +233,7 @@ def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Fl
             if key in SAME_EVERYWHERE:
                 continue
             is_gpu_value = key[0] == "cards" and (ABSENT in (value, common) or is_covered(key[1]))
-            if not (is_gpu_value and named.issuperset(group.hosts)):
+            if not (is_gpu_value and reported_hosts.issuperset(group.hosts)):
                 hosts_by_difference.setdefault((key, value, common), []).extend(group.hosts)
     by_hosts: dict[tuple[str, ...], list[tuple[Value, str, str]]] = {}
     for entry, members in hosts_by_difference.items():
@@ -237,12 +251,10 @@ def _report_differences(groups: Sequence[Group], named: set[str]) -> Iterator[Fl
             names,
             f"not as the {len(groups[0].hosts):,} of the largest kind: {'; '.join(descriptions)}{more}.",
         )
-    rest = sorted({name for names, _ in kinds[MAX_DIFFERENCES:] for name in names})
-    if rest:
-        message = (
-            f"{_format_hosts(len(rest))} more have something of their own that is not as in the largest kind."
-        )
-        yield FleetFinding("host-differs", Severity.INFO, tuple(rest), message)
+    remaining = sorted({name for names, _ in kinds[MAX_DIFFERENCES:] for name in names})
+    if remaining:
+        message = f"{_format_hosts(len(remaining))} more have something of their own that is not as in the largest kind."
+        yield FleetFinding("host-differs", Severity.INFO, tuple(remaining), message)
 
 
 def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
@@ -250,7 +262,7 @@ def _rate_severity(entries: Sequence[tuple[Value, str, str]]) -> Severity:
 
 
 def _describe_difference(name: str, value: str, common: str) -> str:
-    """Return a description of one difference; for lists, of the items that only one of them has."""
+    """Describe one difference. For two lists, describe the items that only one of them has."""
     items, largest_items = value.split(", "), common.split(", ")
     if len(items) > 1 and len(largest_items) > 1:
         missing = [item for item in largest_items if item not in items]
@@ -265,7 +277,7 @@ def _shorten(value: str) -> str:
 
 
 def _report_duplicates(gathered: GatheredResults) -> Iterator[FleetFinding]:
-    """Report results that list the same GPU, and so come from one machine."""
+    """Report hosts that list the same GPU, and so are the same machine or have copied results."""
     shared: dict[tuple[str, ...], int] = {}
     for owners in gathered.owners.values():
         key = tuple(sorted(set(owners)))
@@ -283,7 +295,7 @@ def _report_duplicates(gathered: GatheredResults) -> Iterator[FleetFinding]:
 
 
 def _report_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
-    """Report clocks that were outside the time in which their host was asked."""
+    """Report hosts whose clock differs from this machine's by more than `MAX_SKEW_S`."""
     wrong = {name: skew for name, skew in gathered.skews.items() if abs(skew) > MAX_SKEW_S}
     if wrong:
         worst = max(wrong, key=lambda name: abs(wrong[name]))
@@ -300,7 +312,7 @@ def _report_clocks(gathered: GatheredResults) -> Iterator[FleetFinding]:
 
 
 def _summarize(hosts: Sequence[FleetHost], groups: Sequence[Group]) -> str:
-    """Return the evaluation in one sentence."""
+    """Summarize the evaluation in one sentence."""
     states = Counter(item.state for item in hosts)
     answered = states["ok"] + states["found"]
     if not hosts:

@@ -1,4 +1,4 @@
-"""Comparison of GPUs with those of the same model on other hosts: missing, different, slow or faulty. Pure."""
+"""Comparison of GPUs between hosts: missing, different, slow and faulty ones."""
 
 from __future__ import annotations
 
@@ -18,24 +18,28 @@ if TYPE_CHECKING:
 __all__ = ["is_covered", "report_cards"]
 
 MAX_MINORITY_SHARE = 0.05
-"""Largest part of a model's hosts for which another number of GPUs is a fault, and not another kind of host."""
+"""Largest share of a model's hosts for which a smaller number of GPUs counts as a fault.
+
+If more hosts have that number, they count as another kind of host.
+"""
 SPEED_VALUES = {
     "lanes of PCI Express": "lanes of PCI Express in use",
     "highest clock": "highest clock",
     "power limit": "power limit",
 }
-"""Values for which a smaller number makes a GPU slower, with their names in sentences."""
+"""Values of which a smaller number makes a GPU slower, with their names in sentences."""
 FAULT_VALUES = {
     "uncorrected memory errors": "memory errors that could not be corrected",
     "the driver asks for": "the driver asks for a reset",
     "remapping of memory": "failed memory that could not be remapped",
     "memory to be retired": "memory that is to be retired at the next restart",
 }
+"""Values that exist only on a faulty GPU, with their descriptions in sentences."""
 _NUMBER = re.compile(r"\d{1,9}(?:\.\d{1,6})?")
 
 
 def report_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Yield the findings about GPUs, in the order of their importance."""
+    """Yield the findings about GPUs, the most important first."""
     yield from _report_missing(profiles)
     yield from _report_faulty(profiles)
     yield from _report_slower(profiles)
@@ -45,7 +49,7 @@ def report_cards(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
 def is_covered(name: str) -> bool:
     """Return whether `report_cards` covers differences of this value.
 
-    These are the models of the GPUs, and values in which a GPU differs from others of its model.
+    These are the GPUs' models, and values such as the memory or the power limit of one model.
     """
     return ": " not in name or name.endswith(
         tuple(f": {ending}" for ending in (*SPEED_VALUES, *FAULT_VALUES, "memory"))
@@ -53,7 +57,7 @@ def is_covered(name: str) -> bool:
 
 
 def _get_main_model(profile: Profile) -> str | None:
-    """Return the model of most of the profile's GPUs; None if it has none."""
+    """Return the most frequent GPU model of a profile; None if it has no GPUs."""
     return Counter(profile.cards).most_common(1)[0][0] if profile.cards else None
 
 
@@ -86,7 +90,7 @@ def _report_missing(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
 
 
 def _report_models(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report that hosts have different models or sizes of memory."""
+    """Report that hosts have different GPU models or memory sizes."""
     hosts: dict[tuple[str, str], list[str]] = defaultdict(list)
     for profile in profiles:
         model = _get_main_model(profile)
@@ -119,12 +123,12 @@ def _describe_memory(profile: Profile) -> str:
 
 
 def _report_slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
-    """Report GPUs with fewer lanes or lower limits than most GPUs of their model."""
+    """Report GPUs with fewer PCI Express lanes, or a lower clock or power limit, than most GPUs of their model."""
     for ending, label in SPEED_VALUES.items():
         hosts_by_model: dict[str, dict[float, list[str]]] = defaultdict(lambda: defaultdict(list))
         for profile in profiles:
             model = _get_main_model(profile)
-            lowest = min(_parse_numbers(profile, ending), default=None)
+            lowest = min(_iter_numbers(profile, ending), default=None)
             if model is not None and lowest is not None:
                 hosts_by_model[model][lowest].extend(profile.hosts)
         for model, numbers in hosts_by_model.items():
@@ -143,7 +147,8 @@ def _report_slower(profiles: Sequence[Profile]) -> Iterator[FleetFinding]:
             )
 
 
-def _parse_numbers(profile: Profile, ending: str) -> Iterator[float]:
+def _iter_numbers(profile: Profile, ending: str) -> Iterator[float]:
+    """Yield the leading number of each GPU value whose name ends with `ending`."""
     for (area, name), value in profile.values.items():
         if area == "cards" and value and name.endswith(f": {ending}"):
             match = _NUMBER.match(value)

@@ -1,4 +1,4 @@
-"""Findings about fleets, with the texts of `explain`. Their codes are in `causes.codes`."""
+"""Kinds of fleet findings, with the texts that `tfdoctor explain` prints."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Data classes for the results of many hosts and their evaluation."""
+"""Results of the hosts in a fleet, and their evaluation."""
 
 from __future__ import annotations
 
@@ -16,38 +16,40 @@ __all__ = ["Fleet", "FleetCard", "FleetFinding", "FleetHost", "Group", "Result",
 State = Literal["ok", "found", "failed", "lost", "timeout"]
 """State of a host.
 
-ok: TensorFlow will use its GPUs; found: it will not, or that is not known; failed: no usable answer; lost: the host
-was not reached, or went away; timeout: it did not answer in time.
+ok: TensorFlow will use its GPUs; found: it will not, or that is not known; failed: there is no usable result; lost: the
+host was not reached, or went away; timeout: it did not respond in time.
 """
 Value = tuple[str, str]
-"""(area, name) of a comparable value, such as ("driver", "NVIDIA driver")."""
+"""Key of a comparable value: its area and name, such as ("driver", "NVIDIA driver")."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetCard:
-    """One GPU of a host. `uuid` is None if it is not known."""
+    """One GPU of a host."""
 
     model: str
     """Name of the GPU, or a PCI ID such as "10de:20b2" if the driver does not list it."""
     uuid: str | None
+    """GPU identifier; None if it is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """The part of a host's `check --json` that is compared. All texts are external, and cleaned."""
+    """Part of a host's `check --json` that is compared. The texts come from the host and were cleaned."""
 
     usable: bool | None
+    """Whether TensorFlow will use a GPU; None if that is not known."""
     cause: str | None
     summary: str
     codes: tuple[str, ...]
     """Codes of the findings that are warnings or errors."""
     cards: tuple[FleetCard, ...]
     values: Mapping[Value, str | None]
-    """Comparable values; None for something that does not exist on the host."""
+    """Comparable values. None means that something does not exist on the host."""
     little: frozenset[Value]
     """Keys of values whose differences rarely matter."""
     at: float | None
-    """Host's clock when it answered, in seconds since 1970; None if not known."""
+    """Time of the result by the host's clock, in seconds since 1970; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,10 +60,11 @@ class FleetHost:
     state: State
     cause: str | None = None
     seconds: float | None = None
+    """Duration of the run; None if not known."""
     group: int | None = None
-    """Number of its group; None if it gave no usable answer."""
+    """Number of its group; None if there is no usable result."""
     why: str = ""
-    """Reason in one line if it gave no usable answer; else ""."""
+    """Reason in one line if there is no usable result, else ""."""
     unknown: bool = False
     """Whether its result says that the verdict is not known."""
 
@@ -73,18 +76,21 @@ class Group:
     number: int
     hosts: tuple[str, ...]
     differs: Mapping[Value, tuple[str, str]]
-    """Values that differ from group 1 and are not mere consequences: (of this group, of group 1)."""
+    """Values that differ from group 1, as pairs of this group's value and that of group 1.
+
+    Differences that only follow from others are left out.
+    """
     state: State
     cause: str | None
     cards: str
-    """GPUs in words, such as "8 × NVIDIA A100-SXM4-80GB" or "none"."""
+    """Description of the GPUs, such as "8 × NVIDIA A100-SXM4-80GB" or "none"."""
     unknown: bool = False
     """Whether its results say that the verdict is not known."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetFinding:
-    """Property by which some hosts differ from the others."""
+    """Problem or difference of some hosts."""
 
     name: str
     severity: Severity
@@ -104,8 +110,8 @@ class Fleet:
     """All hosts, sorted by name."""
     groups: tuple[Group, ...]
     findings: tuple[FleetFinding, ...]
-    """Findings, the most severe first."""
+    """All findings, the most severe first."""
     common: tuple[tuple[str, str], ...] = ()
-    """Values of the hosts in group 1, such as ("driver", "550.54.14")."""
+    """Names and values that describe the hosts in group 1, such as ("driver", "550.54.14")."""
     aside: int = 0
     """Number of files in the folder that are not results."""

@@ -1,4 +1,4 @@
-"""Peers that each host reaches: parsing of `cluster --connect --json` from untrusted hosts, and findings. Pure.
+"""Peers that each host reaches: parsing of `cluster --connect --json` from untrusted hosts, and findings.
 
 A refused connection counts as reached, because the machine itself refuses it: nothing needs to listen there yet.
 """
@@ -20,12 +20,12 @@ if TYPE_CHECKING:
 __all__ = ["Peers", "get_machine", "read_peers", "report_peers"]
 
 MAX_PEERS = 20_000
-"""Most peers in one answer."""
+"""Most peers of one host that are read."""
 MAX_TEXT_CHARS = 300
 MAX_NAMED_PEERS = 3
 """Most peers that a sentence names."""
 REASONS = {"timeout": "no answer in time", "no-such-name": "the name does not resolve there"}
-"""Reasons why a host cannot reach a peer, in the words of `cluster`; other reasons come from the peer itself."""
+"""Reasons of `cluster` why a host cannot reach a peer, with their texts. Other reasons come from the peer itself."""
 REMEDY = (
     "A firewall, a route or a name server between them: `tfdoctor cluster --connect` there shows each peer."
 )
@@ -33,15 +33,16 @@ REMEDY = (
 
 @dataclass(frozen=True, slots=True)
 class Peers:
-    """Answer of one host. Addresses are as in the specification, such as "node017:2222"."""
+    """Peers of one host, by address. Addresses are as in the cluster's specification, such as "node017:2222"."""
 
     reached: frozenset[str]
+    """Addresses that the host reaches."""
     cut: Mapping[str, str]
-    """Reason, a key of WHY, for each peer that the host does not reach."""
+    """Reason, a key of REASONS, for each address that the host does not reach."""
 
 
 def read_peers(content: bytes) -> Peers:
-    """Parse one host's answer. Raise UnusableError if it is invalid."""
+    """Parse one host's output. Raise UnusableError if it is invalid."""
     data = parse_document(content)
     members = data.get("members")
     if data.get("schema_version") != 1 or not isinstance(members, list):
@@ -61,7 +62,7 @@ def read_peers(content: bytes) -> Peers:
 
 
 def get_machine(name: str) -> str:
-    """Return the machine in a host's name or a peer's address: without user, scheme and port, in lower case."""
+    """Return a host's name or a peer's address without user, scheme and port, in lower case."""
     host = name.rpartition("//")[2].rpartition("@")[2]
     if host.startswith("["):
         return host[1:].partition("]")[0].lower()
@@ -69,33 +70,38 @@ def get_machine(name: str) -> str:
 
 
 def report_peers(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Iterator[FleetFinding]:
-    """Yield the findings about peers. `silent` maps hosts that did not answer this question to the reason."""
-    answers = {host: _drop_self(host, peers) for host, peers in found.items()}
-    askers: dict[str, list[str]] = defaultdict(list)
-    for host, peers in answers.items():
+    """Yield the findings about peers.
+
+    `found` has the peers of each host. `silent` has the reason for each host that did not report its peers.
+    """
+    peers_by_host = {host: _drop_self(host, peers) for host, peers in found.items()}
+    hosts_by_peer: dict[str, list[str]] = defaultdict(list)
+    for host, peers in peers_by_host.items():
         for address in (*peers.reached, *peers.cut):
-            askers[address].append(host)
+            hosts_by_peer[address].append(host)
     unreachable = {
         address
-        for address, hosts in askers.items()
-        if len(hosts) > 1 and all(address in answers[host].cut for host in hosts)
+        for address, hosts in hosts_by_peer.items()
+        if len(hosts) > 1 and all(address in peers_by_host[host].cut for host in hosts)
     }
-    yield from _report_unreachable(unreachable, askers, answers)
-    alone = [
-        host for host, peers in answers.items() if not peers.reached and len(set(peers.cut) - unreachable) > 1
+    yield from _report_unreachable(unreachable, hosts_by_peer, peers_by_host)
+    isolated = [
+        host
+        for host, peers in peers_by_host.items()
+        if not peers.reached and len(set(peers.cut) - unreachable) > 1
     ]
-    if alone:
-        reasons = _join_reasons([answers[host] for host in alone])
+    if isolated:
+        reasons = _join_reasons([peers_by_host[host] for host in isolated])
         yield _make_finding(
-            sorted(alone), f"{'reach' if len(alone) > 1 else 'reaches'} no other host: {reasons}."
+            sorted(isolated), f"{'reach' if len(isolated) > 1 else 'reaches'} no other host: {reasons}."
         )
     hosts_by_peers: dict[tuple[str, ...], list[str]] = defaultdict(list)
-    for host, peers in answers.items():
+    for host, peers in peers_by_host.items():
         missing = tuple(sorted(set(peers.cut) - unreachable))
-        if missing and host not in alone:
+        if missing and host not in isolated:
             hosts_by_peers[missing].append(host)
     for addresses, hosts in sorted(hosts_by_peers.items(), key=lambda item: -len(item[1])):
-        reasons = _join_reasons([answers[host] for host in hosts], addresses)
+        reasons = _join_reasons([peers_by_host[host] for host in hosts], addresses)
         yield _make_finding(
             sorted(hosts), f"{_format_verb(hosts)} {_join_addresses(addresses)}: {reasons}; others do."
         )
@@ -106,7 +112,7 @@ def report_peers(found: Mapping[str, Peers], silent: Mapping[str, str]) -> Itera
 
 
 def _drop_self(host: str, peers: Peers) -> Peers:
-    """Return a host's answer without the host itself."""
+    """Return a host's peers without the host itself."""
     own_names = {get_machine(host), get_machine(host).partition(".")[0]}
     return Peers(
         frozenset(address for address in peers.reached if get_machine(address) not in own_names),
@@ -115,11 +121,14 @@ def _drop_self(host: str, peers: Peers) -> Peers:
 
 
 def _report_unreachable(
-    unreachable: set[str], askers: Mapping[str, Sequence[str]], answers: Mapping[str, Peers]
+    unreachable: set[str], hosts_by_peer: Mapping[str, Sequence[str]], peers_by_host: Mapping[str, Peers]
 ) -> Iterator[FleetFinding]:
-    """Report peers that no host reaches. If a peer is one of the hosts, it is named instead of those that tried."""
+    """Report peers that no host reaches.
+
+    The finding is about the peer if it is one of the hosts itself, otherwise about the hosts that tried to reach it.
+    """
     names: dict[str, str] = {}
-    for host in answers:
+    for host in peers_by_host:
         names.setdefault(get_machine(host).partition(".")[0], host)
         names[get_machine(host)] = host
     host_by_address = {address: names.get(get_machine(address)) for address in unreachable}
@@ -127,13 +136,14 @@ def _report_unreachable(
     if own_addresses:
         hosts = sorted({str(host_by_address[address]) for address in own_addresses})
         reasons = _join_reasons(
-            [answers[host] for address in own_addresses for host in askers[address]], own_addresses
+            [peers_by_host[host] for address in own_addresses for host in hosts_by_peer[address]],
+            own_addresses,
         )
         yield _make_finding(hosts, f"nobody reaches {_join_addresses(own_addresses)}: {reasons}.")
     others = sorted(unreachable.difference(own_addresses))
     if others:
-        hosts = sorted({host for address in others for host in askers[address]})
-        reasons = _join_reasons([answers[host] for host in hosts], others)
+        hosts = sorted({host for address in others for host in hosts_by_peer[address]})
+        reasons = _join_reasons([peers_by_host[host] for host in hosts], others)
         yield _make_finding(
             hosts, f"{_format_verb(hosts)} {_join_addresses(others)}, and nobody else does: {reasons}."
         )
@@ -148,16 +158,16 @@ def _format_verb(hosts: Sequence[str]) -> str:
 
 
 def _join_addresses(addresses: Sequence[str]) -> str:
-    shown = list(addresses[:MAX_NAMED_PEERS])
-    more = len(addresses) - len(shown)
-    return join_words([*shown, f"{more:,} more"] if more else shown)
+    first_addresses = list(addresses[:MAX_NAMED_PEERS])
+    more = len(addresses) - len(first_addresses)
+    return join_words([*first_addresses, f"{more:,} more"] if more else first_addresses)
 
 
 def _join_reasons(answers: Sequence[Peers], addresses: Sequence[str] | None = None) -> str:
-    found = {
+    reasons_found = {
         reason
-        for a in answers
-        for address, reason in a.cut.items()
+        for peers in answers
+        for address, reason in peers.cut.items()
         if addresses is None or address in addresses
     }
-    return join_words([REASONS[reason] for reason in REASONS if reason in found])
+    return join_words([REASONS[reason] for reason in REASONS if reason in reasons_found])

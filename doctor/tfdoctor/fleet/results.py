@@ -1,4 +1,4 @@
-"""Validation of one host's result, which is untrusted because it comes from another machine."""
+"""Parsing and validation of one host's result, which is untrusted because it comes from another machine."""
 
 from __future__ import annotations
 
@@ -13,22 +13,23 @@ from tfdoctor.text import clean_line
 __all__ = ["MAX_ANSWER_BYTES", "UnusableError", "parse_document", "read_result"]
 
 MAX_ANSWER_BYTES = 4 << 20
-"""Most bytes of one answer."""
+"""Most bytes of one host's output."""
 MAX_VALUES, MAX_CARDS, MAX_CODES = 3000, 64, 100
 MAX_VALUE_CHARS, MAX_NAME_CHARS = 1000, 200
 ENVIRONMENT = ("Python", "its environment")
-"""Location of the environment; compared between hosts, but not on one machine."""
+"""Key of the Python environment's location, which is compared only between hosts."""
 SEVERE = ("warning", "error")
+"""Severities of the findings whose codes are compared."""
 
 
 class UnusableError(Exception):
-    """Error for output that is no result of `check --json` or contradicts itself. Its text is a clause."""
+    """Error for a host's output that is not valid or contradicts itself. The message is a clause for a sentence."""
 
 
 def parse_document(content: bytes) -> dict[str, Any]:
     """Return the JSON object that a host wrote.
 
-    Raise UnusableError if there is none, or if it is an error message of tfdoctor.
+    Raise UnusableError if there is no such object, or if it only reports an error of tfdoctor.
     """
     if len(content) > MAX_ANSWER_BYTES:
         msg = f"it wrote more than {MAX_ANSWER_BYTES >> 20} MiB"
@@ -36,7 +37,7 @@ def parse_document(content: bytes) -> dict[str, Any]:
     if not content.strip():
         raise UnusableError("it wrote nothing")
     data = _parse_json(content)
-    if data is None:  # a shell's start-up file may print something before the answer
+    if data is None:  # a shell's start-up file may print something before the JSON
         start = content.find(b"\n{\n")
         data = _parse_json(content[start:]) if start >= 0 else None
     if data is None:
@@ -51,7 +52,7 @@ def parse_document(content: bytes) -> dict[str, Any]:
 
 
 def _parse_json(content: bytes) -> Any:
-    """Return the parsed JSON; None if it is invalid."""
+    """Return the parsed JSON, or None if it is invalid."""
     try:
         return json.loads(content, parse_constant=_refuse_constant)
     except (ValueError, RecursionError):
@@ -106,6 +107,7 @@ def _clean_text(value: Any, limit: int) -> str:
 
 
 def _as_number(value: Any) -> float | None:
+    """Return the value as a float, or None if it is not a number of reasonable size."""
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     return float(value) if is_number and abs(value) < 1e12 and math.isfinite(value) else None
 
@@ -151,7 +153,7 @@ def _parse_values(entries: list[Any]) -> tuple[dict[Value, str | None], frozense
 
 
 def _parse_cards(facts: dict[str, Any]) -> tuple[FleetCard, ...]:
-    """Return the GPUs according to the tool that lists most of them."""
+    """Return the GPUs according to the source that lists most of them."""
     candidates = [
         _make_cards(_get_known_list(facts, "driver", "nvml", "devices")),
         _make_cards(_get_known_list(facts, "driver", "smi", "gpus")),
@@ -163,7 +165,7 @@ def _parse_cards(facts: dict[str, Any]) -> tuple[FleetCard, ...]:
 
 
 def _get_text(facts: dict[str, Any], *path: str) -> str:
-    """Return the text at a path in nested objects; "" if there is none."""
+    """Return the text at a path of keys in nested objects, or "" if there is none."""
     value: Any = facts
     for key in path:
         value = value.get(key) if isinstance(value, dict) else None
@@ -171,7 +173,7 @@ def _get_text(facts: dict[str, Any], *path: str) -> str:
 
 
 def _get_known_list(facts: dict[str, Any], *path: str) -> list[Any]:
-    """Return the list at facts.A.B.known.C; empty if there is none."""
+    """Return the list at facts.A.B.known.C for the path (A, B, C), at most `MAX_CARDS` items. Empty if there is none."""
     value: Any = facts
     for key in (*path[:-1], "known", *filter(None, path[-1:])):
         value = value.get(key) if isinstance(value, dict) else None

@@ -1,4 +1,4 @@
-"""The findings of `lint` in the text of a file. Pure: nothing is run, imported or read."""
+"""Find problems in the text of a file. The code is not run or imported, and nothing else is read."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["kind_of_file", "lint_text"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Bytes of the largest file that is checked."""
+"""The maximum size in bytes of a file that is checked."""
 _SHELL_SUFFIXES = ("sh", "bash", "zsh", "ksh", "dash", "sbatch", "slurm", "pbs", "job", "lsf", "bsub", "sub")
 _SHEBANG = re.compile(r"#!\s*\S*?(?:/env\s+(?:-S\s+)?)?(python|bash|zsh|dash|ksh|sh)[\d.]*(?:\s|\Z)")
 _TENSORFLOW = re.compile(
@@ -35,7 +35,8 @@ _TENSORFLOW = re.compile(
     r"from[ \t]+tensorflow\.(?:contrib|compat|config|distribute|keras|train|python\.client)\b)|multi_gpu_model",
     re.M,
 )
-_ENVIRON = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
+"""An import of TensorFlow or Keras, or a call of multi_gpu_model."""
+_ENVIRON_TEXTS = ("environ", "putenv", "setenv", "export ", "env=", "env =", "TF_CONFIG")
 _VARIABLES = re.compile(
     r"['\"\s%!(,]C?[CUD]{2,3}A[A-Z_\-]*_|VISI|['\"\s(,]T?F_[A-Z]|NC?CL_|XLA|NVIDIA|LIBR?A?R?Y_PATH|"
     r"DEVI[A-Z]*ES?['\"=]|TENSORFLOW|KERAS|cuda_vis|tf_c"
@@ -48,9 +49,9 @@ _NOQA = re.compile(
 
 
 def kind_of_file(name: str, first: str = "") -> str | None:
-    """Return the kind of a file by its name, without folders, and its first line.
+    """Return the kind of a file by its name (without folders) and its first line.
 
-    The kinds are python, notebook, shell, job, dockerfile, yaml and env; None for any other file.
+    The kinds are python, notebook, shell, job, dockerfile, yaml and env. None means that `lint` does not check it.
     """
     lower = name.lower()
     suffix = lower.rpartition(".")[2] if "." in lower else ""
@@ -65,6 +66,7 @@ def kind_of_file(name: str, first: str = "") -> str | None:
     if lower == ".env" or suffix == "env":
         return "env"
     if suffix in _SHELL_SUFFIXES:
+        # the first five suffixes are those of shells, the others those of batch jobs
         return "job" if suffix in _SHELL_SUFFIXES[5:] or "#SBATCH" in first else "shell"
     match = _SHEBANG.match(first)
     if match is not None and not suffix:
@@ -73,16 +75,16 @@ def kind_of_file(name: str, first: str = "") -> str | None:
 
 
 def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProblem], str | None]:
-    """Return the findings in order, and the reason if the file was not checked completely, else None.
+    """Return (findings in order, reason why the file was not checked completely).
 
-    `kind`: as returned by `kind_of_file`.
+    `kind` is a value that `kind_of_file` returns. The reason is None if the whole file was checked.
     """
-    text = _with_line_feeds(text.removeprefix("\ufeff"))
+    text = _normalize_newlines(text.removeprefix("\ufeff"))
     if kind == "python":
         return _lint_python([(None, text)], target) if _may_matter(text) else ([], None)
     if kind == "notebook":
         try:
-            parts = [(cell.number, _with_line_feeds(cell.source)) for cell in code_cells(text)]
+            parts = [(cell.number, _normalize_newlines(cell.source)) for cell in code_cells(text)]
         except ValueError as error:
             return [], f"{error}"
         return _lint_python(parts, target)
@@ -96,19 +98,19 @@ def lint_text(text: str, kind: str, target: LintTarget) -> tuple[list[LintProble
     return drop_ambiguous_fixes(_finish_problems(problems, {None: lines}), {None: text}, kind), None
 
 
-def _with_line_feeds(text: str) -> str:
+def _normalize_newlines(text: str) -> str:
     return text.replace("\r\n", "\n").replace("\r", "\n")
 
 
 def _may_matter(text: str) -> bool:
-    """Return whether Python code may use TensorFlow or set variables that it reads: a cheap test."""
+    """Return whether Python code may use TensorFlow or set variables that it reads. This is a fast test."""
     if ("tensorflow" in text or "keras" in text or "multi_gpu_model" in text) and _TENSORFLOW.search(text):
         return True
-    return any(name in text for name in _ENVIRON) and _VARIABLES.search(text) is not None
+    return any(name in text for name in _ENVIRON_TEXTS) and _VARIABLES.search(text) is not None
 
 
 def _lint_other(text: str, kind: str) -> list[LintProblem]:
-    """Return the findings in a file that is not Python. Raises ValueError if it cannot be parsed."""
+    """Return the findings in a file that is not Python. Raise ValueError if it cannot be parsed."""
     if kind == "dockerfile":
         return non_python.dockerfile(text)
     if kind == "yaml":
@@ -121,9 +123,10 @@ def _lint_other(text: str, kind: str) -> list[LintProblem]:
 def _lint_python(
     parts: Sequence[tuple[int | None, str]], target: LintTarget
 ) -> tuple[list[LintProblem], str | None]:
-    """Return the findings in a Python file or the cells of a notebook.
+    """Return (findings, reason why something was not checked) for a Python file or the cells of a notebook.
 
-    The second value is the reason if something was not checked, else None.
+    `parts` are (number, source) of each cell; a file is one part with the number None. The reason is None if
+    everything was checked.
     """
     from tfdoctor.lint.evaluator import Evaluator
 
@@ -134,10 +137,10 @@ def _lint_python(
         (number, source, parse(convert_magics(source) if number is not None else source))
         for number, source in parts
     ]
-    walk = Evaluator(target, full_text)
-    walk.python_2 = any(tree.old for _, _, tree in trees)
-    walk.tf_names = {"tf", *_tf_names(full_text)} if "tensorflow" in full_text else set()
-    loaded = [
+    evaluator = Evaluator(target, full_text)
+    evaluator.python_2 = any(tree.old for _, _, tree in trees)
+    evaluator.tf_names = {"tf", *_find_tf_names(full_text)} if "tensorflow" in full_text else set()
+    loaded_names = [
         frozenset(
             node.id
             for node in ast.walk(tree.root)
@@ -146,36 +149,36 @@ def _lint_python(
         for number, _, tree in trees
         if number is not None
     ]
-    walk.cells_loading = Counter(name for names in loaded for name in names)
+    evaluator.cells_loading = Counter(name for names in loaded_names for name in names)
     lines_before, reason = 0, ""
     for index, (number, source, tree) in enumerate(trees):
-        walk.first_line = lines_before
-        walk.names_loaded = loaded[index] if number is not None else frozenset()
-        count_before = len(walk.problems)
+        evaluator.first_line = lines_before
+        evaluator.names_loaded = loaded_names[index] if number is not None else frozenset()
+        count_before = len(evaluator.problems)
         try:
-            walk.cell(tree.root.body, number, source.split("\n"))
+            evaluator.cell(tree.root.body, number, source.split("\n"))
         except RecursionError:
             reason = reason or "it is nested too deep to be read as a whole"
         lines_before += source.count("\n") + 1
-        if tree.broken and len(walk.problems) == count_before:
+        if tree.broken and len(evaluator.problems) == count_before:
             location = f"cell {number}, line {tree.broken}" if number is not None else f"line {tree.broken}"
             reason = reason or f"{location} is not Python; what is around it was read"
     try:
-        walk.evaluate_uncalled()
+        evaluator.evaluate_uncalled()
     except RecursionError:
         reason = reason or "it is nested too deep to be read as a whole"
-    walk.report_growth()
-    walk.report_pins()
-    if walk.steps > MAX_STEPS:
+    evaluator.report_growth()
+    evaluator.report_pins()
+    if evaluator.steps > MAX_STEPS:
         reason = (
             reason or f"it has more than {MAX_STEPS:,} statements and expressions; the rest was not checked"
         )
-    if len(walk.problems) >= MAX_FINDINGS:
+    if len(evaluator.problems) >= MAX_FINDINGS:
         reason = reason or f"it has {MAX_FINDINGS:,} findings or more; only these are shown"
     lines = {number: source.split("\n") for number, source in parts}
     kind = "notebook" if parts and parts[0][0] is not None else "python"
-    problems = _finish_problems(walk.problems.values(), lines)
-    return drop_ambiguous_fixes(problems, dict(parts), kind, walk.names_read), reason or None
+    problems = _finish_problems(evaluator.problems.values(), lines)
+    return drop_ambiguous_fixes(problems, dict(parts), kind, evaluator.names_read), reason or None
 
 
 _ALIASES = (
@@ -187,8 +190,8 @@ _FROM_IMPORT = re.compile(
 )
 
 
-def _tf_names(text: str) -> set[str]:
-    """Return the names in the text that stand for TensorFlow or a part of it."""
+def _find_tf_names(text: str) -> set[str]:
+    """Return the names by which the text refers to TensorFlow or to something imported from it."""
     names = {"tensorflow", *(match[1] for pattern in _ALIASES for match in pattern.finditer(text))}
     for match in _FROM_IMPORT.finditer(text):
         for part in match[1].strip("()").split(","):
@@ -199,7 +202,10 @@ def _tf_names(text: str) -> set[str]:
 def _finish_problems(
     problems: Iterable[LintProblem], lines: dict[int | None, list[str]]
 ) -> list[LintProblem]:
-    """Add codes and source lines, drop findings that a comment turns off, and sort the rest."""
+    """Return the findings with their codes, severities and source lines, in order.
+
+    `lines` has the lines of each cell by its number. Findings that a `# noqa` comment turns off are dropped.
+    """
     finished = []
     names_turned_off: dict[tuple[int | None, int], frozenset[str] | None] = {}
     for problem in problems:
@@ -220,7 +226,7 @@ def _finish_problems(
 
 
 def _parse_noqa(source: str) -> frozenset[str] | None:
-    """Return the names of findings that the comment on a line turns off; None: all."""
+    """Return the kinds of findings that a `# noqa` comment on a line turns off. None means all kinds."""
     match = _NOQA.search(source)
     if match is None:
         return frozenset()

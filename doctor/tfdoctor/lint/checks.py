@@ -1,4 +1,4 @@
-"""The checks of Python code for variables, options, calls and devices, which `Walk` calls."""
+"""All checks of Python code: variables, options, calls and devices. `Evaluator` calls them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Checks"]
 
-_SESSIONS = ("Session", "InteractiveSession", "train.MonitoredTrainingSession", "train.Supervisor")
+_SESSION_CLASSES = ("Session", "InteractiveSession", "train.MonitoredTrainingSession", "train.Supervisor")
 _DEVICE_QUERIES = (
     "config.list_logical_devices",
     "config.experimental.list_logical_devices",
@@ -34,7 +34,7 @@ _CONFIGURATIONS = (
     "config.experimental.set_virtual_device_configuration",
 )
 _STRATEGIES = ("MirroredStrategy", "CentralStorageStrategy", "MultiWorkerMirroredStrategy")
-_OPERATIONS = frozenset(
+_GPU_OPERATIONS = frozenset(
     [
         "constant",
         "Variable",
@@ -98,7 +98,7 @@ _OPERATIONS = frozenset(
     ]
 )
 _OPERATION_MODULES = ("math.", "linalg.", "nn.", "signal.", "image.", "strings.", "data.Dataset.")
-_RANDOM = (
+_RANDOM_OPERATIONS = (
     "random.normal",
     "random.uniform",
     "random.truncated_normal",
@@ -109,7 +109,7 @@ _MODELS = re.compile(
     r"keras\.(?:models\.)?(?:Sequential|Model)\Z|keras\.models\.(?:load_model|model_from_\w+)\Z"
 )
 _BUILT_MODELS = re.compile(r"keras\.(?:applications\.(?:\w+\.)?[A-Z]\w+|models\.load_model)\Z")
-_MODEL_USES = frozenset(
+_MODEL_METHODS = frozenset(
     ["fit", "predict", "evaluate", "build", "train_on_batch", "predict_on_batch", "fit_generator"]
 )
 _VERSION_TEST = re.compile(
@@ -119,7 +119,7 @@ _VERSION_TEST = re.compile(
 
 
 class Checks(Configs, Devices, Clusters):
-    """All checks of Python; `Walk` provides the values."""
+    """All checks of Python code. The subclass `Evaluator` provides the values of expressions."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
@@ -139,24 +139,30 @@ class Checks(Configs, Devices, Clusters):
             re.search(r"KERAS_BACKEND['\"]?\]?\s*[=,:]\s*['\"](?!tensorflow)", text) is not None
         )
         self.sessions: list[bool | None] = []
-        """Whether each created session uses soft placement; None: its config is unknown."""
+        """Whether each session that is created uses soft placement. None if its config is unknown."""
 
-    # ---------------------------------------------------------------- names of TensorFlow
+    # ---------------------------------------------------------------- TensorFlow names
 
     def api_name(self, value: Any) -> str | None:
-        """Return the API name of a value, without "tensorflow." and "compat.v1."; None if it is not of TensorFlow."""
+        """Return the TensorFlow name of a value, without "tensorflow.", "compat.v1." and "compat.v2.".
+
+        None if the value does not come from TensorFlow.
+        """
         if not isinstance(value, Path) or not value.name.startswith("tensorflow."):
             return None
-        name = value.name[11:]
+        name = value.name[11:]  # without "tensorflow."
         for version in ("compat.v1.", "compat.v2."):
             name = name.removeprefix(version)
         return name
 
     def check_api(self, path: str, node: Any, *, sure: bool = True, whole: bool = False) -> None:
-        """Report a name of TensorFlow that was removed, does not exist yet, or is misspelt."""
+        """Report a TensorFlow name that was removed, does not exist yet or is misspelt.
+
+        `sure` says that the path is certain, and `whole` that it is imported as it is, without further attributes.
+        """
         if not path.startswith("tensorflow."):
             return
-        name = path[11:]
+        name = path[11:]  # without "tensorflow."
         if name.startswith(("python", "core", "compat", "keras", "examples", "tools", "_api", "lite")):
             if name.startswith(("compat.v1.config.", "compat.v1.distribute.")) and not self.guarded:
                 self.check_function_name(name.removeprefix("compat.v1."), node)
@@ -190,7 +196,7 @@ class Checks(Configs, Devices, Clusters):
         return ".".join(map(str, self.target.tf)) if self.target.tf else "TensorFlow 1"
 
     def suggest_replacement(self, name: str) -> str:
-        """Return a sentence with the name in TensorFlow 1; empty if there is none."""
+        """Return a sentence with the corresponding name in TensorFlow 1. Empty if there is none."""
         if name in (
             "config.list_physical_devices",
             "config.list_logical_devices",
@@ -216,7 +222,7 @@ class Checks(Configs, Devices, Clusters):
     # ---------------------------------------------------------------- conditions
 
     def asks_version(self, node: Any) -> bool:
-        """Return whether a condition tests the version of TensorFlow."""
+        """Return whether a condition seems to test the TensorFlow version."""
         return any(
             (isinstance(child, ast.Attribute) and _VERSION_TEST.search(child.attr) is not None)
             or (isinstance(child, ast.Name) and _VERSION_TEST.search(child.id) is not None)
@@ -224,7 +230,7 @@ class Checks(Configs, Devices, Clusters):
         )
 
     def asks_single(self, node: Any) -> bool:
-        """Return whether a condition compares with 1, as `len(gpus) == 1`."""
+        """Return whether a condition compares something with 1, such as `len(gpus) == 1`."""
         return any(
             isinstance(child, ast.Compare)
             and any(isinstance(operand, ast.Constant) and operand.value == 1 for operand in child.comparators)
@@ -233,7 +239,7 @@ class Checks(Configs, Devices, Clusters):
         )
 
     def asks_gpus(self, node: Any) -> bool:
-        """Return whether a condition tests that there are GPUs, which is assumed to be true."""
+        """Return whether a condition tests that there are GPUs: `gpus`, or `len(gpus)` in a comparison."""
         if isinstance(node, ast.Name):
             value = self.look(node.id)
             return isinstance(value, Obj) and value.kind == "gpus"
@@ -251,7 +257,7 @@ class Checks(Configs, Devices, Clusters):
     # ---------------------------------------------------------------- calls
 
     def evaluate_call(self, func: Any, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a function that the file does not define. Return its value."""
+        """Check a call of a function that the file does not define. Return its value, or None if unknown."""
         if isinstance(func, Obj):
             return self.evaluate_method_call(func, node, args, keywords)
         if not isinstance(func, Path):
@@ -287,10 +293,10 @@ class Checks(Configs, Devices, Clusters):
         return self.tf_call(name, node, args, keywords)
 
     def tf_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of TensorFlow. Return its value."""
+        """Check a call of a TensorFlow function. Return its value, or None if unknown."""
         if name in CONFIGS:
             return self.make_config(name, node, keywords)
-        if name in _SESSIONS:
+        if name in _SESSION_CLASSES:
             config = keywords.get("config", args[2] if len(args) > 2 else None)
             has_config = "config" in keywords or len(args) > 2 or any(key is None for key in keywords)
             places_softly = (
@@ -332,12 +338,14 @@ class Checks(Configs, Devices, Clusters):
         if name.startswith("keras."):
             return self.keras_call(name, node, args)
         self.check_pinned_operation(name, node, args, keywords)
-        if not self.graph and (name in _OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM):
+        if not self.graph and (
+            name in _GPU_OPERATIONS or name.startswith(_OPERATION_MODULES) or name in _RANDOM_OPERATIONS
+        ):
             self.note_gpu_use(node)
         return None
 
     def keras_call(self, name: str, node: Any, _args: list[Any]) -> Any:
-        """Check a call of Keras. Return its value."""
+        """Check a call of a Keras function. Return its value, or None if unknown."""
         if _BUILT_MODELS.search(name) and not self.graph:
             self.note_gpu_use(node)
             return Obj("model")
@@ -355,9 +363,9 @@ class Checks(Configs, Devices, Clusters):
         return None
 
     def evaluate_method_call(self, func: Obj, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a method. Return its value."""
+        """Check a call of a method, and update its object. Return the value of the call, or None if unknown."""
         base, name = func.data if func.kind == "method" else (None, "")
-        if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_USES and not self.graph:
+        if isinstance(base, Obj) and base.kind == "model" and name in _MODEL_METHODS and not self.graph:
             self.note_gpu_use(node)
         if isinstance(base, Obj) and base.kind == "instance" and isinstance(base.data, ClassValue):
             method = base.data.functions.get(name)
@@ -400,7 +408,7 @@ class Checks(Configs, Devices, Clusters):
         return None
 
     def evaluate_format(self, text: str, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Return the value of `text.format(…)` with one placeholder."""
+        """Return the value of `text.format(…)`. It is only known for one placeholder and one argument."""
         if len(args) != 1 or keywords or not re.fullmatch(r"[^{}]*\{0?\}[^{}]*", text):
             return Obj("text")
         values = (
@@ -427,7 +435,7 @@ class Checks(Configs, Devices, Clusters):
 
     @staticmethod
     def range_of(args: list[Any]) -> Any:
-        """Return the values of `range(…)`; None if there are more than 64 or the bounds are unknown."""
+        """Return the values of `range(…)`. None if there are more than 64, a step is given or a bound is unknown."""
         bounds = [constant(bound) for bound in args]
         if (
             bounds

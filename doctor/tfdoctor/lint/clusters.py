@@ -1,4 +1,4 @@
-"""Checks of clusters in code: the addresses and tasks in them."""
+"""Check the addresses and tasks of clusters in Python code and in TF_CONFIG."""
 
 from __future__ import annotations
 
@@ -20,12 +20,13 @@ if TYPE_CHECKING:
 __all__ = ["Clusters", "check_address", "problems_of"]
 
 _PLACEHOLDER = re.compile(r"[${}<>%]")
+"""Characters of an address that is a template or a shell variable."""
 
 
 def check_address(text: str) -> str | None:
-    """Return the problem with the address of a task, as a sentence.
+    """Return a sentence that says what is wrong with a task address.
 
-    None if there is none, or if the address is filled in at run time.
+    None if nothing is wrong, or if the address is only filled in at run time.
     """
     if _PLACEHOLDER.search(text):
         return None
@@ -34,7 +35,7 @@ def check_address(text: str) -> str | None:
 
 
 def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
-    """Yield (name, message, text to search for) of each problem in a TF_CONFIG that was parsed from JSON."""
+    """Yield (kind of finding, message, text at its position) for each problem in a parsed TF_CONFIG."""
     if not isinstance(config, dict):
         return
     cluster, task = config.get("cluster"), config.get("task")
@@ -62,7 +63,7 @@ def problems_of(config: Any) -> Iterator[tuple[str, str, str]]:
 
 
 def _list_indices(members: Any) -> Collection[int] | None:
-    """Return the indices of a job's tasks; None if unknown."""
+    """Return the task indices of a job. None if unknown."""
     if isinstance(members, list):
         return range(len(members))
     if isinstance(members, dict):
@@ -71,9 +72,9 @@ def _list_indices(members: Any) -> Collection[int] | None:
 
 
 def check_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any) -> str | None:
-    """Return the problem with a task of a cluster, as a sentence; None if there is none.
+    """Return a sentence that says that a cluster does not have this task. None if it may have it.
 
-    `jobs`: the task indices of each job; None: unknown.
+    `jobs` has the task indices of each job. None as indices means that they are unknown.
     """
     if not isinstance(job, str):
         return None
@@ -88,14 +89,15 @@ def check_task(jobs: Mapping[str, Collection[int] | None], job: Any, index: Any)
 
 
 class Clusters(Reporter):
-    """Checks of ClusterSpec, Server and TF_CONFIG in Python."""
+    """The checks of ClusterSpec, Server and TF_CONFIG in Python."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
         self.started: set[tuple[str, int]] = set()
+        """(job, index) of each task that the file starts."""
 
     def cluster_spec(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Return the value of a call of ClusterSpec; None if unknown."""
+        """Return the value of a call of ClusterSpec. None if its argument is unknown."""
         argument = args[0] if args else keywords.get("cluster")
         if isinstance(argument, Obj) and argument.kind == "cluster":
             return argument
@@ -106,7 +108,7 @@ class Clusters(Reporter):
     def jobs(self, given: Map) -> dict[str, Collection[int] | None]:
         """Check the addresses of a cluster. Return the task indices of each job.
 
-        The key "" means that not all jobs are known; None as indices means that those of a job are unknown.
+        The key "" means that not all jobs are known. None as indices means that those of the job are unknown.
         """
         jobs: dict[str, Collection[int] | None] = {} if given.whole else {"": None}
         for key, value, _, value_node in given.entries:
@@ -131,14 +133,14 @@ class Clusters(Reporter):
         return jobs
 
     def address(self, value: Any, node: Any) -> None:
-        """Check one address."""
+        """Report a task address that is not HOST:PORT."""
         text = constant(value)
         problem = check_address(text) if isinstance(text, str) else None
         if problem is not None:
             self.report("cluster-address", node, problem)
 
     def server(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """Check a call of Server: its task must exist and must not be started twice."""
+        """Report a call of Server whose task does not exist or is started twice."""
         cluster = args[0] if args else keywords.get("server_or_cluster_def")
         if isinstance(cluster, Map):
             cluster = Obj("cluster", self.jobs(cluster))
@@ -156,14 +158,14 @@ class Clusters(Reporter):
             self.started.add((job, index))
 
     def tf_config(self, value: Any, node: Any) -> None:
-        """Check a value of TF_CONFIG."""
+        """Check a value of TF_CONFIG: a JSON text, or the result of json.dumps."""
         if isinstance(value, Const) and isinstance(value.value, str):
             self.spend(4 * len(value.value))
             try:
-                config = json.loads(value.value)
+                parsed_config = json.loads(value.value)
             except (ValueError, RecursionError):
                 return
-            for name, message, _ in problems_of(config):
+            for name, message, _ in problems_of(parsed_config):
                 self.report(name, node, message)
         elif isinstance(value, Obj) and value.kind == "json" and isinstance(value.data, Map):
             parts = {

@@ -1,4 +1,4 @@
-"""The kinds of findings of `lint`, with the text that `explain` prints. Codes: `causes.codes`."""
+"""The kinds of findings of `lint`, with the text that `explain` prints. Their codes are in `causes.codes`."""
 
 from __future__ import annotations
 
@@ -123,14 +123,14 @@ KINDS = (
 )
 """All kinds except cluster-address and cluster-task, which the topic `cluster` explains."""
 _SEVERITIES = {kind.name: kind.severity for kind in KINDS}
-_BY_WORD = {word: name for name, code in LINT.items() for word in (name, code.lower())}
+_NAMES_BY_CODE_OR_NAME = {word: name for name, code in LINT.items() for word in (name, code.lower())}
 
 
 def severity_of(name: str) -> Severity:
-    """Return the severity of a kind of finding."""
+    """Return the severity of the kind of finding with this name."""
     return _SEVERITIES.get(name, Severity.ERROR)
 
 
 def find_kind(word: str) -> str | None:
-    """Return the name of the kind with this code ("TFD711") or name; None if there is none."""
-    return _BY_WORD.get(word.strip().lower())
+    """Return the name of the kind with this code ("TFD711") or name. None if there is none."""
+    return _NAMES_BY_CODE_OR_NAME.get(word.strip().lower())

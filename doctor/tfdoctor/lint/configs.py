@@ -1,4 +1,4 @@
-"""Checks of ConfigProto, GPUOptions and other options: their names, and whether a session uses them."""
+"""Check ConfigProto, GPUOptions and other options: their names, and whether a session uses them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["CONFIGS", "Configs"]
 
 CONFIGS = {"ConfigProto": "config", "GPUOptions": "options"}
-"""The kind of value of each options class."""
+"""The `Obj.kind` of an instance of each options class."""
 
 
 class Configs(Environ):
@@ -44,7 +44,10 @@ class Configs(Environ):
                 )
 
     def make_config(self, name: str, node: Any, keywords: dict[Any, Any]) -> Obj:
-        """Return the value of a call of an options class."""
+        """Return the value of a call of an options class.
+
+        Its data says whether soft placement is enabled ("soft"), and whether that is certain ("known").
+        """
         data: dict[str, Any] = {"known": None not in keywords, "soft": False}
         if "allow_soft_placement" in keywords:
             soft = constant(keywords["allow_soft_placement"])
@@ -53,7 +56,7 @@ class Configs(Environ):
         return Obj(CONFIGS[name], data, node)
 
     def attribute(self, base: Any, node: ast.Attribute) -> Any:
-        """Return the value of an attribute of anything but a module."""
+        """Return the value of an attribute of a value that is not a module. None if unknown."""
         if isinstance(base, Obj) and base.kind in ("config", "options", "sub"):
             owner = {"config": "ConfigProto", "options": "GPUOptions"}.get(base.kind)
             if base.kind == "sub":
@@ -74,7 +77,7 @@ class Configs(Environ):
         return None
 
     def check_option(self, owner: str | None, node: ast.Attribute) -> None:
-        """Check the name of an option."""
+        """Report a misspelt option. `owner` is a key of `FIELDS`; None or "" means that it is unknown."""
         suggestion = guess_option(owner, node.attr) if owner else None
         if suggestion is None:
             return
@@ -89,7 +92,7 @@ class Configs(Environ):
         )
 
     def check_attribute_assignment(self, base: Any, target: ast.Attribute, value: Any) -> None:
-        """Check `base.attr = value`: os.environ itself, or an option."""
+        """Check `base.attr = value`, which can replace os.environ, or set an environment variable or an option."""
         if isinstance(base, Path):
             if (
                 base.name == "os"
@@ -118,7 +121,10 @@ class Configs(Environ):
                 base.data["known"] = base.data["known"] and soft is not None
 
     def check_unused_configs(self, body: Any) -> None:
-        """Report each ConfigProto or GPUOptions that a scope creates and never uses."""
+        """Report each ConfigProto or GPUOptions that a scope creates and never uses.
+
+        Setting its attributes or calling its CopyFrom, for example, does not count as a use.
+        """
         if not self.names_configs:
             return
         assigned: dict[str, Any] = {}
@@ -186,11 +192,11 @@ class Configs(Environ):
 
     @staticmethod
     def config_name(node: Any) -> str:
-        """Return the name of the options class that is called."""
+        """Return the name of the options class that a node calls."""
         return node.func.attr if isinstance(node.func, ast.Attribute) else node.func.id
 
     def is_config(self, node: Any) -> bool:
-        """Return whether a node is a call of an options class of TensorFlow."""
+        """Return whether a node is a call of a TensorFlow options class."""
         if not isinstance(node, ast.Call):
             return False
         if isinstance(node.func, ast.Attribute):
@@ -202,7 +208,7 @@ class Configs(Environ):
 
 
 def _iter_scope(body: Any) -> Iterator[Any]:
-    """Yield the statements of a scope, without those of its functions and classes."""
+    """Yield the statements of a scope, without the functions and classes in it."""
     stack = list(reversed(body))
     while stack:
         node = stack.pop()

@@ -1,4 +1,4 @@
-"""Checks of devices: their names, operations pinned to them, and the configuration of GPUs."""
+"""Check device names, operations that are pinned to devices, and the configuration of GPUs."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 __all__ = ["Devices", "device_of"]
 
-_TYPES = ("CPU", "GPU", "XLA_CPU", "XLA_GPU", "TPU", "TPU_SYSTEM", "COMPOSITE", "CUSTOM", "EPU", "NPU")
+_DEVICE_TYPES = ("CPU", "GPU", "XLA_CPU", "XLA_GPU", "TPU", "TPU_SYSTEM", "COMPOSITE", "CUSTOM", "EPU", "NPU")
 _PART = re.compile(
     r"(?i:(?P<task>(?:job:[\w.\-]+|replica:\d+|task:\d+))|(?:device:)?(?P<kind>[A-Za-z_]+)(?::(?P<index>\d+|\*))?)\Z"
 )
-_CPU_ONLY = frozenset(
+_CPU_OPERATIONS = frozenset(
     [
         "as_string",
         "string_join",
@@ -56,22 +56,27 @@ _CPU_ONLY = frozenset(
     ]
 )
 """Operations without a GPU kernel."""
-_CPU_MODULES = re.compile(
+_CPU_OPERATION_PATHS = re.compile(
     r"strings\.|summary\.(?:scalar|histogram|image|audio|merge|text)|image\.(?:decode_|encode_)|io\.(?:decode_|read_file|parse_)|"
     r"train\.(?:string_input_producer|batch|shuffle_batch|slice_input_producer|range_input_producer)\Z|"
     r"nn\.(?:ctc_|in_top_k)"
 )
+"""Paths of operations without a GPU kernel."""
 _CPU_DTYPES = ("int32", "int16", "int8", "uint8", "uint16", "bool", "string")
+"""Types of variables that have no GPU kernel."""
 _STEP_NAMES = re.compile(
     r"(?i)_\Z|epoch|step|iter|batch|trial|repeat|run|round|layer|block|attempt|time|rep\Z|_+\Z"
 )
+"""Names of loop variables that do not count GPUs."""
 _GPU_NAMES = re.compile(r"(?i)gpu|tower|device|card|replica|worker|clone")
+"""Names in the iterable of a loop over GPUs."""
 
 
 def device_of(text: str) -> tuple[str, int | None] | None:
-    """Return (type in capitals, index) of a device name of tf.device; ("", None) if it names no device type.
+    """Parse a device name such as "/job:worker/device:GPU:0". Return (type in capitals, index).
 
-    The index is None if there is none. Return None if the text is not a device name.
+    The type is "" if the name has only a job, a replica or a task. The index is None if it is missing or "*". Return
+    None instead of the pair if the text is not a device name.
     """
     kind, index = "", None
     for part in text.strip("/").split("/") if text.strip("/") else ():
@@ -80,7 +85,7 @@ def device_of(text: str) -> tuple[str, int | None] | None:
             return None
         if match["task"]:
             continue
-        if match["kind"].upper() not in _TYPES:
+        if match["kind"].upper() not in _DEVICE_TYPES:
             return None
         kind = match["kind"].upper()
         index = int(match["index"]) if (match["index"] or "*") != "*" else None
@@ -88,28 +93,38 @@ def device_of(text: str) -> tuple[str, int | None] | None:
 
 
 class Devices(Reporter):
-    """Checks of the placement of operations."""
+    """The checks of devices and of the placement of operations.
+
+    A tower is a copy of the model that a loop builds for each GPU.
+    """
 
     visible: int | None
+    """The number of visible GPUs. None if unknown."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
         self.growth: list[tuple[Any, Any, int | None, list[str]]] = []
+        """(node, GPU index, cell number, lines of the cell) for each call that sets memory growth for one GPU."""
         self.growth_on_all = False
+        """Whether memory growth is, or may be, set for all GPUs."""
         self.tower_loops: dict[int, tuple[frozenset[str], frozenset[int]]] = {}
         """The result of `_inspect_tower_loop` for each loop, by the id of its node."""
         self.pins: list[tuple[Any, str, int | None, list[str]]] = []
+        """(node, name, cell number, lines of the cell) for each CPU operation that is pinned to a GPU."""
         self.split = (
             re.search(r"set_(?:logical|virtual)_device_configuration|VirtualDevice|device_count", text)
             is not None
         )
+        """Whether the text seems to split GPUs into logical devices, so that there are more of them."""
         self.chosen = re.search(r"set_visible_devices|visible_device_list", text) is not None
+        """Whether the text selects the visible GPUs."""
         self.sessions: list[bool | None] = []
+        """Whether each session uses soft placement. None if unknown."""
 
     # ---------------------------------------------------------------- tf.device
 
     def enter_context(self, node: Any, value: Any) -> None:
-        """Enter the context of a `with` statement."""
+        """Evaluate a context manager of a `with` statement: tf.device, or the `as_default` of a graph."""
         if isinstance(value, Obj) and value.kind == "device":
             argument = node.args[0] if getattr(node, "args", None) else node
             self.check_device_names(value.data, argument)
@@ -120,10 +135,10 @@ class Devices(Reporter):
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "as_default"
         ):
-            self.graph = True  # in its own graph, nothing runs yet
+            self.graph = True  # operations are added to the graph and do not run yet
 
     def check_device_names(self, value: Any, node: Any) -> None:
-        """Check the names that the argument of tf.device can have."""
+        """Check all values that the argument of tf.device can have."""
         texts = value.values if isinstance(value, Many) else [constant(value)]
         self.spend(8 * len(texts))
         for text in texts:
@@ -131,7 +146,7 @@ class Devices(Reporter):
                 self.check_device(text, node)
 
     def check_device(self, text: str, node: Any) -> None:
-        """Report a name that is not a device, or a GPU that does not exist."""
+        """Report a text that is not a device name, or that names a GPU that does not exist."""
         device = device_of(text)
         if device is None:
             self.report(
@@ -159,7 +174,7 @@ class Devices(Reporter):
                 )
 
     def check_towers(self, device: Any, node: Any) -> None:
-        """Report a loop over towers that puts each of them on the same GPU."""
+        """Report a loop over towers that puts all of them on the same GPU."""
         text = constant(device)
         parsed = device_of(text) if isinstance(text, str) else None
         if parsed is None or parsed[0] != "GPU" or not self.loops:
@@ -179,7 +194,7 @@ class Devices(Reporter):
         )
 
     def _inspect_tower_loop(self, loop: Any) -> tuple[frozenset[str], frozenset[int]]:
-        """Return the names that a loop over towers sets and the ids of its calls of `device`.
+        """Return (names of the loop variables, ids of the calls of `device` in it) for a loop over towers.
 
         Both are empty for any other loop.
         """
@@ -197,8 +212,8 @@ class Devices(Reporter):
     def _loops_over_towers(loop: Any) -> bool:
         """Return whether a loop seems to iterate over GPUs.
 
-        It does by the names in its iterable, or if it is a range of 2 to 16 whose body appends or opens a
-        scope.
+        It does if a name in its iterable suggests that, or if it is over a range of 2 to 16 numbers and its body
+        appends to a list or opens a scope.
         """
         iterable = loop.iter
         names = " ".join(
@@ -232,7 +247,7 @@ class Devices(Reporter):
     # ---------------------------------------------------------------- configuration
 
     def check_configuration(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """Check a call that configures GPUs: it must precede their use; note memory growth."""
+        """Report a call that configures GPUs after their first use. Record the GPUs that it sets memory growth for."""
         if self.state.used:
             setting = (
                 "Memory growth"
@@ -261,10 +276,10 @@ class Devices(Reporter):
                 if self.single:
                     self.growth_on_all = True
         else:
-            self.growth_on_all = True  # it is unknown which GPU
+            self.growth_on_all = True  # the GPU is unknown
 
     def report_growth(self) -> None:
-        """Report memory growth that is set for some GPUs only, at the end of the file."""
+        """Report memory growth that is set for some GPUs only. Call this at the end of the file."""
         indices = {index for _, index, _, _ in self.growth}
         if not self.growth or self.growth_on_all or self.chosen or self.visible == 1 or self.target.gpus == 1:
             return
@@ -284,7 +299,7 @@ class Devices(Reporter):
     # ---------------------------------------------------------------- strategies
 
     def check_strategy(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """Report devices or a number of GPUs that a strategy is given but would find by itself."""
+        """Report hard-coded devices, or a hard-coded number of GPUs, that a strategy would find by itself."""
         for key in ("num_gpus", "num_gpus_per_worker"):
             if isinstance(constant(keywords.get(key)), int):
                 self.report(
@@ -305,8 +320,8 @@ class Devices(Reporter):
             return
         for text, item_node in zip(texts, devices.nodes, strict=False):
             self.check_device(text, item_node)
-        kinds = [device_of(text) for text in texts]
-        if any(item is not None and item[0] == "GPU" for item in kinds):
+        device_types = [device_of(text) for text in texts]
+        if any(item is not None and item[0] == "GPU" for item in device_types):
             self.report(
                 "hard-coded-devices",
                 node,
@@ -314,7 +329,7 @@ class Devices(Reporter):
             )
 
     def check_gpu_count(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """Report the number of GPUs in `multi_gpu_model(model, gpus=4)`."""
+        """Report a hard-coded number of GPUs, as in `multi_gpu_model(model, gpus=4)`."""
         count = args[1] if len(args) > 1 else keywords.get("gpus")
         if isinstance(constant(count), int) or any(
             keyword.arg == "gpus"
@@ -331,19 +346,20 @@ class Devices(Reporter):
     # ---------------------------------------------------------------- soft placement
 
     def check_pinned_operation(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> None:
-        """Note an operation of a graph without a GPU kernel inside `with tf.device("/gpu:0")`."""
+        """Record a graph operation without a GPU kernel that is pinned to a GPU with tf.device."""
         device = constant(self.devices[-1]) if self.devices else None
         parsed = device_of(device) if isinstance(device, str) else None
         if not self.graph or parsed is None or parsed[0] != "GPU":
             return
-        cpu_only = name in _CPU_ONLY or _CPU_MODULES.match(name) is not None
+        is_cpu_only = name in _CPU_OPERATIONS or _CPU_OPERATION_PATHS.match(name) is not None
         if name in ("Variable", "get_variable", "constant", "placeholder"):
-            cpu_only = self.has_cpu_dtype(name, node, args, keywords)
-        if cpu_only:
+            is_cpu_only = self.has_cpu_dtype(name, node, args, keywords)
+        if is_cpu_only:
             self.pins.append((node, name, self.cell_number, self.lines))
 
     def has_cpu_dtype(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> bool:
-        """Return whether a variable or constant has a type without a GPU kernel."""
+        """Return whether a variable, constant or placeholder has a type without a GPU kernel."""
+        # the position of the dtype among the arguments; tf.Variable takes it only by keyword
         index = {"Variable": 99, "get_variable": 2, "constant": 1, "placeholder": 0}[name]
         dtype = next(
             (keyword.value for keyword in node.keywords if keyword.arg == "dtype"),
@@ -366,7 +382,7 @@ class Devices(Reporter):
         return name == "Variable" and isinstance(content, int)
 
     def report_pins(self) -> None:
-        """Report pinned operations without a GPU kernel if no session places softly, at the end of the file."""
+        """Report the recorded operations if no session uses soft placement. Call this at the end of the file."""
         if not self.pins or not self.sessions or any(soft is not False for soft in self.sessions):
             return
         for node, name, cell, lines in self.pins:

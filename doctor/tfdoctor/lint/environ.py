@@ -1,4 +1,4 @@
-"""Checks of environment variables in Python: their names and values, and whether they are set too late."""
+"""Check environment variables in Python: their names and values, and whether they are set too late."""
 
 from __future__ import annotations
 
@@ -17,21 +17,24 @@ if TYPE_CHECKING:
 
 __all__ = ["EXPORTS", "Environ", "find_lone_assignment"]
 
-_SPAWN = re.compile(
+_CHILD_START = re.compile(
     r"\bsubprocess\b|\bPopen\b|\bos\.(?:system|popen|exec[lv]\w*|spawn\w+|posix_spawn|fork)\b|\bmultiprocessing\b|\bmp\.(?:Process|Pool|spawn)|"
     r"\bProcess\(|\bProcessPoolExecutor\b|\bpexpect\b|\bcheck_call\b|\bcheck_output\b|^\s*!|^\s*%%(?:bash|sh)\b"
 )
 EXPORTS = re.compile(
     r"\s*(?:export|setenv|set|declare\s+-x)\s+([A-Za-z_]\w*)(?:[=\s]|$)|\s*([A-Z][A-Z0-9_]{3,60})="
 )
-_SHELLS = frozenset(
+"""The beginning of a shell command that sets a variable. One of the two groups is its name."""
+_SHELL_FUNCTIONS = frozenset(
     ["os.system", "os.popen", "subprocess.getoutput", "subprocess.getstatusoutput", "commands.getoutput"]
 )
-_RUNS = frozenset(f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen"))
+_CHILD_FUNCTIONS = frozenset(
+    f"subprocess.{name}" for name in ("run", "call", "check_call", "check_output", "Popen")
+)
 
 
 def find_lone_assignment(command: str) -> str | None:
-    """Return the variable that a shell command sets, if it does nothing else; else None."""
+    """Return the first variable that a shell command sets. None if the command does anything else."""
     name = None
     for part in re.split(r"&&|\|\||;|\n|&", command[:4000]):
         if not part.strip():
@@ -50,31 +53,36 @@ def find_lone_assignment(command: str) -> str | None:
 
 
 class Environ(Reporter):
-    """Checks of os.environ in all forms."""
+    """The checks of everything that sets or reads environment variables."""
 
     def __init__(self, target: LintTarget, text: str) -> None:
         super().__init__(target, text)
         self.written = set(re.findall(r"environ(?:\.setdefault\(|\[)\s*['\"](\w+)['\"]\]?\s*[=,]", text))
+        """The variables that the text sets."""
         self.names_read: set[str] = set()
-        """Variables that the text both sets and reads."""
+        """The variables that the text both sets and reads."""
         self.visible: int | None = None
-        """The number of GPUs that CUDA_VISIBLE_DEVICES, as the file sets it, makes visible; None: unknown."""
+        """The number of GPUs that are visible with the CUDA_VISIBLE_DEVICES that the file sets. None if unknown."""
 
     tf_config: Any
     first_line: int
 
     @cached_property
     def spawns(self) -> list[int]:
-        """Numbers of lines that start other programs, which inherit the environment of that moment."""
+        """The numbers of the lines that start other programs, which inherit the environment at that time."""
         lines = enumerate(self.text.split("\n"), 1)
-        return [number for number, line in lines if _SPAWN.search(line) and "import" not in line]
+        return [number for number, line in lines if _CHILD_START.search(line) and "import" not in line]
 
     relevant = staticmethod(relevant)
 
     # ---------------------------------------------------------------- variables
 
     def check_variable(self, key: Any, node: Any, value: Any, value_node: Any, *, copy: bool = False) -> None:
-        """Check the setting of a variable in this process, or in the environment of a child (`copy`)."""
+        """Check an assignment to an environment variable.
+
+        `key` is the value of the name, which may be several names. `copy` says that the variable is set in a copy of
+        the environment, such as that of a child process.
+        """
         names = key.values if isinstance(key, Many) else [constant(key)]
         self.spend(16 * (len(names) - 1))
         for name in names:
@@ -82,7 +90,7 @@ class Environ(Reporter):
                 self.set_variable(name, node, value, value_node, copy=copy)
 
     def set_variable(self, name: str, node: Any, value: Any, value_node: Any, *, copy: bool) -> None:
-        """Check the name, the type of the value, and the time of one setting."""
+        """Check the name, the type of the value and the time of one assignment. `copy` is as in `check_variable`."""
         if self.check_misspelt(name, node):
             return
         if name == "TF_CONFIG":
@@ -116,7 +124,7 @@ class Environ(Reporter):
         self.check_late(name, node)
 
     def check_misspelt(self, name: str, node: Any) -> bool:
-        """Report a misspelt variable. Return whether it is one."""
+        """Report a variable if it is misspelt. Return whether it is."""
         suggestion = guess_variable(name)
         if suggestion is None:
             return False
@@ -129,7 +137,7 @@ class Environ(Reporter):
         return True
 
     def fix_in_quotes(self, node: ast.Constant, name: str, suggestion: str) -> Fix | None:
-        """Return the fix of a name in a string; None unless it occurs in it exactly once."""
+        """Return the fix for a name in a string literal. None unless the name appears in it exactly once."""
         if not node.lineno or node.lineno != node.end_lineno or not 0 < node.lineno <= len(self.lines):
             return None
         start = self.column(node.lineno, node.col_offset) - 1
@@ -141,7 +149,7 @@ class Environ(Reporter):
         return self.make_fix(node.lineno, offset, offset + len(name.encode()), name, suggestion)
 
     def as_string(self, node: Any, content: Any) -> Fix | None:
-        """Return the fix that puts an integer into quotes; None for any other value."""
+        """Return the fix that puts an integer into quotes. None for any other value."""
         if not isinstance(node, (ast.Constant, ast.UnaryOp)) or isinstance(content, (bool, float)):
             return None
         return self.make_fix(node.lineno, node.col_offset, node.end_col_offset, str(content), f'"{content}"')
@@ -176,19 +184,22 @@ class Environ(Reporter):
         return "tensorflow" in self.text or "keras" in self.text
 
     def offset_of(self, node: Any) -> int:
-        """Return the line of a node in the whole text."""
+        """Return the line number of a node in the text of all cells together."""
         return int(node.lineno) + self.first_line
 
     def environ_map(self, value: Map, node: Any, *, copy: bool = False) -> None:
-        """Check all variables of a dict."""
+        """Check all entries of a dict of environment variables. `copy` is as in `check_variable`."""
         self.spend(16 * len(value.entries))
         for key, item, key_node, value_node in value.entries:
             self.check_variable(key, key_node if key_node is not None else node, item, value_node, copy=copy)
 
-    # ---------------------------------------------------------------- forms
+    # ---------------------------------------------------------------- assignments and calls
 
     def check_item_assignment(self, base: Any, key: Any, target: Any, value: Any, value_node: Any) -> None:
-        """Check `base[key] = value`."""
+        """Check `base[key] = value`, and update the value of `base`.
+
+        A dict or variable that is only named like an environment is checked without offering fixes.
+        """
         if isinstance(base, Path) and base.name == "os.environ":
             self.check_variable(key, target.slice, value, value_node)
         elif isinstance(base, Map):
@@ -225,7 +236,7 @@ class Environ(Reporter):
             )
 
     def as_subscript(self, call: ast.Call) -> Fix | None:
-        """Return the fix that turns `f(key)` into `f[key]`; None if it spans lines or has more brackets."""
+        """Return the fix that turns `f(key)` into `f[key]`. None if it spans lines or has more brackets."""
         line = call.lineno
         if not line == call.func.end_lineno == call.end_lineno or not 0 < line <= len(self.lines):
             return None
@@ -245,7 +256,7 @@ class Environ(Reporter):
             )
 
     def check_comparison(self, node: ast.Compare) -> None:
-        """Report `os.environ["X"] == "0"` as a statement."""
+        """Report `os.environ["X"] == "0"` if it is a whole statement, which was meant as an assignment."""
         if isinstance(node.left, ast.Subscript):
             base, key = self.value(node.left.value), self.value(node.left.slice)
             if isinstance(base, Path) and base.name == "os.environ" and isinstance(constant(key), str):
@@ -256,12 +267,12 @@ class Environ(Reporter):
                 )
 
     def operator(self, left: Any, right: Any, node: Any) -> None:
-        """Check `os.environ | {…}`."""
+        """Check the new variables in `os.environ | {…}`."""
         if isinstance(left, Path) and left.name == "os.environ" and isinstance(right, Map):
             self.environ_map(right, node, copy=True)
 
     def item(self, base: Any, key: Any, node: Any) -> Any:
-        """Return the value of `base[key]`."""
+        """Return the value of `base[key]`. None if unknown."""
         if isinstance(base, Path):
             if base.name == "os.environ":
                 self.read(key, node.slice)
@@ -297,7 +308,7 @@ class Environ(Reporter):
         return None
 
     def evaluate_slice(self, node: ast.Slice) -> Any:
-        """Return the GPUs that a slice selects: None: all; 0: the first one; else "some"."""
+        """Return which GPUs a slice selects: None for all, 0 for only the first one, else "some"."""
         low = constant(self.value(node.lower)) if node.lower is not None else 0
         high = constant(self.value(node.upper)) if node.upper is not None else None
         if node.lower is None and node.upper is None:
@@ -305,7 +316,7 @@ class Environ(Reporter):
         return 0 if low == 0 and high == 1 else "some"
 
     def read(self, key: Any, node: Any) -> None:
-        """Check the name of a variable that is read."""
+        """Check the name of a variable that is read. If the file also sets it, only record that it is read."""
         name = constant(key)
         if isinstance(name, str) and name in self.written:
             self.names_read.add(name)
@@ -313,7 +324,7 @@ class Environ(Reporter):
             self.check_misspelt(name, node)
 
     def map_method(self, base: Map, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call of a method of a dict. Return its value."""
+        """Check a call of a dict method, and update the dict. Return the value of the call, or None if unknown."""
         self.spend(len(base.entries))
         if name == "update" and (args or keywords):
             base.entries += self.pairs(node, args, keywords)
@@ -337,7 +348,7 @@ class Environ(Reporter):
         return None
 
     def pairs(self, node: Any, args: list[Any], keywords: dict[Any, Any]) -> list[tuple[Any, Any, Any, Any]]:
-        """Return the entries that the arguments of `dict` or `update` give."""
+        """Return the entries that the arguments of `dict` or `update` contain."""
         entries = []
         for argument in args:
             self.spend(
@@ -362,7 +373,10 @@ class Environ(Reporter):
         ]
 
     def evaluate_environ_call(self, name: str, node: Any, args: list[Any], keywords: dict[Any, Any]) -> Any:
-        """Check a call that concerns the environment. Return its value; NotImplemented for any other call."""
+        """Check a call that reads, sets or copies environment variables or starts a child process.
+
+        Return the value of the call, or None if it is unknown. Return NotImplemented for any other call.
+        """
         if name in ("os.environ.copy", "copy.copy", "copy.deepcopy"):
             is_environ = name == "os.environ.copy" or (
                 bool(args) and isinstance(args[0], Path) and args[0].name == "os.environ"
@@ -407,7 +421,7 @@ class Environ(Reporter):
         if name == "__tfdoctor_shell":
             self.check_shell(constant(args[0]), node)
             return None
-        if name in _SHELLS or name in _RUNS:
+        if name in _SHELL_FUNCTIONS or name in _CHILD_FUNCTIONS:
             self.check_child(name, node, args, keywords)
             return None
         return NotImplemented
@@ -418,16 +432,16 @@ class Environ(Reporter):
         if isinstance(env, Map) and not env.environment:
             self.environ_map(env, node, copy=True)
         command = args[0] if args else None
-        shell = name in _SHELLS or constant(keywords.get("shell")) is True
-        if shell and isinstance(constant(command), str):
+        uses_shell = name in _SHELL_FUNCTIONS or constant(keywords.get("shell")) is True
+        if uses_shell and isinstance(constant(command), str):
             self.check_shell(constant(command), node)
         elif (
             isinstance(command, Obj)
             and command.kind == "text"
-            and shell
+            and uses_shell
             and isinstance(node.args[0], (ast.BinOp, ast.JoinedStr))
         ):
-            first = next(
+            first_text = next(
                 (
                     part.value
                     for part in ast.walk(node.args[0])
@@ -440,10 +454,10 @@ class Environ(Reporter):
                 for part in ast.walk(node.args[0])
                 if isinstance(part, ast.Constant) and isinstance(part.value, str)
             ]
-            if re.match(r"\s*export\s+\w+=", first) and not any(
+            if re.match(r"\s*export\s+\w+=", first_text) and not any(
                 re.search(r"[;&|\n]", part) for part in texts
             ):
-                self.check_shell(first + "x", node)
+                self.check_shell(first_text + "x", node)  # "x" stands for the unknown rest
         elif isinstance(command, Seq) and command.items and constant(command.items[0]) == "export":
             self.report(
                 "variable-set-wrongly",
@@ -452,7 +466,7 @@ class Environ(Reporter):
             )
 
     def check_shell(self, command: Any, node: Any) -> None:
-        """Check a command that runs in its own shell."""
+        """Check a command that a shell of its own runs: setting a variable there has no effect on this process."""
         if not isinstance(command, str):
             return
         command = command[:4000]

@@ -1,7 +1,10 @@
-"""Evaluation of a tree in the order in which the program runs: branches, loops, calls of its own functions.
+"""Evaluate a syntax tree in the order in which the program runs, with its branches, loops and function calls.
 
-Only what has certainly happened counts: of two branches, what both do. A function that the file calls is
-evaluated at the call; one that it never calls, at the end, as if only the imports of the file preceded.
+After two branches, only what both of them do counts as having happened. A function that the file defines is
+evaluated at each call. A function that the file never calls is evaluated at the end, as if only the imports of the
+file had run before it.
+
+The methods `s_…` evaluate a statement and `e_…` an expression, named by the class of the node.
 """
 
 from __future__ import annotations
@@ -35,16 +38,26 @@ if TYPE_CHECKING:
 __all__ = ["Evaluator"]
 
 MAX_PATH_CHARS = 300
-"""Characters of the longest name of a module or member."""
+"""The maximum length in characters of the name of a module or member."""
 MAX_CALL_DEPTH = 6
-"""Depth of nested calls."""
+"""The maximum depth of nested calls."""
 MAX_CALLS_PER_FUNCTION = 4
-"""Calls of one function that are evaluated."""
+"""The most calls of one function that are evaluated."""
 _UNBOUND = object()
+"""The value of a name that is not bound."""
 _BUILTINS = frozenset(vars(builtins))
 _GUARD_ERRORS = ("ImportError", "ModuleNotFoundError", "AttributeError", "Exception", "NameError")
-_TF = ("tensorflow", "tf_keras", "tf_slim", "tensorflow_hub", "tensorflow_addons", "tensorflow_probability")
-_IMPORTS = (*_TF, "keras")
+"""The errors that a missing module or name raises, and their base class."""
+_TF_MODULES = (
+    "tensorflow",
+    "tf_keras",
+    "tf_slim",
+    "tensorflow_hub",
+    "tensorflow_addons",
+    "tensorflow_probability",
+)
+_IMPORTS = (*_TF_MODULES, "keras")
+"""Modules whose import loads TensorFlow."""
 
 
 class Evaluator(Checks, Expressions):
@@ -56,26 +69,33 @@ class Evaluator(Checks, Expressions):
         self.globals: dict[str, Any] = {}
         self.scopes: list[dict[str, Any]] = [self.globals]
         self.branches: list[tuple[dict[str, Any], dict[str, Any]]] = []
-        """The scope of each branch, outermost first, and the earlier values of the names that it binds."""
+        """(scope, earlier values of the names that it binds) for each open branch, outermost first."""
         self.functions: list[Func] = []
+        """The functions that the file defines."""
         self.seen: set[int] = set()
+        """The ids of the nodes of functions that were evaluated."""
         self.runs: dict[int, int] = {}
+        """The number of evaluations of each function, by the id of its node."""
         self.defined: set[int] = set()
+        """The ids of the nodes of functions whose configs were checked."""
         self.running: list[int] = []
+        """The ids of the nodes of functions that are being evaluated, outermost first."""
         self.returned: list[Any] = []
+        """The values that the current function returned."""
         self.depth = 0
+        """The depth of nested expressions."""
 
     # ---------------------------------------------------------------- files
 
     def cell(self, body: Sequence[ast.stmt], number: int | None, lines: list[str]) -> None:
-        """Evaluate the body of a file or of a notebook cell."""
+        """Evaluate the body of a file, or of a notebook cell with this number."""
         self.cell_number, self.lines = number, lines
         self.check_unused_configs(body)
         self.body(body)
         self.state.unreachable = False
 
     def evaluate_uncalled(self) -> None:
-        """Evaluate functions that nothing called."""
+        """Evaluate the functions that were never called."""
         at_end = WalkState(imported=self.state.imported, import_place=self.state.import_place)
         for function in self.functions:
             if id(function.node) not in self.seen:
@@ -141,7 +161,7 @@ class Evaluator(Checks, Expressions):
                 self.bind("system", Path("os.system"))
 
     def import_of(self, module: str, node: Any) -> None:
-        """Note the import of TensorFlow."""
+        """Record the first import of TensorFlow, if this module imports it."""
         first = module.partition(".")[0]
         if first in _IMPORTS and (first != "keras" or not self.other_backend) and not self.state.imported:
             self.state.imported, self.state.import_place = node.lineno, self.format_position(node)
@@ -223,9 +243,9 @@ class Evaluator(Checks, Expressions):
         )
 
     def branch(self, *bodies: Sequence[ast.stmt], error: str | None = None) -> dict[str, Any]:
-        """Evaluate statements that may not run. Return the names that they bind.
+        """Evaluate statements that may not run. Return the values of the names that they bind.
 
-        Afterwards the names have their earlier values again. error: the name to which a handler binds the
+        The names get their earlier values back. `error` is the name to which an exception handler binds the
         exception.
         """
         scope = self.scopes[-1]
@@ -245,7 +265,7 @@ class Evaluator(Checks, Expressions):
         return bound
 
     def join_names(self, left: dict[str, Any], right: dict[str, Any]) -> dict[str, Any]:
-        """Return the names that one of two branches binds, with the values that hold for both."""
+        """Return the names that one of two branches binds, with the values that are certain after either."""
         scope = self.scopes[-1]
         names = {}
         for name in {**left, **right}:
@@ -267,7 +287,7 @@ class Evaluator(Checks, Expressions):
             self.bind(name, value)
 
     def merge_values(self, one: Any, two: Any) -> Any:
-        """Return what holds for both of two values; None if nothing does."""
+        """Return a value that is certain if it is one of two values. None if nothing is certain."""
         for left, right in ((one, two), (two, one)):
             if isinstance(left, Path) and left.name.startswith("tensorflow") and isinstance(right, Path):
                 return Path(left.name, sure=False)
@@ -285,8 +305,8 @@ class Evaluator(Checks, Expressions):
                 self.state.unreachable = False
         else:
             self.assign(node.target, loop_value, node.iter)
-            breaks = bool(node.body) and isinstance(node.body[-1], ast.Break)
-            if breaks and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
+            ends_with_break = bool(node.body) and isinstance(node.body[-1], ast.Break)
+            if ends_with_break and isinstance(loop_value, Obj) and loop_value.kind == "gpu":
                 self.assign(node.target, Obj("gpu", 0), node.iter)
             self.loops.append(node)
             self.body(node.body)
@@ -321,7 +341,7 @@ class Evaluator(Checks, Expressions):
     s_trystar = s_try
 
     def _is_guard(self, handler: ast.ExceptHandler) -> bool:
-        """Return whether a handler catches the errors of a missing module or name."""
+        """Return whether an exception handler catches the errors that a missing module or name raises."""
         exceptions = [handler.type] if not isinstance(handler.type, ast.Tuple) else handler.type.elts
         return any(
             exception is None or (isinstance(exception, ast.Name) and exception.id in _GUARD_ERRORS)
@@ -329,15 +349,15 @@ class Evaluator(Checks, Expressions):
         )
 
     def s_with(self, node: Any) -> None:
-        devices, graphs = len(self.devices), self.graph
+        device_count, was_graph = len(self.devices), self.graph
         for item in node.items:
             value = self.value(item.context_expr)
             self.enter_context(item.context_expr, value)
             if item.optional_vars is not None:
                 self.assign(item.optional_vars, value, item.context_expr)
         self.body(node.body)
-        del self.devices[devices:]
-        self.graph = graphs
+        del self.devices[device_count:]
+        self.graph = was_graph
 
     s_asyncwith = s_with
 
@@ -408,21 +428,24 @@ class Evaluator(Checks, Expressions):
     # ---------------------------------------------------------------- names and calls
 
     def bind(self, name: str, value: Any) -> None:
-        """Bind a name in this scope; in a branch, keep its earlier value."""
+        """Bind a name in this scope. In a branch, save its earlier value."""
         scope = self.scopes[-1]
         if self.branches and self.branches[-1][0] is scope:
             self.branches[-1][1].setdefault(name, scope.get(name, _UNBOUND))
         scope[name] = value
 
     def look(self, name: str) -> Any:
-        """Return the value of a name; None if unknown."""
+        """Return the value of a name. None if unknown."""
         for scope in reversed(self.scopes):
             if name in scope:
                 return scope[name]
         return Path(name) if name in _BUILTINS or name.startswith("__tfdoctor") else None
 
     def run(self, func: Func, values: list[Any] | None, keywords: dict[str, Any] | None = None) -> Any:
-        """Evaluate the body of a function. Return its value; None unless exactly one return was evaluated."""
+        """Evaluate the body of a function. Return its value, or None unless exactly one `return` was evaluated.
+
+        `values` are the positional arguments. None means that the function is evaluated without a call.
+        """
         node = func.node
         run_count = self.runs.get(id(node), 0)
         if (
@@ -445,7 +468,10 @@ class Evaluator(Checks, Expressions):
                 scope[name] = self.value(value)
             scope.update(zip(names[1:] if func.bound else names, values, strict=False))
             scope.update({name: value for name, value in (keywords or {}).items() if name in scope})
-        outer, self.scopes = self.scopes, [self.globals, *([] if values is None else self.scopes[1:]), scope]
+        outer_scopes, self.scopes = (
+            self.scopes,
+            [self.globals, *([] if values is None else self.scopes[1:]), scope],
+        )
         outer_returned, self.returned = self.returned, []
         outer_cell = self.cell_number, self.lines
         graph, devices, loops = self.graph, self.devices, self.loops
@@ -463,15 +489,15 @@ class Evaluator(Checks, Expressions):
             self.running.pop()
         self.state.unreachable = False
         results, self.returned = self.returned, outer_returned
-        self.scopes = outer
+        self.scopes = outer_scopes
         self.graph, self.devices, self.loops = graph, devices, loops
         self.cell_number, self.lines = outer_cell
         return results[0] if len(results) == 1 else None
 
     def value(self, node: Any) -> Any:
-        """Return the value of an expression; None if unknown."""
+        """Return the value of an expression. None if unknown."""
         self.steps += 1
-        if self.steps > MAX_STEPS or self.depth > 150:
+        if self.steps > MAX_STEPS or self.depth > 150:  # well below Python's recursion limit
             return None
         self.depth += 1
         try:

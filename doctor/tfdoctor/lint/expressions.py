@@ -1,4 +1,4 @@
-"""Evaluation of composed texts and loop variables, as far as their values are known."""
+"""Evaluate composed texts and loop variables, as far as their values are known."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ __all__ = ["Expressions"]
 
 
 class Expressions(Environ):
-    """The evaluation of expressions; `Walk` calls it."""
+    """The part of `Evaluator` that evaluates operators, f-strings and loop variables."""
 
     def e_joinedstr(self, node: ast.JoinedStr) -> Any:
-        """Return the value of an f-string."""
+        """Return the value of an f-string: a constant, or many if it contains a loop variable."""
         parts: list[list[str]] = [[""]]
         is_known = True
         for part_node in node.values:
@@ -39,6 +39,7 @@ class Expressions(Environ):
         return Const(texts[0]) if len(texts) == 1 else Many(texts)
 
     def e_unaryop(self, node: ast.UnaryOp) -> Any:
+        """Return the value of a negative number. None for any other operation."""
         value = self.value(node.operand)
         number = value.value if isinstance(value, Const) else None
         if (
@@ -50,7 +51,7 @@ class Expressions(Environ):
         return Const(-number)
 
     def e_binop(self, node: ast.BinOp) -> Any:
-        """Return the value of a binary operation."""
+        """Return the value of `+` or `%` on known operands, or of `os.environ | {…}`. None if unknown."""
         left, right = self.value(node.left), self.value(node.right)
         self.operator(left, right, node)
         if (
@@ -94,9 +95,10 @@ class Expressions(Environ):
         return Const(results[0]) if len(results) == 1 else Many(results)
 
     def item_of(self, iterable: Any, node: Any) -> Any:
-        """Return the value of a loop variable, which represents all items; None if it is unknown.
+        """Return the value of a loop variable, which stands for all items. None if it is unknown.
 
-        If all items are known and differ in kind, return the list of their values.
+        Return a list of the values if the loop must be evaluated once for each item. It must for a few GPUs, and for
+        a few sequences that begin with a constant.
         """
         if isinstance(iterable, Obj) and iterable.kind == "gpus":
             return Obj("gpu", "each" if iterable.data is None else iterable.data)
@@ -133,23 +135,24 @@ class Expressions(Environ):
 
 
 def _compute(op: ast.operator, left: Any, right: Any) -> Any:
-    """Return the result of `+` or `%` for small operands; None if it is not computed."""
-    small = (
+    """Return the result of `+` or `%` for small operands. None if it is not computed."""
+    is_small = (
         isinstance(left, (str, int))
         and isinstance(right, (str, int))
         and len(str(left)) < 500
         and len(str(right)) < 500
     )
-    if isinstance(op, ast.Add) and small:
+    if isinstance(op, ast.Add) and is_small:
         return left + right
     if isinstance(op, ast.Mod) and isinstance(left, str) and len(left) > 500:
         return None
     if isinstance(op, ast.Mod) and isinstance(left, str) and left.count("%") <= 3 and "*" not in left:
+        # a width such as %999999d would make a huge text
         return (
             None
             if any(mark.isdigit() for mark in left.partition("%")[2][:6].split("%")[0][:2])
             else left % right
         )
-    if isinstance(op, ast.Mod) and small and not isinstance(left, str):
+    if isinstance(op, ast.Mod) and is_small and not isinstance(left, str):
         return left % right
     return None

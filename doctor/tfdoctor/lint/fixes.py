@@ -1,4 +1,4 @@
-"""Edits of the bytes of a file from findings with a certain correction."""
+"""Make the edits of a file that apply the fixes of findings, and drop fixes that could break the file."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ if TYPE_CHECKING:
 __all__ = ["drop_ambiguous_fixes", "drop_names_elsewhere", "format_diff", "list_names_left", "plan_edits"]
 
 _RENAMES = ("misspelt-variable", "misspelt-option")
+"""The kinds of findings whose fixes correct a name."""
 _LINE_ENDING = re.compile(r"\r\n|\r|\n")
 
 
 def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> list[Edit]:
-    """Return the edits for all certain corrections of a file. Raises EditError if it cannot be edited exactly."""
+    """Return the edits that apply all safe fixes of a file. Raise EditError if the file has changed."""
     fixes: dict[int | None, list[Fix]] = {}
     for problem in problems:
         if problem.fix is not None and problem.fix.safe:
@@ -46,7 +47,7 @@ def plan_edits(source: Source, problems: Sequence[LintProblem], kind: str) -> li
 
 
 def _locate_fixes(text: str, fixes: Sequence[Fix]) -> list[tuple[int, int, str]]:
-    """Return (start, end, new text) of each fix. Raises EditError if the text there differs."""
+    """Return (start, end, new text) for each fix. Raise EditError if the text at its position is not the old text."""
     starts = [0, *(match.end() for match in _LINE_ENDING.finditer(text))] if fixes else []
     replacements = []
     for fix in fixes:
@@ -64,12 +65,17 @@ def drop_ambiguous_fixes(
     kind: str,
     names_read: Collection[str] = (),
 ) -> list[LintProblem]:
-    """Return the problems, without fixes that could break the file if applied alone.
+    """Return the problems, without the fixes that could break the file.
 
-    A fix is dropped if the misspelt name also occurs elsewhere in the file (code that reads it would find
-    nothing), if the correct name is set beside it (one of the two values would win, or the file would be
-    invalid), if the code expects the TypeError, or if new quotes would stand in an f-string. `parts`: the text of
-    each cell, or the whole text under None. `names_read`: variables that Python code both sets and reads.
+    A fix is dropped in these cases:
+
+    * The misspelt name also appears elsewhere in the file, where code that reads it would find nothing.
+    * The correct name is also set, so that one of two values would win or the file would be invalid.
+    * The code expects the TypeError that the fix prevents.
+    * The fix would put quotes into an f-string.
+
+    `parts` has the text of each notebook cell by its number, or the whole text of any other file under None.
+    `names_read` are variables that Python code both sets and reads.
     """
     problems = [
         replace(item, fix=None)
@@ -85,7 +91,7 @@ def drop_ambiguous_fixes(
     word_counts: Counter[str] = Counter()
     for text in parts.values():
         word_counts.update(_WORD.findall(_strip_comments(text, kind)))
-    fixed = Counter(item.fix.old for item in renames if item.fix)
+    fix_counts = Counter(item.fix.old for item in renames if item.fix)
     old_names = defaultdict(set)
     for item in renames:
         if item.fix:
@@ -95,7 +101,9 @@ def drop_ambiguous_fixes(
 
     def reason(problem: LintProblem, fix: Fix) -> str:
         elsewhere = (
-            word_counts[fix.old] > fixed[fix.old] or fix.old in names_read or problem.message in unfixable
+            word_counts[fix.old] > fix_counts[fix.old]
+            or fix.old in names_read
+            or problem.message in unfixable
         )
         if elsewhere:
             return "The name stands elsewhere in this file, too: correct all of them by hand."
@@ -116,7 +124,7 @@ _COMMENT_AFTER_CODE = re.compile(r"(?m)[ \t]#[^\n'\"]*$")
 
 
 def _strip_comments(text: str, kind: str) -> str:
-    """Return the text without what are certainly comments."""
+    """Return the text without comments. A `#` after code is only removed if no quote follows on its line."""
     text = _COMMENT_LINE.sub("", text)
     return _COMMENT_AFTER_CODE.sub("", text) if kind in ("python", "notebook") else text
 
@@ -124,7 +132,12 @@ def _strip_comments(text: str, kind: str) -> str:
 def _find_clashes(
     old_names: Mapping[str, set[str]], parts: Mapping[int | None, str], kind: str, word_counts: Counter[str]
 ) -> set[str]:
-    """Return the correct names that would occur twice in one call or dict, or, outside of Python, in one file."""
+    """Return the correct names that a fix could set twice.
+
+    `old_names` has the misspellings of each correct name. A name clashes if it has several misspellings, or if the
+    text already sets it. In a file that is not Python, any other appearance of the name counts as setting it; in
+    Python, one in the same call or dict does, too.
+    """
     clashing = set()
     for new, old in old_names.items():
         if not word_counts[new] and len(old) == 1:
@@ -137,7 +150,7 @@ def _find_clashes(
             or any(
                 sum(key == new or key in old for key in keys) > 1
                 for text in parts.values()
-                for keys in _keys_by_container(text)
+                for keys in _iter_container_keys(text)
             )
         ):
             clashing.add(new)
@@ -150,13 +163,14 @@ def _is_set(name: str, code: str) -> bool:
 
 
 def _expects_error(text: str, line: int) -> bool:
-    """Return whether a line of Python is in a `try` that catches TypeError, or in `with pytest.raises(…)`."""
+    """Return whether a line of Python is in a `try` that catches TypeError, or in a `with` that expects an error."""
     tree = _parse(text)
     return tree is not None and any(
         node.lineno <= line <= (node.body[-1].end_lineno or line)
         and (
             any(_catches_type_error(item.type) for item in node.handlers)
             if isinstance(node, ast.Try)
+            # pytest.raises, assertRaises
             else any("aises" in ast.unparse(item.context_expr) for item in node.items)
         )
         for node in ast.walk(tree)
@@ -165,7 +179,10 @@ def _expects_error(text: str, line: int) -> bool:
 
 
 def _is_in_f_string(text: str, line: int) -> bool:
-    """Return whether an f-string begins, ends or continues on a line: before Python 3.12 it cannot hold its quotes."""
+    """Return whether an f-string begins, ends or continues on a line.
+
+    Before Python 3.12 an f-string cannot contain the quotes that it is written in.
+    """
     tree = _parse(text)
     return tree is not None and any(
         isinstance(node, ast.JoinedStr) and node.lineno <= line <= (node.end_lineno or node.lineno)
@@ -181,7 +198,7 @@ def _catches_type_error(caught: ast.expr | None) -> bool:
 
 
 def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> set[str]:
-    """Return misspelt variables that a file also has where no fix corrects them."""
+    """Return the misspelt variables that remain in a file after its fixes are applied."""
     try:
         parts = [cell.source for cell in code_cells(text)] if kind == "notebook" else [text]
     except ValueError:
@@ -194,9 +211,9 @@ def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> se
     names.subtract(
         problem.fix.old for problem in problems if problem.fix and problem.name == "misspelt-variable"
     )
-    left = {name for name, count in names.items() if count > 0 and guess_variable(name)}
-    # A name that Python puts together occurs nowhere as a word.
-    return left.union(
+    remaining_names = {name for name, count in names.items() if count > 0 and guess_variable(name)}
+    # a name that Python code composes appears nowhere as a word, so it is taken from the message
+    return remaining_names.union(
         *(
             _CAPITALS.findall(item.message)[:1]
             for item in problems
@@ -206,31 +223,36 @@ def list_names_left(text: str, kind: str, problems: Sequence[LintProblem]) -> se
 
 
 def drop_names_elsewhere(
-    problems: Sequence[LintProblem], names_left: Mapping[str, set[str]]
+    problems: Sequence[LintProblem], names_left: Mapping[str, set[str] | None]
 ) -> list[LintProblem]:
-    """Return the problems, without fixes of variables that another file uses by the same misspelt name.
+    """Return the problems, without the fixes of variables whose misspelt name remains or may remain in another file.
 
-    `names_left`: the result of `list_names_left` for each path.
+    `names_left` has the result of `list_names_left` for each path, or None for a file that could not be read.
     """
 
-    def find_other(problem: LintProblem) -> str | None:
+    def explain_other(problem: LintProblem) -> str:
         if problem.fix is None or problem.name != "misspelt-variable":
-            return None
-        old = problem.fix.old
-        return next((path for path, names in names_left.items() if old in names), None)
+            return ""
+        for path, names in names_left.items():
+            if names is None:
+                return f"{path} could not be read and may use the name, too: correct it by hand."
+            if problem.fix.old in names:
+                return f"The name stands in {path}, too: correct both by hand."
+        return ""
 
     return [
-        replace(
-            item, fix=None, message=f"{item.message} The name stands in {path}, too: correct both by hand."
-        )
-        if (path := find_other(item)) is not None
-        else item
-        for item in problems
+        replace(problem, fix=None, message=f"{problem.message} {explanation}")
+        if (explanation := explain_other(problem))
+        else problem
+        for problem in problems
     ]
 
 
-def _keys_by_container(text: str) -> Iterator[list[object]]:
-    """Yield the keys of each dict and the keywords of each call; all words together if it is not Python 3."""
+def _iter_container_keys(text: str) -> Iterator[list[object]]:
+    """Yield the keys of each dict and the keywords of each call.
+
+    If the text is not Python 3, yield all of its words as one list.
+    """
     tree = _parse(text)
     if tree is None:
         yield list(_WORD.findall(text))
@@ -243,7 +265,7 @@ def _keys_by_container(text: str) -> Iterator[list[object]]:
 
 
 def _parse(text: str) -> ast.Module | None:
-    """Return the tree of Python 3 code or of a notebook cell; None if it is neither."""
+    """Return the tree of Python 3 code or of a notebook cell. None if it cannot be parsed."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -253,7 +275,7 @@ def _parse(text: str) -> ast.Module | None:
 
 
 def format_diff(path: str, before: str, after: str) -> str:
-    """Return a unified diff; empty if nothing differs."""
+    """Return a unified diff. Empty if nothing differs."""
     name = path.replace("\n", "?")
     lines = difflib.unified_diff(
         before.splitlines(), after.splitlines(), f"a/{name}", f"b/{name}", lineterm=""

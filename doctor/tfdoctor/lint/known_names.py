@@ -1,4 +1,4 @@
-"""Names of variables, options and functions, and the correction of misspelt ones."""
+"""The known names of environment variables, options and functions, and corrections for misspelt names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = [
 ]
 
 AT_START = frozenset({"LD_LIBRARY_PATH", "LD_PRELOAD"})
-"""Variables that are read when a process starts."""
+"""Environment variables that are read when a process starts."""
 AT_IMPORT = frozenset(
     [
         "TF_CPP_MIN_LOG_LEVEL",
@@ -34,10 +34,10 @@ AT_IMPORT = frozenset(
         "PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION",
     ]
 )
-"""Variables that are read during the import of tensorflow, or soon after.
+"""Environment variables that are read during the import of tensorflow, or soon after.
 
-Source: a getenv that logs its calls, with 2.20.0, 2.15.1, 2.10.1 and 1.15.5. 1.15 reads TF_CPP_MIN_LOG_LEVEL
-with its first message.
+This was observed with a getenv that logs its calls, for TensorFlow 2.20.0, 2.15.1, 2.10.1 and 1.15.5. TensorFlow
+1.15 reads TF_CPP_MIN_LOG_LEVEL when it logs its first message.
 """
 AT_USE = frozenset(
     [
@@ -62,9 +62,9 @@ AT_USE = frozenset(
         "CUDA_LAUNCH_BLOCKING",
     ]
 )
-"""Variables that are read at the first use of the GPUs.
+"""Environment variables that are read at the first use of the GPUs.
 
-The four releases above read TF_XLA_FLAGS as early as devices are listed.
+The four releases above read TF_XLA_FLAGS already when devices are listed.
 """
 READ_VARIABLES = frozenset(
     [
@@ -219,7 +219,7 @@ READ_VARIABLES = frozenset(
         "TF_MIN_LOG_LEVEL",
     ]
 )
-"""Variables that some program reads: they are never taken for misspelt ones."""
+"""Environment variables that some program reads. They never count as misspelt."""
 _SUGGESTIONS = tuple(
     sorted(
         {
@@ -247,42 +247,46 @@ _SUGGESTIONS = tuple(
         | {"NVIDIA_DRIVER_CAPABILITIES", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS"}
     )
 )
-"""Variables that are suggested as corrections."""
-_RELEVANT = re.compile(
+"""Environment variables that are suggested as corrections."""
+_POSSIBLY_MISSPELT = re.compile(
     r"(?i)[A-Z]{0,3}_?(?:CUDA|CDUA|CUAD|UCDA|CUD|TF|FT|XLA|XAL|LXA|NCCL|NCLL|NCC|NCL|CNCL|NVIDIA|NVIDA|NVDIA|NIVIDIA|INVIDIA|LD|DL|TENSORFLOW)"
     r"[A-Z0-9]{0,2}[_\- ]|(?i:.*VISI?BL?E|VISB|TENSORFLOW|.*GROW|.*LIBR?A?R?Y_PATH|.*LOG_LEVEL|.*ONEDNN|KERAS_|.*DEVI)"
 )
+"""Names that may be misspellings of a suggested variable. All others are skipped quickly."""
 
 
 def relevant(name: str) -> bool:
-    """Return whether TensorFlow, CUDA or NCCL may read a variable of this name."""
+    """Return whether TensorFlow, CUDA or NCCL may read an environment variable of this name."""
     return name in READ_VARIABLES or name.startswith(("NCCL_", "TF_", "XLA_", "CUDA_", "NVIDIA_"))
 
 
 @functools.lru_cache(maxsize=4096)
 def guess_variable(name: str) -> str | None:
-    """Return the variable that a misspelt name stands for; None if there is none.
+    """Return the environment variable that a misspelt name stands for. None if the name is not recognized.
 
-    Recognized: one or two wrong letters, words in another order, one missing word.
+    One or two wrong letters, words in another order and one missing word are recognized.
     """
-    if not 5 <= len(name) <= 60 or name in READ_VARIABLES or not _RELEVANT.match(name):
+    if not 5 <= len(name) <= 60 or name in READ_VARIABLES or not _POSSIBLY_MISSPELT.match(name):
         return None
-    plain = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
-    if plain in READ_VARIABLES:
-        return plain if plain in _SUGGESTIONS and plain != name else None
-    name_words = plain.split("_")
+    if name.rstrip("0123456789_") in READ_VARIABLES:
+        return None  # a variable of the user's own, such as TF_CONFIG2
+    normalized = re.sub(r"[^A-Z0-9]+", "_", name.upper()).strip("_")
+    if normalized in READ_VARIABLES:
+        return normalized if normalized in _SUGGESTIONS and normalized != name else None
+    name_words = normalized.split("_")
     best: tuple[int, str] | None = None
     for candidate in _SUGGESTIONS:
         candidate_words = candidate.split("_")
-        if abs(len(candidate) - len(plain)) <= 2 and len(set(candidate) ^ set(plain)) <= 4:
-            distance = count_edits(plain, candidate)
-            allowed = 2 if len(candidate) >= 12 else 1
+        if abs(len(candidate) - len(normalized)) <= 2 and len(set(candidate) ^ set(normalized)) <= 4:
+            distance = count_edits(normalized, candidate)
+            max_distance = 2 if len(candidate) >= 12 else 1
             if (
-                distance <= allowed
+                distance <= max_distance
                 and not _is_other_name(name_words, candidate_words)
                 and (best is None or distance < best[0])
             ):
                 best = distance, candidate
+        # a missing or moved word counts as three wrong letters, so any closer name is preferred
         if best is None and (
             (len(candidate_words) >= 3 and sorted(name_words) == sorted(candidate_words))
             or (
@@ -296,10 +300,10 @@ def guess_variable(name: str) -> str | None:
 
 
 def _is_other_name(name_words: list[str], candidate_words: list[str]) -> bool:
-    """Return whether a name is a different one rather than a misspelling.
+    """Return whether a name is different from a candidate on purpose rather than misspelt.
 
-    It is if a number or a further word follows, as in NCCL_DEBUG_2 or TF_CONFIG_X, or if a word has another
-    meaning.
+    It is if a number or a short word follows the candidate, as in NCCL_DEBUG_2 or TF_CONFIG_X, or if one word is
+    replaced by another word or number.
     """
     extra_words = (
         name_words[len(candidate_words) :] if name_words[: len(candidate_words)] == candidate_words else []
@@ -323,11 +327,11 @@ _DISTINCT_WORDS = {
     "INTEROP": "INTRAOP",
     "HOST": "MIN",
 }
-"""Words that are as similar as misspellings but have their own meaning."""
+"""Pairs of words that are as similar as a word and its misspelling, but have different meanings."""
 
 
 def _is_subset(name_words: list[str], candidate_words: list[str]) -> bool:
-    """Return whether all words occur among those of a candidate, each as often."""
+    """Return whether a candidate has all words of a name, each at least as often."""
     remaining = list(candidate_words)
     for word in name_words:
         if word not in remaining:
@@ -391,7 +395,7 @@ FIELDS = {
     "config.list_logical_devices": ("device_type",),
     "config.set_logical_device_configuration": ("device", "logical_devices"),
 }
-"""The keyword arguments or fields of each call or class."""
+"""The keyword arguments of each function, or fields of each class, by its name without "tf."."""
 _EXPERIMENTAL = [
     "cluster_has_one_worker_of_each",
     "VirtualDeviceConfiguration",
@@ -487,7 +491,7 @@ _MODULES = {
 
 
 def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
-    """Return the name that is closest to a misspelt one, if it is close enough; else None."""
+    """Return the candidate that is closest to a misspelt name. None if no candidate is close enough."""
     if name in candidates or len(name) < 6:
         return None
     lower = name.lower()
@@ -505,16 +509,16 @@ def _find_closest(name: str, candidates: tuple[str, ...]) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def guess_option(owner: str, name: str) -> str | None:
-    """Return the field that a misspelt one of `owner`, a key of `FIELDS`, stands for; None if there is none."""
+    """Return the field of `owner`, a key of `FIELDS`, that a misspelt name stands for. None if there is none."""
     fields = FIELDS.get(owner, ())
     match = _find_closest(name, fields)
     if match is None and name not in fields and owner in ("ConfigProto", "GPUOptions"):
-        plain = name.lower().replace("_", "")
+        normalized = name.lower().replace("_", "")
         match = next(
             (
                 field
                 for field in fields
-                if field.replace("_", "") == plain or sorted(field.split("_")) == sorted(name.split("_"))
+                if field.replace("_", "") == normalized or sorted(field.split("_")) == sorted(name.split("_"))
             ),
             None,
         )
@@ -531,9 +535,9 @@ def guess_option(owner: str, name: str) -> str | None:
 
 @functools.lru_cache(maxsize=4096)
 def guess_function(path: str) -> str | None:
-    """Return the function that a misspelt one of tf.config or tf.distribute stands for; None if there is none.
+    """Return the name of the function that a misspelt path such as "config.list_devices" stands for.
 
-    Only the last part of its path is returned.
+    Only the last part of the path is returned. None if the path is not recognized.
     """
     module, _, name = path.rpartition(".")
     names = _MODULES.get(module)

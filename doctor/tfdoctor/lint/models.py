@@ -1,4 +1,4 @@
-"""Data types of `lint`: its target, findings and corrections."""
+"""The data types of `lint`: its target, findings and fixes."""
 
 from __future__ import annotations
 
@@ -11,16 +11,18 @@ __all__ = ["Fix", "LintProblem", "LintResult", "LintTarget", "Unreadable"]
 
 @dataclass(frozen=True, slots=True)
 class Fix:
-    """A replacement of the text between two positions. Lines and columns count from 1; the end is exclusive."""
+    """A replacement of the text between two positions. Lines and columns count from 1, and the end is exclusive."""
 
     line: int
     column: int
     end_line: int
     end_column: int
     text: str
+    """The new text."""
     old: str = ""
-    """The text to replace, within one line."""
+    """The text that is replaced, within one line."""
     safe: bool = True
+    """Whether the fix is certain, so that --fix applies it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,20 +30,20 @@ class LintProblem:
     """One finding in a file."""
 
     name: str
-    """One of `codes.KINDS`, or a cluster finding."""
+    """The name of one of `codes.KINDS`, or "cluster-address" or "cluster-task"."""
     message: str
     line: int
+    """The line number, from 1. In a notebook, lines are counted from the beginning of the cell."""
     column: int
+    """The column in characters, from 1."""
     path: str = ""
     cell: int | None = None
-    """The number of the notebook cell, from 1, text cells included; None: not a notebook.
-
-    `line` counts from the start of the cell.
-    """
+    """The number of the notebook cell, from 1, with text cells included. None if it is not a notebook."""
     fix: Fix | None = None
     source: str = ""
     """The text of the line."""
     code: str = ""
+    """The code of the kind: "TFD711"."""
     severity: Severity = Severity.ERROR
 
 
@@ -58,9 +60,9 @@ class LintTarget:
     """The TensorFlow and the machine that code is checked for."""
 
     tf: tuple[int, int] | None = None
-    """The major and minor version; None: unknown, checked as TensorFlow 2."""
+    """The major and minor version. None if unknown; then the code is checked as for TensorFlow 2."""
     gpus: int | None = None
-    """The number of GPUs on the target machine; None: unknown."""
+    """The number of GPUs on the target machine. None if unknown."""
 
     @property
     def old(self) -> bool:
@@ -73,7 +75,8 @@ class LintResult:
     """The findings in all files."""
 
     files: int
+    """The number of files that were checked."""
     problems: tuple[LintProblem, ...]
     unreadable: tuple[Unreadable, ...] = ()
     sources: dict[str, str] = field(default_factory=dict)
-    """The text of each file with a fix, by path."""
+    """The text of each file that has a fix, by path."""

@@ -1,4 +1,7 @@
-"""Checks of shell scripts, batch jobs, Dockerfiles and YAML: the variables that they set, and their clusters."""
+"""Check the environment variables and clusters in shell scripts, batch jobs, Dockerfiles, YAML and env files.
+
+A word is (text, line, column), and a command is the list of its words.
+"""
 
 from __future__ import annotations
 
@@ -20,21 +23,22 @@ if TYPE_CHECKING:
 
 __all__ = ["dockerfile", "env_file", "shell", "yaml_text"]
 
-_WORDS = re.compile(
+_SHELL_TOKEN = re.compile(
     r"""\\\n|(?P<comment>(?<![^\s;&|(])\#[^\n]*)|(?P<end>\n|[;&|()]+)|(?P<word>(?:"(?:\\.|[^"\\]){0,65536}"|'[^']{0,65536}'|\\.|[^\s;&|()"'\\])+)|[^\n]""",
     re.X | re.S,
 )
-_SET = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
+"""One token of a shell script: a comment, the end of a command, or a word."""
+_ASSIGNMENT = re.compile(r"\$?([A-Za-z_][\w\-]{3,60})=")
 _COMMAND_PREFIXES = frozenset(
     ["then", "do", "else", "{", "env", "sudo", "nohup", "time", "exec", "command", "nice", "-i", "-E", "!"]
 )
-_CLOSES = {"if": "fi", "case": "esac"}
+_CLOSING_KEYWORDS = {"if": "fi", "case": "esac"}
 _UNCONDITIONAL = frozenset(
     ["cd", "pushd", "mkdir", "source", ".", "export", "echo", "sleep", "rm", "module", "conda", "true", ":"]
 )
 """Commands before `&&` whose failure is not a condition."""
 _Branch = int
-"""The number of the branch of a script in which a command is."""
+"""The number of a branch of a script. Commands in different branches need not run together."""
 _EXPORTS = frozenset(["export", "declare", "typeset", "readonly"])
 _VARIABLE_OPTIONS = frozenset(["-e", "--env", "-x", "--build-arg", "--set-env-vars"])
 _ENVIRONMENT_KEYS = frozenset(
@@ -65,7 +69,7 @@ def _strip_quotes(word: str) -> str:
 
 
 def _find_name(text: str, name: str, start: int) -> int:
-    """Return the position of a whole name in a line, preferably before `=`; -1 if it is not there."""
+    """Return the position of a whole name in a line from `start` on, preferably before `=`. -1 if it is not found."""
     word = rf"(?<![\w\-]){re.escape(name)}(?![\w\-])"
     pattern = re.compile(word)
     match = re.compile(word + "=").search(text, start) or pattern.search(text, start)
@@ -73,52 +77,53 @@ def _find_name(text: str, name: str, start: int) -> int:
 
 
 _HEREDOC = re.compile(r"(?<!<)<<-?[ \t]*(?P<quote>[\"']?)\\?(?P<end>[A-Za-z_]\w{0,60})(?P=quote)")
-_RUNS_HEREDOC = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
+_HEREDOC_RUNNER = re.compile(r"\b(?:ba|z|da|k|c|tc)?sh\b|\bs(?:run|batch|sh|u|udo)\b|\bqsub\b|\benv\b")
 
 
 def _find_data_lines(lines: list[str]) -> set[int]:
     """Return the numbers of the lines in here-documents that no shell runs."""
-    data: set[int] = set()
-    end, runs = None, False
+    data_lines: set[int] = set()
+    end, is_run = None, False
     for number, line in enumerate(lines, 1):
         if end is not None:
             if line.lstrip("\t") == end:
                 end = None
-            elif not runs:
-                data.add(number)
+            elif not is_run:
+                data_lines.add(number)
         elif (match := _HEREDOC.search(line)) is not None:
             end = match["end"]
-            runs = _RUNS_HEREDOC.search(line, 0, match.start()) is not None
-    return data
+            is_run = _HEREDOC_RUNNER.search(line, 0, match.start()) is not None
+    return data_lines
 
 
 class _Findings:
-    """The findings in a text, one for each place and kind."""
+    """A collector of the findings in a text: at most one for each position and kind."""
 
     def __init__(self, text: str) -> None:
         self.lines = text.split("\n")
         self.data_lines: set[int] = set()
-        """Lines that may be data rather than commands: --fix does not change them."""
+        """The lines that may be data rather than commands, so that --fix must not change them."""
         self.problems: dict[tuple[str, int, int], LintProblem] = {}
         self.line_starts = [0, *itertools.accumulate(len(line) + 1 for line in self.lines)]
         self.tasks: set[tuple[str, int, _Branch]] = set()
+        """(job, index, branch) of each cluster task that the script starts."""
         self.current_branch: _Branch = 0
         """The branch of the command that is being checked."""
 
     def report(self, name: str, message: str, line: int, column: int, fix: Fix | None = None) -> None:
-        """Add a finding, unless the place has one of this kind."""
+        """Add a finding, unless there is one of this kind at this position."""
         self.problems.setdefault((name, line, column), LintProblem(name, message, line, column, fix=fix))
 
     def find_position(self, mark: Any) -> tuple[int, int]:
-        """Return line and column of a YAML mark, from 1.
+        """Return (line, column) of a YAML mark, from 1.
 
-        The line of the mark is not used because YAML also ends lines at U+0085, U+2028 and U+2029.
+        The line number of the mark is not used, because YAML also ends lines at U+0085, U+2028 and U+2029.
         """
         line = bisect.bisect_right(self.line_starts, mark.index)
         return line, mark.index - self.line_starts[line - 1] + 1
 
     def variable(self, name: str, line: int, column: int) -> bool:
-        """Report a misspelt variable. Return whether it is one."""
+        """Report a variable if it is misspelt. Return whether it is."""
         suggestion = guess_variable(name)
         if suggestion is None:
             return False
@@ -157,14 +162,17 @@ class _Findings:
             self.task(task["type"], task["index"], line, column)
 
     def task(self, job: str, index: int, line: int, column: int) -> None:
-        """Note that a task starts here; report it if it starts twice in the same branch."""
+        """Record that a cluster task starts here. Report it if it starts twice in the same branch."""
         if (job, index, self.current_branch) in self.tasks:
             self.report("cluster-task", f"The task {job}:{index} is started twice.", line, column)
         self.tasks.add((job, index, self.current_branch))
 
 
 def shell(text: str, *, job: bool = False) -> list[LintProblem]:
-    """Return the findings in a script of sh, bash or zsh, or in a batch job. Takes linear time; never raises."""
+    """Return the findings in a script for sh, bash or zsh, or in a batch job (`job`).
+
+    This takes linear time, and no text raises an error.
+    """
     findings = _Findings(text)
     findings.data_lines = _find_data_lines(findings.lines)
     _check_script(text, 1, findings, job=job)
@@ -176,9 +184,11 @@ class _Branches:
 
     def __init__(self) -> None:
         self.open: list[tuple[str, _Branch]] = [("", 0)]
+        """(closing keyword, branch) for each open compound command, outermost first."""
         self.groups: dict[_Branch, _Branch] = {}
-        """The branch of all groups in braces directly in each branch."""
+        """The one branch of all groups in braces that are directly in a branch, by that branch."""
         self.made = 0
+        """The number of the newest branch."""
 
     def new(self) -> int:
         """Return the number of a new branch."""
@@ -186,20 +196,20 @@ class _Branches:
         return self.made
 
     def start_other(self) -> None:
-        """Begin a branch that may run without the commands before it."""
+        """Replace the current branch by a new one, which may run without the commands before it."""
         self.open[-1] = (self.open[-1][0], self.new())
 
     def close(self, word: str) -> None:
-        """Close the innermost branch if this keyword ends it."""
+        """Return to the outer branch if this keyword closes the current one."""
         if self.open[-1][0] == word:
             self.open.pop()
 
     def locate(self, words: list[tuple[str, int, int]], before: str, after: str) -> _Branch:
-        """Return the branch of a command; `before` and `after`: the operators around it."""
+        """Return the branch of a command. `before` and `after` are the operators on both sides of it."""
         is_exit = False
         for word, _, _ in words:
             if word in ("if", "case"):
-                self.open.append((_CLOSES[word], self.new()))
+                self.open.append((_CLOSING_KEYWORDS[word], self.new()))
             elif word in ("elif", "else"):
                 self.start_other()
             elif word == "{":
@@ -222,16 +232,16 @@ class _Branches:
         return branch
 
     sure = False
-    """Whether the previous command is not a condition."""
+    """Whether the previous command certainly runs and succeeds, so that one after `&&` also runs."""
 
 
 def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Branch]]:
-    """Yield the words of each command, (word, line, column), and its branch."""
+    """Yield (command, its branch) for each command of a script."""
     branches = _Branches()
     operator = ""
     command: list[tuple[str, int, int]] = []
     line, start = 1, 0
-    for match in _WORDS.finditer(text):
+    for match in _SHELL_TOKEN.finditer(text):
         if match["word"] is not None:
             command.append((match["word"], line, match.start() - start + 1))
         elif match["end"] is not None:
@@ -250,17 +260,17 @@ def _iter_commands(text: str) -> Iterator[tuple[list[tuple[str, int, int]], _Bra
 
 
 def _check_script(text: str, first: int, findings: _Findings, *, job: bool = False) -> None:
-    """Check a script that begins at line `first` of the text."""
+    """Check a script. `first` is the line number of its first line in the file, and `job` says if it is a batch job."""
     unexported: list[tuple[str, int, int]] = []
     exported = set(re.findall(r"\b(?:export|declare -x|typeset -x)\s+(?:\w+=\S*\s+)*(\w+)", text))
     for command, findings.current_branch in _iter_commands(text):
         index = 0
         assignments: list[tuple[str, str, int, int]] = []
-        exporting = False
+        is_export = False
         while index < len(command):
             word, line, column = command[index]
             line += first - 1
-            match = _SET.match(word)
+            match = _ASSIGNMENT.match(word)
             following = command[index + 1][0] if index + 1 < len(command) else ""
             if match is not None:
                 name = match[1]
@@ -274,8 +284,8 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                         )
                     break
                 assignments.append((name, word[match.end() :], line, column))
-            elif word in _EXPORTS or word in _COMMAND_PREFIXES or (exporting and word.startswith("-")):
-                exporting = exporting or word in _EXPORTS
+            elif word in _EXPORTS or word in _COMMAND_PREFIXES or (is_export and word.startswith("-")):
+                is_export = is_export or word in _EXPORTS
             elif following == "=" and relevant(word) and re.fullmatch(r"\w+", word):
                 findings.report(
                     "variable-set-wrongly", f"The shell takes no spaces around =: {word}=VALUE.", line, column
@@ -287,11 +297,11 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                 break
             elif (
                 word == "set"
-                and _SET.match(following)
+                and _ASSIGNMENT.match(following)
                 and not text.startswith("#!/bin/csh")
                 and not text.startswith("#!/bin/tcsh")
             ):
-                name = _SET.match(following)[1]  # type: ignore[index]
+                name = _ASSIGNMENT.match(following)[1]  # type: ignore[index]
                 if relevant(name) or guess_variable(name):
                     findings.report(
                         "variable-set-wrongly",
@@ -300,7 +310,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
                         column,
                     )
                 break
-            elif exporting:
+            elif is_export:
                 findings.variable(word, line, column)
             else:
                 break
@@ -312,7 +322,7 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
             if name == "TF_CONFIG":
                 findings.config(_strip_quotes(value), line, column)
             elif (
-                not exporting
+                not is_export
                 and not rest
                 and name in (AT_IMPORT | AT_USE)
                 and name not in exported
@@ -325,7 +335,10 @@ def _check_script(text: str, first: int, findings: _Findings, *, job: bool = Fal
 
 
 def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: _Findings) -> None:
-    """Report variables that a script sets for itself but does not export to the programs that it starts."""
+    """Report the variables that a script neither exports to the programs that it starts nor uses itself.
+
+    `unexported` are (name, line, column) of each variable that is set without export.
+    """
     if (
         not unexported
         or not text.startswith("#!")
@@ -333,9 +346,9 @@ def _check_exports(text: str, unexported: list[tuple[str, int, int]], findings: 
         or re.search(r"set -(?:a|o allexport)|export -p", text) is not None
     ):
         return
-    used = set(re.findall(r"\$\{?(\w+)", text))
+    used_names = set(re.findall(r"\$\{?(\w+)", text))
     for name, line, column in unexported:
-        if name not in used:
+        if name not in used_names:
             findings.report(
                 "variable-set-wrongly",
                 f"{name} is set for this shell alone, not for what it starts: export {name}.",
@@ -349,12 +362,12 @@ def _check_options(command: list[tuple[str, int, int]], first: int, findings: _F
     for number, (word, line, column) in enumerate(command):
         if word in _VARIABLE_OPTIONS and number + 1 < len(command):
             name, name_line, name_column = command[number + 1]
-            match = _SET.match(name)
+            match = _ASSIGNMENT.match(name)
             if match is not None or re.fullmatch(r"[A-Z][A-Z0-9_]+", name):
                 findings.variable(match[1] if match else name, name_line + first - 1, name_column)
         elif word.startswith(("--env=", "--export=", "-e=")):
             for part in word.partition("=")[2].split(","):
-                match = _SET.match(part)
+                match = _ASSIGNMENT.match(part)
                 if match is not None:
                     findings.variable(match[1], line + first - 1, column)
 
@@ -397,7 +410,7 @@ def _check_hosts(command: list[tuple[str, int, int]], first: int, findings: _Fin
 
 
 def dockerfile(text: str) -> list[LintProblem]:
-    """Return the findings in a Dockerfile or Containerfile."""
+    """Return the findings in the ENV, ARG and RUN instructions of a Dockerfile or Containerfile."""
     findings = _Findings(text)
     for instruction in parse_instructions(text):
         body = instruction.body.text
@@ -442,7 +455,7 @@ def dockerfile(text: str) -> list[LintProblem]:
 
 
 def env_file(text: str) -> list[LintProblem]:
-    """Return the findings in a file with one NAME=VALUE on each line."""
+    """Return the findings in an env file, which has one NAME=VALUE on each line."""
     findings = _Findings(text)
     quote = ""
     for number, line in enumerate(findings.lines, 1):
@@ -460,7 +473,7 @@ def env_file(text: str) -> list[LintProblem]:
 def yaml_text(text: str) -> list[LintProblem]:
     """Return the findings in the environments and scripts of compose files, Kubernetes manifests and workflows.
 
-    Raises ValueError if the text is not YAML or nested too deep.
+    Raise ValueError if the text is not YAML or is nested too deep.
     """
     import yaml
 
@@ -479,12 +492,12 @@ def yaml_text(text: str) -> list[LintProblem]:
 
 
 def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
-    """Check all environments and scripts below a YAML node."""
+    """Check all environments and scripts below a YAML node. `seen_ids` are the ids of nodes that were checked."""
     import yaml
 
     stack = [root]
     checked_ids: set[int] = set()
-    # ids of environments and scripts: an alias is the same node as its anchor
+    # an alias is the same node as its anchor, so each environment and script is checked only once
     while stack:
         node = stack.pop()
         if node is None or id(node) in seen_ids:
@@ -513,7 +526,7 @@ def _check_yaml(root: Any, findings: _Findings, seen_ids: set[int]) -> None:
 
 
 def _check_environment(nodes: list[Any], findings: _Findings, *, listed: bool) -> None:
-    """Check an environment: the entries of a list, or a mapping."""
+    """Check an environment. `listed` says that it is a list of settings; otherwise `nodes` is one mapping."""
     import yaml
 
     def setting(key: Any, value: Any) -> None:

@@ -1,4 +1,4 @@
-"""The code cells of notebooks, and the lines in them that only IPython reads."""
+"""Read the code cells of notebooks, and convert the lines in them that only IPython understands."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ _MAGIC = re.compile(r"(\s*)(?:[\w, ]+=\s*)?%|(\s*)\?|[^#'\"]*\w\?{1,2}\s*\Z")
 _CELL = re.compile(r"\s*%%(\w+)")
 _SPACE = re.compile(r"[ \t\n\r]*")
 _CHARACTER = re.compile(r"\\u[dD][89abAB]..\\u[dD][c-fC-F]..|\\u....|\\.|[^\\]", re.S)
+"""One character in a JSON string: a surrogate pair, another escape or the character itself."""
 _DECODER = json.JSONDecoder()
-_NO_NOTEBOOK = "it is not a notebook"
+_NOT_A_NOTEBOOK = "it is not a notebook"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,16 +33,22 @@ class Cell:
     """Its number among all cells, from 1."""
     source: str
     literals: tuple[tuple[int, int, str], ...]
-    """(start, end, value) of each JSON string of the source in the notebook, within the quotes."""
+    """(start, end, value) for each JSON string that the source consists of.
+
+    The positions are those in the text of the notebook, without the quotes.
+    """
     text: str
-    """The text of the notebook."""
+    """The text of the whole notebook file."""
 
     def locate(self, replacements: Iterable[tuple[int, int, str]]) -> Iterator[tuple[int, int, str]]:
-        """Yield (start, end, new JSON text) in the notebook for each (start, end, new text) in the source."""
+        """Convert replacements in the source to replacements in the text of the notebook.
+
+        Both are (start, end, new text). A replacement that spans several JSON strings becomes one for each of them.
+        """
         starts = [0, *itertools.accumulate(len(value) for _, _, value in self.literals)]
         offsets: dict[int, list[int]] = {}
         for start, end, new in replacements:
-            spelled = json.dumps(new, ensure_ascii=self.text.isascii())[1:-1]
+            json_text = json.dumps(new, ensure_ascii=self.text.isascii())[1:-1]
             number = bisect.bisect_right(starts, start) - 1
             while starts[number] < end:
                 literal_start, literal_end, value = self.literals[number]
@@ -49,12 +56,12 @@ class Cell:
                     characters = _CHARACTER.finditer(self.text, literal_start, literal_end)
                     offsets[number] = [literal_start, *(match.end() for match in characters)]
                 first, last = max(start - starts[number], 0), min(end - starts[number], len(value))
-                yield offsets[number][first], offsets[number][last], spelled
-                spelled, number = "", number + 1
+                yield offsets[number][first], offsets[number][last], json_text
+                json_text, number = "", number + 1
 
 
 def code_cells(text: str) -> list[Cell]:
-    """Return the code cells of a notebook of format 3 or 4. Raises ValueError if it is not a notebook."""
+    """Return the code cells of a notebook of format 3 or 4. Raise ValueError if it is not a notebook."""
     try:
         root = _parse_node(text, _skip_space(text, 0))
     except RecursionError as error:
@@ -62,12 +69,12 @@ def code_cells(text: str) -> list[Cell]:
     if _skip_space(text, root.end) != len(text):
         raise json.JSONDecodeError("Extra data", text, root.end)
     if not isinstance(root.value, dict):
-        raise ValueError(_NO_NOTEBOOK)  # noqa: TRY004 - the error is in a file, not in an argument
+        raise ValueError(_NOT_A_NOTEBOOK)  # noqa: TRY004 - the error is in a file, not in an argument
     cells = _get_items(text, root, "cells")
     if not cells:
         sheets = _get_items(text, root, "worksheets")
         cells = [cell for sheet in sheets for cell in _get_items(text, sheet, "cells")]
-    code = []
+    result = []
     for number, cell in enumerate(cells, 1):
         if not isinstance(cell.value, dict) or cell.value.get("cell_type") != "code":
             continue
@@ -80,8 +87,8 @@ def code_cells(text: str) -> list[Cell]:
             if isinstance(string.value, str)
         )
         if literals or not strings:
-            code.append(Cell(number, "".join(value for _, _, value in literals), literals, text))
-    return code
+            result.append(Cell(number, "".join(value for _, _, value in literals), literals, text))
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +101,7 @@ class _Node:
 
 
 def _skip_space(text: str, position: int) -> int:
-    """Return the position after white space."""
+    """Return the position after the white space at a position."""
     match = _SPACE.match(text, position)
     return match.end() if match is not None else position
 
@@ -105,7 +112,7 @@ def _parse_node(text: str, position: int) -> _Node:
 
 
 def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
-    """Return the members of an object, the last of duplicate keys; none for any other value."""
+    """Return the members of a JSON object by key. Empty for any other value. The last of duplicate keys counts."""
     members: dict[str, _Node] = {}
     if node is None or not isinstance(node.value, dict) or not node.value:
         return members
@@ -119,15 +126,18 @@ def _list_members(text: str, node: _Node | None) -> dict[str, _Node]:
 
 
 def _get_items(text: str, node: _Node, name: str) -> list[_Node]:
-    """Return the items of a member that is an array, null or missing. Raises ValueError for any other type."""
+    """Return the items of an object's member. Empty if the member is missing or null.
+
+    Raise ValueError if it has any other type than an array.
+    """
     member = _list_members(text, node).get(name)
     if member is not None and member.value is not None and not isinstance(member.value, list):
-        raise ValueError(_NO_NOTEBOOK)
+        raise ValueError(_NOT_A_NOTEBOOK)
     return _list_items(text, member)
 
 
 def _list_items(text: str, node: _Node | None) -> list[_Node]:
-    """Return the items of an array; none for any other value."""
+    """Return the items of a JSON array. Empty for any other value."""
     items: list[_Node] = []
     if node is None or not isinstance(node.value, list) or not node.value:
         return items
@@ -140,7 +150,11 @@ def _list_items(text: str, node: _Node | None) -> list[_Node]:
 
 
 def convert_magics(source: str) -> str:
-    """Return a cell as Python: magics become calls that the checks know, or are removed."""
+    """Return the source of a cell as Python code.
+
+    Magics that set variables or run a shell become calls of functions that the checks know. Others are removed. The
+    line numbers stay the same.
+    """
     magic = _CELL.match(source)
     if magic is not None:
         kind = magic[1]
@@ -148,7 +162,7 @@ def convert_magics(source: str) -> str:
             body = source.partition("\n")[2]
             return f"__tfdoctor_shell({body!r})"
         if kind in ("time", "timeit", "capture", "prun"):
-            return "\n" + convert_magics(source.partition("\n")[2])
+            return "\n" + convert_magics(source.partition("\n")[2])  # keep the line numbers
         return ""
     if not re.search(r"[%!?]", source):
         return source

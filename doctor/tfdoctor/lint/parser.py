@@ -1,7 +1,7 @@
-"""Syntax trees of Python of any version, as those of the standard library.
+"""Parse Python of any version to an `ast` tree.
 
-`ast` parses valid Python 3. Any other text (Python 2, or a file with an error) is parsed by tree-sitter,
-whose grammar includes Python 2 and continues after an error; its nodes are converted to those of `ast`.
+`ast` itself parses valid Python 3. Any other text (Python 2, or a file with an error) is parsed by tree-sitter,
+whose grammar includes Python 2 and which continues after an error. Its nodes are converted to those of `ast`.
 """
 
 from __future__ import annotations
@@ -17,12 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["MAX_TREE_DEPTH", "Tree", "parse"]
 
 MAX_TREE_DEPTH = 120
-"""Levels of a tree that are converted; deeper nodes are dropped."""
+"""The most levels of a tree that are converted. Deeper nodes are dropped."""
 _PYTHON_2 = re.compile(
     rb"^\s*(?:print\s+[^\s(=.,]|print\s*>>|exec\s+[\"'\w]|except\s+[\w.]+\s*,\s*\w+\s*:|raise\s+\w+\s*,)",
     re.M,
 )
-_SET_CALL = re.compile(r"\)\s*=(?!=)")
+_CALL_ASSIGNMENT = re.compile(r"\)\s*=(?!=)")
+"""An assignment to a call, such as `os.environ("NAME") = …`."""
 
 
 class Tree:
@@ -35,11 +36,11 @@ class Tree:
         self.old = old
         """Whether the text is Python 2."""
         self.broken = broken
-        """The first line that is not valid in any Python; 0: none."""
+        """The first line that is not valid in any Python version. 0 if there is none."""
 
 
 def parse(text: str) -> Tree:
-    """Return the tree of a text. Never raises."""
+    """Return the tree of a text. No text raises an error."""
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -58,24 +59,28 @@ def _parse_with_tree_sitter(text: str) -> Tree:
     root = parser.parse(data).root_node
     converter = _Converter(data)
     body = converter.block(root.children, 0)
-    old = _PYTHON_2.search(data) is not None
-    return Tree(ast.Module(body=body, type_ignores=[]), old=old, broken=converter.broken)
+    is_python_2 = _PYTHON_2.search(data) is not None
+    return Tree(ast.Module(body=body, type_ignores=[]), old=is_python_2, broken=converter.broken)
 
 
 class _Converter:
-    """A converter from nodes of tree-sitter to those of `ast`.
+    """A converter from tree-sitter nodes to `ast` nodes.
 
-    A node without a counterpart becomes a tuple of its children.
+    The methods `s_…` convert a statement and `e_…` an expression, named by the type of the tree-sitter node. An
+    expression without such a method becomes a tuple of its children.
     """
 
     def __init__(self, data: bytes) -> None:
         self.data = data
         self.broken = 0
+        """The first line with an error. 0 if there is none."""
 
     def text(self, node: Any) -> str:
+        """Return the source text of a tree-sitter node."""
         return self.data[node.start_byte : node.end_byte].decode("utf-8", "replace")
 
     def set_position(self, result: Any, node: Any) -> Any:
+        """Set the position of an `ast` node to that of a tree-sitter node, and return the `ast` node."""
         result.lineno, result.col_offset = node.start_point[0] + 1, node.start_point[1]
         result.end_lineno, result.end_col_offset = node.end_point[0] + 1, node.end_point[1]
         return result
@@ -103,13 +108,18 @@ class _Converter:
         return body or [ast.Pass(lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)]
 
     def error(self, node: Any, body: list[ast.stmt], depth: int) -> Any:
-        """Convert the statements in a part with an error.
+        """Convert the statements in an error node, and append them to `body`.
 
-        Return a call at its end that is the target of an assignment, else None.
+        If the node ends with the beginning of an assignment to a call, return that call, else None.
         """
         children = [child for child in node.named_children if child.type != "comment"]
-        after = self.text(node).rstrip()
-        if children and children[-1].type == "call" and after.endswith("=") and _SET_CALL.search(after[-8:]):
+        code = self.text(node).rstrip()
+        if (
+            children
+            and children[-1].type == "call"
+            and code.endswith("=")
+            and _CALL_ASSIGNMENT.search(code[-8:])
+        ):
             for child in children[:-1]:
                 body += self.statement(child, depth + 1)
             return self.expr(children[-1], depth + 1)
@@ -119,11 +129,12 @@ class _Converter:
         return None
 
     def make_block(self, node: Any, field: str, depth: int) -> list[ast.stmt]:
+        """Convert the block in a field of a node. Return an empty list if there is none."""
         inner = node.child_by_field_name(field)
         return self.block(inner.children, depth) if inner is not None else []
 
     def statement(self, node: Any, depth: int) -> list[ast.stmt]:
-        """Convert a statement, which can become several."""
+        """Convert a statement, which can become several statements or none."""
         if depth > MAX_TREE_DEPTH:
             return []
         convert = getattr(self, f"s_{node.type}", None)
@@ -175,6 +186,7 @@ class _Converter:
         return [ast.If(test=test, body=self.make_block(node, "consequence", depth), orelse=orelse)]
 
     def orelse(self, node: Any, depth: int) -> list[ast.stmt]:
+        """Convert the `else` block of a loop. Return an empty list if there is none."""
         other = node.child_by_field_name("alternative")
         return self.make_block(other, "body", depth) if other is not None else []
 
@@ -264,6 +276,7 @@ class _Converter:
         return definitions
 
     def parameters(self, node: Any, depth: int) -> ast.arguments:
+        """Convert the parameters of a function, without `*args` and `**kwargs`."""
         names, defaults = [], []
         for parameter in node.named_children if node is not None else ():
             inner = parameter.child_by_field_name("name") or (
@@ -304,6 +317,7 @@ class _Converter:
         return [ast.ImportFrom(module=module.lstrip(".") or None, names=names, level=level)]
 
     def names(self, nodes: Iterable[Any]) -> list[ast.alias]:
+        """Convert the names of an import."""
         aliases = []
         for name_node in nodes:
             if name_node.type == "aliased_import":
@@ -333,14 +347,14 @@ class _Converter:
     # ---------------------------------------------------------------- expressions
 
     def store(self, node: Any, depth: int) -> Any:
-        """Convert the target of an assignment."""
+        """Convert the target of an assignment, or of a loop."""
         target = self.expr(node, depth)
         if isinstance(target, (ast.Name, ast.Attribute, ast.Subscript)):
             target.ctx = ast.Store()
         return target
 
     def several(self, nodes: Iterable[Any], node: Any, depth: int) -> Any:
-        """Convert nodes to one expression, a tuple if there are several."""
+        """Convert nodes to one expression: the only one, or else a tuple of them at the position of `node`."""
         elements = [self.expr(child, depth + 1) for child in nodes if child.type != "comment"]
         return (
             elements[0]
@@ -349,7 +363,7 @@ class _Converter:
         )
 
     def expr(self, node: Any, depth: int) -> Any:
-        """Convert an expression."""
+        """Convert an expression. A missing node, or one that is too deep, becomes the constant None."""
         if node is None or depth > MAX_TREE_DEPTH:
             return ast.Constant(value=None, lineno=1, col_offset=0, end_lineno=1, end_col_offset=0)
         convert = getattr(self, f"e_{node.type}", None)
@@ -441,7 +455,8 @@ class _Converter:
         return ast.Lambda(args=args, body=self.expr(node.child_by_field_name("body"), depth))
 
     def literal(self, node: Any) -> Any:
-        """Return the constant of a literal, also of Python 2; the constant None if it cannot be evaluated."""
+        """Return the constant of a Python 2 or 3 literal, or the constant None if it cannot be evaluated."""
+        # Python 2 spellings: 10L, 0777, u"text", ur"text"
         text = self.text(node)
         for spelling in (text, text.rstrip("lL"), f"0o{text[1:]}", text.lstrip("uU"), text[1:]):
             try:

@@ -1,4 +1,4 @@
-"""The base class of all checks of Python: it collects findings, each place once."""
+"""The base class of all Python checks, which collects the findings."""
 
 from __future__ import annotations
 
@@ -17,29 +17,32 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FINDINGS", "MAX_STEPS", "MAX_TEXT_CHARS", "Reporter"]
 
 MAX_FINDINGS = 500
-"""Findings of one Python file."""
+"""The most findings of one Python file."""
 MAX_STEPS = 250_000
-"""Statements and expressions evaluated in a file; those of a function count at each call."""
+"""The most statements and expressions that are evaluated in a file. Those of a function count at each call."""
 ITEMS_PER_STEP = 16
-"""Items of a container, or characters of a text, that take as much time as one expression."""
+"""The number of container items or characters that take as much time as one expression."""
 MAX_TEXT_CHARS = 100_000
-"""Characters of the longest text that is composed."""
+"""The maximum length in characters of a composed text."""
 _BLOCK_BYTES = 1024
+"""The size in bytes of the blocks in which the characters of a line are counted."""
 _CONTINUATION_BYTES = bytes(range(0x80, 0xC0))
+"""The bytes of UTF-8 that do not begin a character."""
 
 
 @lru_cache(maxsize=4)
 def _encode_line(text: str) -> tuple[bytes, list[int]]:
-    """Return a line in UTF-8, and the number of characters before each block of it."""
+    """Return (line in UTF-8, number of characters before each block of it)."""
     data = text.encode("utf-8", "replace")
     blocks = (data[start : start + _BLOCK_BYTES] for start in range(0, len(data), _BLOCK_BYTES))
     return data, [0, *accumulate(len(block.translate(None, _CONTINUATION_BYTES)) for block in blocks)]
 
 
 class Reporter:
-    """The state and functions that all checks of Python share."""
+    """The state and functions that all Python checks share."""
 
     state: WalkState
+    # methods of the subclass `Evaluator`
     look: Any
     run: Any
     value: Any
@@ -51,31 +54,37 @@ class Reporter:
         self.cell_number: int | None = None
         self.lines: list[str] = []
         self.certain = True
-        """Whether a correction is certain; false for a dict that only looks like an environment."""
+        """Whether fixes are certain. False for a dict that only seems to be an environment."""
         self.first_line = 0
-        """Lines of the notebook before this cell."""
+        """The number of lines of the notebook before this cell."""
         self.guarded = 0
-        """Depth of nested branches that test the version of TensorFlow."""
+        """The depth of nested branches that test the TensorFlow version or handle a missing name."""
         self.maybe = 0
-        """Depth of nested branches that may not run."""
+        """The depth of nested branches that may not run."""
         self.single = False
         """Whether the code runs only if there is one GPU."""
         self.uncalled = False
+        """Whether the code belongs to a function that the file never calls."""
         self.graph = False
+        """Whether operations are added to a graph instead of run."""
         self.python_2 = False
+        """Whether the file is Python 2."""
         self.devices: list[Any] = []
+        """The values of the open tf.device contexts, outermost first."""
         self.loops: list[Any] = []
+        """The nodes of the open loops, outermost first."""
         self.tf_names: set[str] = set()
+        """The names by which the text refers to TensorFlow or to something imported from it."""
         self.steps = 0
-        """Statements and expressions evaluated so far."""
+        """The number of statements and expressions evaluated so far."""
         self.cells_loading: Counter[str] = Counter()
         """The number of cells of the notebook that load each name."""
         self.names_loaded: frozenset[str] = frozenset()
-        """Names that this cell loads."""
+        """The names that this cell loads."""
 
     @cached_property
     def names(self) -> ApiNames:
-        """The names of the API by release of TensorFlow."""
+        """The names that TensorFlow releases added and removed."""
         return Compat.load().api_names
 
     def is_loaded_elsewhere(self, name: str) -> bool:
@@ -83,11 +92,11 @@ class Reporter:
         return self.cells_loading[name] > (name in self.names_loaded)
 
     def spend(self, items: int) -> None:
-        """Count the work on items or characters, so that MAX_STEPS bounds all work on a file."""
+        """Count the work on items or characters as steps, so that MAX_STEPS limits all work on a file."""
         self.steps += items // ITEMS_PER_STEP
 
     def column(self, line: int, offset: int) -> int:
-        """Return the column in characters, from 1, of an offset in UTF-8 bytes."""
+        """Return the column in characters, from 1, of an offset in UTF-8 bytes on a line."""
         text = self.lines[line - 1] if 0 < line <= len(self.lines) else ""
         if text.isascii():
             return offset + 1
@@ -102,7 +111,7 @@ class Reporter:
         return f"{cell}line {node.lineno}"
 
     def make_fix(self, line: Any, start: int, end: Any, old: str, new: str) -> Fix | None:
-        """Return the fix that replaces `old` between two offsets of a line; None if the text there differs."""
+        """Return the fix that replaces `old` between two byte offsets of a line. None if the text there differs."""
         if not line or end is None or not 0 < line <= len(self.lines):
             return None
         first, last = self.column(line, start), self.column(line, end)
@@ -113,7 +122,10 @@ class Reporter:
     def report(
         self, name: str, node: Any, message: str, *, fix: Fix | None = None, at: tuple[Any, int] | None = None
     ) -> None:
-        """Add a finding, unless the place has one of this kind already or the file has too many."""
+        """Add a finding of the kind `name` at a node, or at (line, byte offset) in `at`.
+
+        It is not added if there is one of this kind at this position, or if the file has MAX_FINDINGS.
+        """
         line, offset = at if at is not None and at[0] else (node.lineno, node.col_offset)
         key = (name, self.cell_number, line, offset)
         if key not in self.problems and len(self.problems) < MAX_FINDINGS:
@@ -127,6 +139,6 @@ class Reporter:
             )
 
     def note_gpu_use(self, node: Any) -> None:
-        """Note that the GPUs are used here at the latest."""
+        """Record that the GPUs are first used here, unless they were used before."""
         if not self.state.used:
             self.state.used, self.state.use_place = node.lineno, self.format_position(node)

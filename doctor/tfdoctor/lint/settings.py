@@ -1,4 +1,4 @@
-"""The table [tool.tfdoctor] of a pyproject.toml, and the parsing of release numbers."""
+"""Parse the [tool.tfdoctor] table of a pyproject.toml, and release numbers."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ SKIPPED = (
     "dist",
     "*.egg-info",
 )
-"""Patterns of folders that are skipped inside a given folder."""
+"""Patterns for the names of folders that are skipped when a folder is searched."""
 _KEYS = ("tf", "gpus", "ignore", "select", "exclude", "per-file-ignores")
 
 
 class SettingsError(ValueError):
-    """An invalid value in [tool.tfdoctor]; the message is a sentence."""
+    """An invalid value in [tool.tfdoctor]. The message is a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,27 +48,31 @@ class Settings:
     """A project's settings for `lint`."""
 
     tf: tuple[int, int] | None = None
+    """The major and minor version of TensorFlow. None if it is not set."""
     gpus: int | None = None
+    """The number of GPUs of the target machine. None if it is not set."""
     ignore: frozenset[str] = frozenset()
-    """Names of kinds that are not reported."""
+    """The names of the kinds of findings that are not reported."""
     select: frozenset[str] = frozenset(LINT)
+    """The names of the kinds of findings that are reported."""
     exclude: tuple[str, ...] = ()
-    """Patterns of paths relative to the pyproject.toml, or of the name of a file or folder."""
+    """Patterns for excluded paths relative to the pyproject.toml, or for the name of a file or folder."""
     per_file: tuple[tuple[str, frozenset[str]], ...] = ()
+    """(path pattern, names of the kinds of findings that are not reported for matching paths)."""
 
     def is_excluded(self, path: str) -> bool:
-        """Return whether a path (with /, relative to the pyproject.toml) is excluded."""
+        """Return whether a path is excluded. It is relative to the pyproject.toml and separated by "/"."""
         return any(_matches_pattern(path, pattern) for pattern in self.exclude)
 
     def includes(self, path: str, name: str) -> bool:
-        """Return whether a finding of this kind is reported for this path."""
+        """Return whether findings of the kind with this name are reported for this path."""
         if name in self.ignore or name not in self.select:
             return False
         return not any(name in names and _matches_pattern(path, pattern) for pattern, names in self.per_file)
 
 
 def _matches_pattern(path: str, pattern: str) -> bool:
-    """Return whether a pattern matches a path, one of its folders, or the name of one."""
+    """Return whether a pattern matches a path, one of its parent folders, or the name of any of these."""
     plain = pattern.strip("/")
     parts = path.split("/")
     if any(fnmatch.fnmatchcase(part, plain) for part in parts):
@@ -77,7 +81,10 @@ def _matches_pattern(path: str, pattern: str) -> bool:
 
 
 def release_of(text: str) -> tuple[int, int] | None:
-    """Return the major and minor of a release such as "1.15", "2.16.1" or "2" (2.0); None if the text is not one."""
+    """Return the major and minor version of a release such as "1.15", "2.16.1" or "2" (2.0).
+
+    None if the text is not a TensorFlow release.
+    """
     match = re.fullmatch(
         r"([12])(?:\.(\d{1,2}))?(?:\.[\dx*]{1,3})?(?:(?:rc|a|b|\.dev)\d{1,8})?", text.strip()
     )
@@ -85,7 +92,7 @@ def release_of(text: str) -> tuple[int, int] | None:
 
 
 def settings_of(table: Mapping[str, Any]) -> Settings:
-    """Return the settings in a [tool.tfdoctor] table. Raises SettingsError."""
+    """Return the settings in a [tool.tfdoctor] table. Raise SettingsError if a key or value is invalid."""
     for key in table:
         if key not in _KEYS:
             similar = difflib.get_close_matches(key, _KEYS, n=1)
@@ -113,7 +120,7 @@ def settings_of(table: Mapping[str, Any]) -> Settings:
 
 
 def _check_texts(value: Any, key: str) -> list[str]:
-    """Return a list of texts. Raises SettingsError for another value."""
+    """Return the value. Raise SettingsError if it is not a list of texts that are not empty."""
     if not isinstance(value, list) or not all(isinstance(item, str) and item for item in value):
         msg = f"`{key}` takes a list of texts"
         raise SettingsError(msg)
@@ -121,7 +128,7 @@ def _check_texts(value: Any, key: str) -> list[str]:
 
 
 def _parse_kinds(value: Any, key: str) -> frozenset[str]:
-    """Return the kinds with these codes or names. Raises SettingsError for unknown ones."""
+    """Return the names of the kinds with these codes or names. Raise SettingsError if one is unknown."""
     kinds = set()
     for code in _check_texts(value, key):
         name = find_kind(code)

@@ -1,4 +1,4 @@
-"""Values that an expression can have at run time, as far as the source code shows."""
+"""The values of expressions that `lint` knows without running the code. None stands for an unknown value."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class Path:
 
     name: str
     sure: bool = True
-    """Whether this is certain; false if one of several imports provides it."""
+    """Whether this is certain. False if the name may also come from another import."""
 
 
 @dataclass(slots=True)
@@ -38,10 +38,12 @@ class Const:
 
 @dataclass(slots=True)
 class Seq:
-    """A list, tuple or set with known items."""
+    """A list, tuple or set with a known number of items."""
 
     items: list[Any]
+    """The values of the items."""
     nodes: list[Any]
+    """The nodes of the items, in the same order."""
 
 
 @dataclass(slots=True)
@@ -49,7 +51,7 @@ class Map:
     """A dict."""
 
     entries: list[tuple[Any, Any, Any, Any]]
-    """(key, value, node of the key, node of the value)."""
+    """(key, value, key node, value node) for each entry, in the order of assignment."""
     whole: bool = True
     """Whether all entries are known."""
     environment: bool = False
@@ -58,73 +60,84 @@ class Map:
 
 @dataclass(slots=True)
 class Many:
-    """One of these values after the other, in a loop."""
+    """A variable that has each of these values in turn, as in a loop."""
 
     values: list[Any]
 
 
 @dataclass(slots=True)
 class Obj:
-    """An object that a call returned."""
+    """Any other object, such as one that a call returned."""
 
     kind: str
-    """For example gpus, gpu, config, options, cluster, model, or sub (a part of a config)."""
+    """The kind of object: gpus, gpu, config, options, cluster, model, sub (a part of a config), text and so on."""
     data: Any = None
+    """What is known about the object. Its type depends on the kind."""
     node: Any = None
+    """The node of the call that created it. None if it is not needed."""
 
 
 @dataclass(slots=True)
 class Func:
-    """A function of the file."""
+    """A function that the file defines."""
 
     node: Any
     bound: bool = False
+    """Whether it is a method whose first argument is the object or class."""
     graph: bool = False
+    """Whether tf.function decorates it, so that its operations form a graph."""
     cell: int | None = None
+    """The number of the notebook cell that defines it. None if it is not in a notebook."""
     lines: list[str] = field(default_factory=list)
     """The lines of the cell or file that defines it."""
 
 
 @dataclass(slots=True)
 class ClassValue:
-    """A class of the file, with its methods."""
+    """A class that the file defines, with its methods by name."""
 
     functions: dict[str, Func] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
 class WalkState:
-    """What has certainly happened before a line runs."""
+    """The events that have certainly happened before a statement runs."""
 
     imported: int = 0
-    """The line that imports TensorFlow; 0: not certain."""
+    """The line that imports TensorFlow. 0 if it is not certain that one did."""
     used: int = 0
-    """The line that first uses the GPUs; 0: not certain."""
+    """The line that first uses the GPUs. 0 if it is not certain that one did."""
     import_place: str = ""
+    """The position of the import for messages: "cell 2, line 5" or "line 5"."""
     use_place: str = ""
+    """The position of the first use of the GPUs for messages."""
     unreachable: bool = False
-    """Whether a return, raise, break or continue precedes."""
+    """Whether the statement does not run, because of a return, raise, break or continue before it."""
 
     def copy(self) -> WalkState:
         return WalkState(self.imported, self.used, self.import_place, self.use_place, self.unreachable)
 
     def assign(self, other: WalkState) -> None:
+        """Replace this state by another one."""
         self.imported, self.used, self.unreachable = other.imported, other.used, other.unreachable
         self.import_place, self.use_place = other.import_place, other.use_place
 
 
 def constant(value: Any) -> Any:
-    """Return the value of a constant; None for any other value."""
+    """Return the Python value of a `Const`. None for any other value."""
     return value.value if isinstance(value, Const) else None
 
 
 def is_same(left: Any, right: Any) -> bool:
-    """Return whether two values are certainly the same."""
+    """Return whether two values are certainly the same object or equal constants."""
     return left is right or (type(left) is type(right) and isinstance(left, (Path, Const)) and left == right)
 
 
 def merge_states(one: WalkState, two: WalkState) -> WalkState:
-    """Return what has certainly happened after either of two branches."""
+    """Return the state after two branches, one of which ran: what has happened in both of them.
+
+    An unreachable branch does not count.
+    """
     if one.unreachable:
         return two.copy()
     if two.unreachable:

@@ -1,1 +1,1 @@
-"""Diagnosis of TensorFlow logs: `diagnose_log(chunks, compat)` returns the report with the root cause."""
+"""Find the root cause of a GPU problem in a TensorFlow log. The entry point is `report.diagnose_log`."""

@@ -1,4 +1,4 @@
-"""Remedies for the cause that a log shows, with the versions of the release that wrote it."""
+"""Suggest remedies for the cause that a log shows, with the versions of the release that wrote the log."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["CHECK", "describe_usual_reason", "remedies"]
 
 CHECK = Remedy("Check the machine itself: it shows what a log cannot.", ("tfdoctor check",))
-_SHARED: dict[CommonRemedy, Remedy] = {
+_FIXED_REMEDIES: dict[CommonRemedy, Remedy] = {
     CommonRemedy.CHECK: CHECK,
     CommonRemedy.RESTART: Remedy(
         "Restart the machine: the new kernel module is loaded then.", ("sudo reboot",), changes_system=True
@@ -57,11 +57,12 @@ _SHARED: dict[CommonRemedy, Remedy] = {
         ("tfdoctor run python3 -c \"import tensorflow as tf; tf.config.list_physical_devices('GPU')\"",),
     ),
 }
+"""The remedies that do not depend on the log."""
 
 
 _TOOLKIT = re.compile(r"^(/[\w./-]{0,80}/cuda(-\d{1,2}\.\d)?)/(?:targets/[\w-]{1,40}/)?lib(?:64)?/?$")
-"""A library folder of a CUDA toolkit: captures the root of the toolkit, and its version if the name has it."""
-_COUNTERS = Remedy(
+"""Matches a library folder of a CUDA toolkit. The groups are the toolkit's root and "-11.2", if its name has a version."""
+_COUNTERS_REMEDY = Remedy(
     "Start the container with --cap-add=SYS_ADMIN, or load the kernel module nvidia with "
     "NVreg_RestrictProfilingToAdminUsers=0, or do without the profiler.",
     ("grep RmProfilingAdminOnly /proc/driver/nvidia/params",),
@@ -69,7 +70,7 @@ _COUNTERS = Remedy(
 
 
 def remedies(case: LogContext, cause: Cause) -> tuple[Remedy, ...]:
-    """Return the remedies for a cause, with the versions of the release that wrote the log if it is known."""
+    """Return the remedies for a cause. They name the versions of the release that wrote the log if it is known."""
     result: list[Remedy] = []
     templates = cause.data.remedies
     for template in (templates,) if isinstance(templates, Remedy) else templates:
@@ -78,14 +79,14 @@ def remedies(case: LogContext, cause: Cause) -> tuple[Remedy, ...]:
 
 
 def _make_remedies(case: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
-    """Return the remedies of a kind that depend on the log, or the fixed one."""
+    """Return the remedies of a kind, which depend on the log or are fixed."""
     if kind is CommonRemedy.RELEASE:
         return (_suggest_release(case),)
     if kind in (CommonRemedy.LIBRARIES, CommonRemedy.LIBRARY):
         options = _make_library_remedies(case)
         return options[1:2] or options if kind is CommonRemedy.LIBRARY else options
     if kind is CommonRemedy.PROFILER:
-        return (_COUNTERS if case.log.has("cupti-not-permitted") else _make_cupti_remedy(case),)
+        return (_COUNTERS_REMEDY if case.log.has("cupti-not-permitted") else _make_cupti_remedy(case),)
     if kind is CommonRemedy.DRIVER:
         return _make_driver_remedies(case)
     if kind is CommonRemedy.HOST_DRIVER:
@@ -93,11 +94,11 @@ def _make_remedies(case: LogContext, kind: CommonRemedy) -> Sequence[Remedy]:
         return (Remedy(text, (f"tfdoctor recommend --method container{_make_driver_option(case)}",)),)
     if kind is CommonRemedy.STUB:
         return (_make_stub_remedy(case),)
-    return (_SHARED[kind],)
+    return (_FIXED_REMEDIES[kind],)
 
 
 def _list_search_path(case: LogContext) -> list[str]:
-    """Return the folders on LD_LIBRARY_PATH, if the log shows it; else an empty list."""
+    """Return the folders on LD_LIBRARY_PATH. Empty if the log does not show them."""
     return [
         folder.strip().rstrip("/")
         for folder in (find_search_path(case.missing) or "").split(":")
@@ -106,7 +107,10 @@ def _list_search_path(case: LogContext) -> list[str]:
 
 
 def _make_cupti_remedy(case: LogContext) -> Remedy:
-    """Return the remedy that adds CUPTI to the search path, from the toolkit in the log or else the usual one."""
+    """Return the remedy that adds CUPTI to the search path.
+
+    CUPTI is taken from the toolkit that the log names, or else from /usr/local/cuda.
+    """
     toolkits = [match[1] for folder in _list_search_path(case) if (match := _TOOLKIT.match(folder))]
     toolkit = toolkits[0] if toolkits else "/usr/local/cuda"
     origin = "that the log names" if toolkits else "in /usr/local/cuda"
@@ -118,10 +122,12 @@ def _make_cupti_remedy(case: LogContext) -> Remedy:
 
 
 def _make_driver_remedies(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedies for an old driver: a newer driver, or a TensorFlow that the present one can run."""
-    exact = case.origin.version or (case.origin.release.minor if case.origin.release is not None else "")
-    release = shlex.quote(exact) if exact else "latest"
-    subject = f"TensorFlow {exact}" if exact else "a release"
+    """Return the remedies for an old driver: a newer driver, or a TensorFlow that works with the installed one."""
+    exact_version = case.origin.version or (
+        case.origin.release.minor if case.origin.release is not None else ""
+    )
+    release = shlex.quote(exact_version) if exact_version else "latest"
+    subject = f"TensorFlow {exact_version}" if exact_version else "a release"
     newer = Remedy(
         f"Install a newer NVIDIA driver; this shows which one {subject} needs.",
         (f"tfdoctor matrix --tf {release}",),
@@ -130,7 +136,7 @@ def _make_driver_remedies(case: LogContext) -> tuple[Remedy, ...]:
     if not _make_driver_option(case):
         return (newer,)
     text = f"Or take a TensorFlow that runs on driver {case.driver}, without root."
-    return (newer, Remedy(text, (_recommend(case),)))
+    return (newer, Remedy(text, (_make_recommend_command(case),)))
 
 
 def _make_stub_remedy(case: LogContext) -> Remedy:
@@ -147,7 +153,7 @@ def _make_stub_remedy(case: LogContext) -> Remedy:
 
 
 def _make_folder_remedy(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedy that adds the folder of the required CUDA; empty if the log does not show enough."""
+    """Return the remedy that adds the folder of the required CUDA. Empty if the log does not show enough."""
     if case.other_cuda is None or "." not in (required := case.other_cuda[1]):
         return ()
     for folder in _list_search_path(case):
@@ -165,7 +171,7 @@ def _make_folder_remedy(case: LogContext) -> tuple[Remedy, ...]:
 
 
 def describe_usual_reason(case: LogContext, cause: Cause) -> str:
-    """Return the usual reason for a cause, as a sentence; empty if there is none."""
+    """Return a sentence with the usual reason for a cause. Empty if there is none."""
     if cause not in (Cause.LIBS_UNLISTED, Cause.LIBS_NOT_INSTALLED, Cause.IMPORT_MISSING_CUDA_LIB):
         return ""
     release = _find_release(case)
@@ -178,16 +184,16 @@ def describe_usual_reason(case: LogContext, cause: Cause) -> str:
 
 
 def _suggest_release(case: LogContext) -> Remedy:
-    """Return the remedy that finds a TensorFlow for the GPUs in the log, or else for the present machine."""
-    return Remedy("See which TensorFlow fits, and how to install it.", (_recommend(case),))
+    """Return the remedy that recommends a TensorFlow for the GPUs in the log, or else for this machine."""
+    return Remedy("See which TensorFlow fits, and how to install it.", (_make_recommend_command(case),))
 
 
-def _recommend(case: LogContext) -> str:
-    return f"tfdoctor recommend{_list_machine_options(case)}"
+def _make_recommend_command(case: LogContext) -> str:
+    return f"tfdoctor recommend{_make_machine_options(case)}"
 
 
-def _list_machine_options(case: LogContext) -> str:
-    """Return the command-line options for the GPUs and the driver in the log."""
+def _make_machine_options(case: LogContext) -> str:
+    """Return the command-line options for the GPUs and the driver in the log. Empty if it names none."""
     cards = "".join(f" --gpu {shlex.quote(name)}" for name in case.cards[:4] if case.compat.gpus_named(name))
     return f"{cards}{_make_driver_option(case)}"
 
@@ -197,7 +203,7 @@ def _make_driver_option(case: LogContext) -> str:
 
 
 def _find_release(case: LogContext) -> Release | None:
-    """Return the release that wrote the log, or else the newest possible one; None if unknown."""
+    """Return the release that wrote the log, or else the newest that can have written it. None if unknown."""
     if case.origin.release is not None:
         return case.origin.release
     newest = (case.origin.era or "").rstrip("+").rpartition("-")[2]
@@ -208,15 +214,19 @@ def _find_release(case: LogContext) -> Release | None:
 
 
 def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedies for missing libraries: repair, a new environment or image, then the requirements."""
+    """Return the remedies for missing libraries.
+
+    First the environment is repaired; then a new environment or image, a fitting release and the requirements are
+    suggested.
+    """
     release, version = _find_release(case), case.origin.version
     if case.origin.release is None and version is not None and not case.windows:
-        other = (
+        other_build_text = (
             f"This TensorFlow {version} was built for other libraries; the one from the package index, "
             f"in a container image, finds its "
             "own."
         )
-        return (Remedy(other, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
+        return (Remedy(other_build_text, (f"tfdoctor build --tf {shlex.quote(version)}",)),)
     if case.windows:
         wsl = Remedy(
             "Use WSL 2: there this makes an environment in which TensorFlow finds them.",
@@ -230,46 +240,61 @@ def _make_library_remedies(case: LogContext) -> tuple[Remedy, ...]:
             "On that machine: see what is wrong, and have it fixed.", ("tfdoctor check", "tfdoctor fix")
         )
     if release is None or not release.gpu:
-        new = Remedy("Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",))
-        return (repair, new, *_suggest_fitting_release(case), *_make_requirement_remedy(case, None, None))
-    exact = version if version and case.compat.release(version) else release.version
-    release_argument = shlex.quote(exact if version and version != release.minor else release.minor)
+        new_environment = Remedy(
+            "Or make a new environment in which TensorFlow finds them.", ("tfdoctor install",)
+        )
+        return (
+            repair,
+            new_environment,
+            *_suggest_fitting_release(case),
+            *_make_requirement_remedy(case, None, None),
+        )
+    exact_version = version if version and case.compat.release(version) else release.version
+    release_argument = shlex.quote(exact_version if version and version != release.minor else release.minor)
     options = [repair, *_make_folder_remedy(case)]
     if not _is_compatible(case, release):
-        text = f"Or see what there is of TensorFlow {exact} for the card and the driver in this log."
+        text = f"Or see what there is of TensorFlow {exact_version} for the card and the driver in this log."
         return (
             *options,
-            Remedy(text, (f"{_recommend(case)} --tf {release_argument}",)),
+            Remedy(text, (f"{_make_recommend_command(case)} --tf {release_argument}",)),
             *_make_requirement_remedy(case, release, version),
         )
-    host = _list_machine_options(case)
+    machine_options = _make_machine_options(case)
     if includes_cuda:
-        text = f"Or make a new environment with TensorFlow {exact} and its CUDA {release.cuda}."
-        options.append(Remedy(text, (f"tfdoctor install --tf {release_argument}{host}",)))
-    official = case.compat.official_image(exact)
-    can_build_official = official is not None and _is_locked(case, exact, (official.recipe.python,))
-    if includes_cuda or can_build_official or case.compat.ngc_images(exact) or _has_base_image(case, release):
-        text = f"Or build a container image of TensorFlow {exact} in which it finds them.{_format_code(case, release)}"
-        options.append(Remedy(text, (f"tfdoctor build --tf {release_argument}{host}",)))
+        text = f"Or make a new environment with TensorFlow {exact_version} and its CUDA {release.cuda}."
+        options.append(Remedy(text, (f"tfdoctor install --tf {release_argument}{machine_options}",)))
+    official = case.compat.official_image(exact_version)
+    can_build_official = official is not None and _is_locked(case, exact_version, (official.recipe.python,))
+    if (
+        includes_cuda
+        or can_build_official
+        or case.compat.ngc_images(exact_version)
+        or _has_base_image(case, release)
+    ):
+        text = f"Or build a container image of TensorFlow {exact_version} in which it finds them.{_describe_code(case, release)}"
+        options.append(Remedy(text, (f"tfdoctor build --tf {release_argument}{machine_options}",)))
     else:
         options.append(
             Remedy(
                 "Or see which release comes nearest.",
-                (f"tfdoctor recommend --tf {release_argument}{host}",),
+                (f"tfdoctor recommend --tf {release_argument}{machine_options}",),
             )
         )
     return (*options, *_suggest_fitting_release(case), *_make_requirement_remedy(case, release, version))
 
 
 def _is_compatible(case: LogContext, release: Release) -> bool:
-    """Return whether the release runs on the GPUs and the driver in the log; true if it names none."""
+    """Return whether the release runs on the GPUs and with the driver in the log. True if the log names none."""
     matches = [match for name in case.cards[:4] if (match := case.compat.gpus_named(name)) is not None]
     cards = tuple(Card(match.query, match.capabilities[0], match.capabilities[1:]) for match in matches)
     return not find_card_reasons(case.compat, release, Host(cards=cards, driver=case.driver))
 
 
-def _format_code(case: LogContext, release: Release) -> str:
-    """Return a sentence on the GPUs in the log that the release has code for; empty unless it has code for all."""
+def _describe_code(case: LogContext, release: Release) -> str:
+    """Return a sentence that the release has code for the GPUs in the log.
+
+    Empty if the log names no GPU, or if the release lacks code for one of them.
+    """
     cards = case.cards[:4]
     for name in cards:
         match = case.compat.gpus_named(name)
@@ -284,7 +309,7 @@ def _format_code(case: LogContext, release: Release) -> str:
 
 
 def _has_base_image(case: LogContext, release: Release) -> bool:
-    """Return whether NVIDIA still publishes a base image with the release's CUDA and cuDNN."""
+    """Return whether NVIDIA still publishes a base image for the release, and the release has a lock file."""
     if release.cudnn is None or not _is_locked(case, release.version, release.pythons()):
         return False
     cuda, cudnn = versions.major_minor(release.cuda or ""), versions.major(release.cudnn)
@@ -292,28 +317,28 @@ def _has_base_image(case: LogContext, release: Release) -> bool:
 
 
 def _is_locked(case: LogContext, version: str, pythons: Iterable[str]) -> bool:
-    """Return whether a TensorFlow package of this version has a lock for one of these Pythons."""
+    """Return whether a TensorFlow GPU package of this version has a lock file for one of these Pythons."""
     releases = [release for release in case.compat.releases if release.version == version and release.gpu]
     return any(is_locked(case.compat, release, python) for release in releases for python in pythons)
 
 
 def _suggest_fitting_release(case: LogContext) -> tuple[Remedy, ...]:
-    """Return the remedy that finds a release for the GPUs in the log; empty if it names none."""
+    """Return the remedy that recommends a release for the first GPU in the log. Empty if no known GPU is named."""
     names = [name for name in case.cards if case.compat.gpus_named(name)]
     if not names:
         return ()
-    return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_recommend(case),)),)
+    return (Remedy(f"Or see which TensorFlow fits a {names[0]}.", (_make_recommend_command(case),)),)
 
 
 def _make_requirement_remedy(
     case: LogContext, release: Release | None, version: str | None
 ) -> tuple[Remedy, ...]:
-    """Return the remedy that shows what a release requires."""
+    """Return the remedy that shows what a release requires, or all releases if it is not known."""
     if release is None or not release.gpu:
         return (Remedy("See what each release needs.", ("tfdoctor matrix",)),)
-    exact = version or release.minor
+    exact_version = version or release.minor
     cudnn = f" and cuDNN {release.cudnn}" if release.cudnn else ""
     evidence = "lines of its source" if case.origin.basis == "lines" else "names of the libraries"
     caveat = "" if version else f" (the release was deduced from the {evidence})"
-    text = f"TensorFlow {exact} needs CUDA {release.cuda}{cudnn}{caveat}."
-    return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact)}",)),)
+    text = f"TensorFlow {exact_version} needs CUDA {release.cuda}{cudnn}{caveat}."
+    return (Remedy(text, (f"tfdoctor matrix --tf {shlex.quote(exact_version)}",)),)

@@ -1,4 +1,4 @@
-"""Blocks of whole UTF-8 lines from the bytes of a log: converts encodings, drops byte-order marks and NULs."""
+"""Split the bytes of a log into blocks of whole UTF-8 lines, without byte-order marks and NULs."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ if TYPE_CHECKING:
 __all__ = ["as_text", "blocks", "is_binary", "strip_leading_nuls"]
 
 _SAMPLE_BYTES = 400
-"""Bytes at the beginning that determine the encoding."""
+"""The number of bytes at the beginning that determine the encoding."""
 _NULS = re.compile(rb"\0{4,}")
-"""NULs left by a truncated file or a power loss. Fewer in a row occur between the characters of UTF-16."""
+"""NULs that a truncated file or a power loss left. Fewer in a row can appear in UTF-16 characters."""
 _BLOCK_BYTES = 1 << 17
-"""Bytes of a block."""
+"""The size of a block in bytes."""
 _MAX_LINE_BYTES = 1 << 20
-"""Bytes after which a line is cut."""
+"""The maximum size of a line in bytes. A longer line is cut."""
 
 
 def is_binary(sample: bytes) -> bool:
-    """Return whether the first bytes of a file are not text."""
+    """Return whether the first bytes of a file are not text: more than 5 % of them are control characters."""
     if sample.startswith((codecs.BOM_UTF8, codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return False
     if not sample or _detect_utf16(sample):
@@ -34,7 +34,10 @@ def is_binary(sample: bytes) -> bool:
 
 
 def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield blocks of about 128 KiB that end at a line end; a line of more than 1 MiB is cut."""
+    """Yield blocks of up to 128 KiB that end at a line end.
+
+    A block is larger if its first line is. A line of more than 1 MiB is cut.
+    """
     rest = b""
     for data in _as_utf8(chunks):
         start = 0
@@ -69,12 +72,12 @@ def blocks(chunks: Iterable[bytes]) -> Iterator[bytes]:
 def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
     """Yield the bytes as UTF-8, without a byte-order mark and NULs.
 
-    A few NULs within a text are dropped; many become a carriage return, which ends a line but does not change
-    the line numbers.
+    Up to three NULs in a row are dropped. More become a carriage return, which ends a line but does not change the
+    line numbers.
     """
-    rest = iter(chunks)
+    remaining_chunks = iter(chunks)
     head = b""
-    for chunk in rest:
+    for chunk in remaining_chunks:
         head += chunk
         nuls = len(head) - len(strip_leading_nuls(head))
         head = head[nuls - nuls % 2 :]  # keep the two bytes of UTF-16 characters together
@@ -84,51 +87,52 @@ def _as_utf8(chunks: Iterable[bytes]) -> Iterator[bytes]:
     if encoding is not None:
         decoder = codecs.getincrementaldecoder(encoding)("replace")
         yield from _strip_nuls(
-            decoder.decode(data).encode("utf-8", "replace") for data in chain([head], rest)
+            decoder.decode(data).encode("utf-8", "replace") for data in chain([head], remaining_chunks)
         )
     else:
-        yield from _strip_nuls(chain([head.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)], rest))
+        yield from _strip_nuls(chain([head.lstrip(b"\0").removeprefix(codecs.BOM_UTF8)], remaining_chunks))
 
 
 def strip_leading_nuls(data: bytes) -> bytes:
-    """Return the bytes after the NULs at the beginning.
+    """Return the bytes without the NULs at the beginning.
 
-    A hole in a file can have gigabytes of them, so a chunk of NULs is compared as a whole.
+    A sparse file can have gigabytes of NULs, so a chunk that has nothing else is compared as a whole.
     """
     return b"" if data.startswith(b"\0") and data == bytes(len(data)) else data.lstrip(b"\0")
 
 
 def _strip_nuls(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    """Yield the bytes without NULs; four or more in a row become a carriage return."""
-    held = 0
-    # NULs at the end of the data so far: the next chunk may have more of them
+    """Yield the bytes without NULs. Four or more in a row become a carriage return."""
+    pending_nuls = 0
+    # the number of NULs at the end of the data so far, of which the next chunk may have more
     for chunk in chunks:
         data = chunk
-        if held:
+        if pending_nuls:
             data = strip_leading_nuls(data)
-            held += len(chunk) - len(data)
+            pending_nuls += len(chunk) - len(data)
             if not data:
                 continue
-            data = bytes(min(held, 4)) + data
-            held = 0
+            data = bytes(min(pending_nuls, 4)) + data
+            pending_nuls = 0
         if b"\0" in data:
             text = data.rstrip(b"\0") if data != bytes(len(data)) else b""
-            held = len(data) - len(text)
+            pending_nuls = len(data) - len(text)
             data = _NULS.sub(b"\r", text).replace(b"\0", b"")
         if data:
             yield data
 
 
 def _detect_utf16(data: bytes) -> str | None:
-    """Return the UTF-16 codec of these first bytes; None for other encodings.
+    """Return the UTF-16 codec of these first bytes of a file. None for other encodings.
 
-    Without a byte-order mark, it is recognized by NULs in every other byte.
+    Without a byte-order mark, UTF-16 is recognized by NULs in every other byte.
     """
     if data.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
         return "utf-16"
     sample = data[:_SAMPLE_BYTES]
     if len(sample) < 8:
         return None
+    # times 10: more than 40 % of all bytes are NULs at one parity, which is 80 % of those bytes
     even, odd = sample[0::2].count(0) * 10, sample[1::2].count(0) * 10
     if odd > len(sample) * 4 and even < len(sample):
         return "utf-16-le"
@@ -138,7 +142,7 @@ def _detect_utf16(data: bytes) -> str | None:
 
 
 def as_text(raw: bytes) -> str:
-    """Decode UTF-8, or else Latin-1."""
+    """Return the bytes decoded as UTF-8, or as Latin-1 if they are not valid UTF-8."""
     try:
         return raw.decode("utf-8")
     except UnicodeDecodeError:

@@ -1,9 +1,11 @@
-"""The messages of a TensorFlow log about libraries that could not be opened.
+"""Find the messages of a TensorFlow log about libraries that could not be opened.
 
-Formats: 1.14 writes "Could not dlopen library 'X'; dlerror: …" (dso_loader.cc:53); 1.15 and later write
-"Could not load dynamic library 'X'; dlerror: …", by default up to 2.11, after that only with
-TF_CPP_VMODULE=dso_loader=3. Real releases printed all of them (tests/lab). A failed import names one library
-in the ImportError.
+* 1.14 writes "Could not dlopen library 'X'; dlerror: …" (dso_loader.cc:53).
+* 1.15 and later write "Could not load dynamic library 'X'; dlerror: …". After 2.11 they do so only with
+  TF_CPP_VMODULE=dso_loader=3.
+* A failed import names one library in its ImportError.
+
+Real releases printed all of these messages (tests/lab).
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ _NOT_FOUND_TEXTS = (
     "Kann die Shared-Object-Datei nicht",
     "无法打开共享对象文件",
 )
-"""glibc's texts for a missing file. They are translated if the program sets a locale, as Java programs do."""
+"""glibc's error texts for a missing file. They are translated if the program sets a locale, as Java programs do."""
 _NOT_FOUND = "|".join(_NOT_FOUND_TEXTS)
 _MISSING = re.compile(rf"(lib[\w.+-]{{1,120}}\.so[.\d]{{0,40}}): (?:{_NOT_FOUND})")
 _IMPORT_FAILED = re.compile(
@@ -32,9 +34,9 @@ class FailedOpen:
     opened: str
     """The library that TensorFlow tried to open."""
     really_missing: str
-    """The library that the loader did not find: `opened`, or one that it depends on."""
+    """The library that the loader did not find: `opened` itself, or one that it depends on."""
     error: str
-    """The text of dlerror."""
+    """The error text of dlerror, or the whole line of a failed import."""
     line: int
     """Line number in the log, from 1."""
 
@@ -45,7 +47,7 @@ def is_not_found(error: str) -> bool:
 
 
 def find_failed_opens(log: str) -> tuple[FailedOpen, ...]:
-    """Return the failures of a log in its order, the first of each library."""
+    """Return the first failure of each library, in log order."""
     failures: dict[str, FailedOpen] = {}
     for number, line in enumerate(log.splitlines(), 1):
         match = _FAILED.search(line[:4000])

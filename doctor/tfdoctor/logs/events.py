@@ -1,8 +1,8 @@
-"""The events of a log: which message was logged, on which line, and what it captured.
+"""The events of a log: which message was logged, on which line, and which values it contains.
 
-Memory does not grow with the log. A log can repeat a message a million times: of each signature a limited
-number of different events is kept, and of each the first and the last. So the order in which repetitions are
-added does not matter (`scan`, `line_cache`).
+Memory does not grow with the log, which can repeat a message a million times. For each signature, a limited number
+of different events is stored, and of each event the first and the last occurrence. The order in which
+repetitions are added therefore does not matter (see `scan` and `line_cache`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
 __all__ = ["Event", "Log"]
 
 MAX_KEPT_EVENTS = 96
-"""Different events kept of one signature; all are counted."""
+"""The most different events that are stored of one signature. All are counted."""
 MAX_CHANGES = 8
-"""Changes from one event of a signature to a different one that are kept in order."""
+"""How often the events of a signature may change before only the first and last of each are stored."""
 
 
 _Fields = tuple[tuple[str, str], ...]
@@ -28,28 +28,30 @@ _Fields = tuple[tuple[str, str], ...]
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """A recognized message and its place in the log."""
+    """A recognized message and its position in the log."""
 
     signature: Signature
     line: int
+    """The line number in the file, from 1."""
     order: int
-    """Its place among all events."""
+    """The position among all events of the log. Some numbers are not used."""
     text: str
     """The message, safe to print, without colours and control characters."""
     fields: dict[str, str]
+    """The values that the signature captured, by name."""
     record: int = 0
-    """The place of the message among all messages; events of one message share it."""
+    """The position of the message among all messages. Events of one message share it."""
     following: int = 0
-    """The place of the message directly after it."""
+    """The position of the next message."""
     prefix: str = ""
-    """The text before the message that names a process, rank or container; empty if there is none."""
+    """The text before the message, which may name a process, rank or container. Empty if there is none."""
 
     @property
     def id(self) -> str:
         return self.signature.id
 
     def get(self, name: str) -> str:
-        """Return a captured field; empty if there is none."""
+        """Return the value of a field. Empty if it was not captured."""
         return self.fields.get(name, "")
 
 
@@ -58,22 +60,26 @@ class Log:
     """The events of one log."""
 
     events: dict[str, list[Event]] = field(default_factory=dict)
-    """The events by signature, in the order of the log."""
+    """The events by signature id, in log order."""
     counts: dict[str, int] = field(default_factory=dict)
-    """How often each signature was logged."""
+    """The number of times that each signature was logged."""
     lines: int = 0
+    """The number of lines of the log."""
     bytes: int = 0
+    """The size of the log in bytes."""
     turns: int = 0
-    """Changes between different events of a signature that are kept in order; after that only the last of each is."""
+    """How many changes between different events of a signature are stored in order."""
     _turns: dict[str, int] = field(default_factory=dict)
+    """The number of changes so far, by signature id."""
     _different: dict[str, set[_Fields]] = field(default_factory=dict)
+    """The different captures so far, by signature id."""
     _last: dict[str, dict[_Fields, Event]] = field(default_factory=dict)
-    """The last repetition of each event."""
+    """The last repetition of each event, by signature id and captures."""
     _full: set[str] = field(default_factory=set)
-    """Signatures with more different events than are kept: these share one last event."""
+    """The signatures with more than MAX_KEPT_EVENTS different events. All events of one share a last occurrence."""
 
     def list_events(self, *ids: str) -> list[Event]:
-        """Return the events of these signatures, in the order of the log."""
+        """Return the events of these signatures, in log order."""
         events = [event for name in ids for event in self.events.get(name, ())]
         return sorted(events, key=lambda event: event.order) if len(ids) > 1 else events
 
@@ -87,50 +93,53 @@ class Log:
         return next(reversed(self.list_events(*ids)), None)
 
     def add(self, event: Event, times: int = 1) -> bool:
-        """Add an event that was logged `times` times, this being the last. Return whether it is new."""
+        """Add the last of `times` occurrences of an event. Return whether it is new.
+
+        An event that is not new only updates the last occurrence of an earlier one.
+        """
         name = event.id
         self.counts[name] = self.counts.get(name, 0) + times
         key = tuple(event.fields.items())
-        different = self._different.setdefault(name, set())
+        seen_fields = self._different.setdefault(name, set())
         events = self.events.setdefault(name, [])
         if self._turns.get(name, 0) < self.turns:
             if len(events) > 1 and events[-1].fields == event.fields == events[-2].fields:
                 events[-1] = max(events[-1], event, key=lambda event: event.order)
                 return False
             self._turns[name] = self._turns.get(name, 0) + self.has_changed(name, event.fields)
-            different.add(key)
+            seen_fields.add(key)
             events.append(event)
             return True
-        if key not in different and len(different) < MAX_KEPT_EVENTS:
-            different.add(key)
+        if key not in seen_fields and len(seen_fields) < MAX_KEPT_EVENTS:
+            seen_fields.add(key)
             events.append(event)
             return True
-        if key not in different and name not in self._full:
+        if key not in seen_fields and name not in self._full:
             self._full.add(name)
             event = max((event, *self._last.pop(name, {}).values()), key=lambda event: event.order)
-        last = self._last.setdefault(name, {})
+        last_by_fields = self._last.setdefault(name, {})
         if name in self._full:
             key = ()
-        if key not in last or last[key].order < event.order:
-            last[key] = event
+        if key not in last_by_fields or last_by_fields[key].order < event.order:
+            last_by_fields[key] = event
         return False
 
     def has_changed(self, name: str, fields: dict[str, str]) -> bool:
-        """Return whether these captures differ from the last event of the signature.
+        """Return whether these captures differ from those of the last event of the signature.
 
-        False if such changes are no longer kept. Pending events must be added before a changed one.
+        If so, the caller must add all pending events before the changed one. False if changes are no longer stored.
         """
         events = self.events.get(name, [])
         return bool(events) and self._turns.get(name, 0) < self.turns and events[-1].fields != fields
 
     def is_saturated(self, name: str) -> bool:
-        """Return whether the captures of this signature no longer matter."""
+        """Return whether events of this signature with different captures are no longer told apart."""
         return name in self._full
 
     def finish(self) -> None:
-        """Move the last repetitions to the other events."""
-        for name, last in self._last.items():
-            self.events[name] += last.values()
+        """Move the last occurrences to `events`. Call this after the last event was added."""
+        for name, last_by_fields in self._last.items():
+            self.events[name] += last_by_fields.values()
             self.events[name].sort(key=lambda event: event.order)
         self._last.clear()
 

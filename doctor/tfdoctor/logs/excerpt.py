@@ -1,9 +1,10 @@
-"""The lines of a log to show beside its verdict, on a page that may be published.
+"""Choose the lines of a log to show beside its verdict, on a page that may be published.
 
-Only lines that TensorFlow, CUDA, the driver or Python wrote, and the evidence of findings, are kept: the
-output of a user's own program can contain anything, and no redactor recognizes it all. A short log is kept
-whole; of a longer one, the lines around the evidence, at the beginning and at the end. The log is read as a
-stream: memory holds no more than the excerpt.
+Only the evidence of findings and the lines that TensorFlow, CUDA, the driver or Python wrote are shown. The output
+of a user's own program is left out, and so are messages of exceptions that are neither evidence nor TensorFlow's,
+because they can contain anything and no redactor recognizes it all. A long log
+is cut to the lines around the evidence, at the beginning and at the end. The log is read as a stream, so that
+memory holds no more than the excerpt.
 """
 
 from __future__ import annotations
@@ -26,15 +27,15 @@ if TYPE_CHECKING:
 __all__ = ["Excerpt", "ExcerptPart", "excerpt", "list_deciding_lines"]
 
 MAX_WHOLE_LINES = 1500
-"""Lines of the longest log that is kept whole."""
+"""The most lines of a log that is not cut."""
 END_LINES = 25
-"""Lines kept at the beginning and at the end of a longer log."""
+"""Lines shown at the beginning and at the end of a longer log."""
 CONTEXT_LINES = 4
-"""Lines kept before and after a line of evidence."""
+"""Lines shown before and after a line of evidence."""
 MAX_LINE_CHARS = 1000
-"""Characters kept of a line."""
+"""The most characters shown of a line."""
 MAX_EXCERPT_CHARS = 600_000
-"""Characters of the whole excerpt."""
+"""The most characters of the whole excerpt."""
 _KNOWN_LINE = re.compile(
     r"[\s>#]{0,12}(?:Traceback \(most recent|File \"|(?:During|The above) [a-z ]{0,20}exception"
     r"|[|+][-=+|]|\| {0,3}[\dN]"
@@ -42,28 +43,33 @@ _KNOWN_LINE = re.compile(
     r"|Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|(?:Total|Free) memory"
     r"|Instructions for|Please make sure|NVRM: |NVIDIA-SMI |Failed to initialize NVML|Num GPUs)"
 )
-"""The beginnings of lines without a timestamp that TensorFlow, CUDA, the driver or Python writes."""
+"""The beginning of a line that TensorFlow, CUDA, the driver or Python writes without a timestamp."""
+_FOREIGN_MESSAGE = re.compile(
+    r"\A([\s>#]{0,12}(?!tensorflow\.|(?:ImportError|ModuleNotFoundError|AttributeError|NameError)\b)"
+    r"[\w.]{0,80}(?:Error|Exception|Warning): ).+"
+)
+"""An exception or warning whose message any library can have written; group 1 is what precedes the message."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExcerptPart:
-    """A run of neighbouring lines."""
+    """A group of neighbouring lines."""
 
     lines: tuple[tuple[int, str], ...]
-    """(line number in the file, from 1; text that is safe to show)."""
+    """(line number in the file, from 1; text that is safe to print) for each line."""
     noise: bool
     """Whether these lines are neither evidence nor near it."""
     missing: int
-    """Lines of the file left out between the part before and this one."""
+    """The number of lines that are left out before this part."""
 
 
 @dataclass(frozen=True, slots=True)
 class Excerpt:
-    """The lines that are kept of a log."""
+    """The lines of a log to show."""
 
     parts: tuple[ExcerptPart, ...]
     after: int
-    """Lines of the file after the last part."""
+    """The number of lines that are left out after the last part."""
 
 
 def list_deciding_lines(report: LogReport) -> frozenset[int]:
@@ -73,7 +79,10 @@ def list_deciding_lines(report: LogReport) -> frozenset[int]:
 
 
 def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
-    """Read a log a second time and return the lines to show with its report. Never raises on any bytes."""
+    """Read a log a second time and return the lines to show with its report.
+
+    `chunks` are the bytes of the log, in pieces of any size. No content of the log raises an error.
+    """
     evidence_lines = list_deciding_lines(report)
     context_lines = {
         number
@@ -81,28 +90,28 @@ def excerpt(chunks: Iterable[bytes], report: LogReport) -> Excerpt:
         for number in range(line - CONTEXT_LINES, line + CONTEXT_LINES + 1)
         if number > 0
     }
-    wanted_lines = set(context_lines)
+    selected_lines = set(context_lines)
     if report.lines <= MAX_WHOLE_LINES:
-        wanted_lines.update(range(1, report.lines + 1))
+        selected_lines.update(range(1, report.lines + 1))
     else:
-        wanted_lines.update(range(1, END_LINES + 1), range(report.lines - END_LINES + 1, report.lines + 1))
-    collector = _LineCollector(sorted(wanted_lines))
+        selected_lines.update(range(1, END_LINES + 1), range(report.lines - END_LINES + 1, report.lines + 1))
+    collector = _LineCollector(sorted(selected_lines))
     for _ in read_lines(chunks, None, collector):
         pass
     lines = {
-        number: text
+        number: text if number in evidence_lines else _FOREIGN_MESSAGE.sub(r"\1…", text)
         for number, text in collector.lines.items()
         if number in evidence_lines or _is_known(text)
     }
-    chars_left = MAX_EXCERPT_CHARS
+    remaining_chars = MAX_EXCERPT_CHARS
     selected: list[tuple[int, str]] = []
     for number in sorted(lines, key=lambda index: (index not in context_lines, index)):
-        chars_left -= len(lines[number])
-        if chars_left >= 0:
+        remaining_chars -= len(lines[number])
+        if remaining_chars >= 0:
             selected.append((number, lines[number]))
     parts = tuple(_group_lines(sorted(selected), context_lines))
-    last = parts[-1].lines[-1][0] if parts else 0
-    return Excerpt(parts, max(0, report.lines - last))
+    last_line = parts[-1].lines[-1][0] if parts else 0
+    return Excerpt(parts, max(0, report.lines - last_line))
 
 
 def _is_known(line: str) -> bool:
@@ -110,33 +119,33 @@ def _is_known(line: str) -> bool:
 
 
 class _LineCollector:
-    """A line filter that keeps the wanted lines and passes none of them on to the reader."""
+    """A line filter (see `reader.Filter`) that stores the selected lines and passes no line on to the reader."""
 
-    def __init__(self, wanted_lines: list[int]) -> None:
-        self._wanted = wanted_lines
+    def __init__(self, selected_lines: list[int]) -> None:
+        self._selected = selected_lines
         self.lines: dict[int, str] = {}
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
-        """Keep the wanted lines of this block; yield nothing."""
+        """Store the selected lines of this block. Yield nothing."""
         numbers = rows.numbers
         if not numbers:
             return
-        first = bisect_left(self._wanted, numbers[0])
-        last = bisect_right(self._wanted, numbers[-1])
-        for number in self._wanted[first:last]:
+        first = bisect_left(self._selected, numbers[0])
+        last = bisect_right(self._selected, numbers[-1])
+        for number in self._selected[first:last]:
             for index in range(bisect_left(numbers, number), bisect_right(numbers, number)):
                 text = clean_line(as_text(rows.texts[index][: 4 * MAX_LINE_CHARS]), limit=MAX_LINE_CHARS)
-                # of a progress bar, keep the last state
+                # the pieces of a progress bar have one line number: keep the last piece with text
                 self.lines[number] = text or self.lines.get(number, "")
         yield from ()
 
     def can_match_block(self, block: bytes) -> bool:
-        """Return whether a block has any bytes."""
+        """Return whether a block has any bytes. Every such block may have a selected line."""
         return bool(block)
 
 
 def _group_lines(lines: list[tuple[int, str]], context_lines: set[int]) -> Iterator[ExcerptPart]:
-    """Group neighbouring lines that are all near evidence, or all not."""
+    """Yield groups of neighbouring lines that are all near evidence, or all not."""
     part: list[tuple[int, str]] = []
     end = 0
     for number, text in lines:

@@ -1,4 +1,4 @@
-"""Known problems (compat/problems.toml) of the release that wrote a log, if they can explain its cause."""
+"""Describe the known problems (compat/problems.toml) of the release that wrote a log."""
 
 from __future__ import annotations
 
@@ -19,19 +19,21 @@ __all__ = ["describe_known_problems"]
 
 _PACKAGES = ("tensorflow", "tensorflow-gpu")
 _LIBRARY = re.compile(r"lib(?!tensorflow)\w{2,40}\.so(?:\.\d{1,4}){1,3}")
+"""A library with a version that the text of a problem names, but not one of TensorFlow itself."""
 _MAX_PROBLEMS = 2
+"""The most known problems that are described."""
 _SELF_EXPLANATORY = frozenset({Cause.WINDOWS_NATIVE_UNSUPPORTED, Cause.NVML_MISSING})
 """Causes whose own text already covers the release."""
 
 
 def describe_known_problems(case: LogContext, decision: Decision) -> tuple[str, tuple[Remedy, ...]]:
-    """Return sentences on the known problems that fit, and their remedies.
+    """Return sentences that describe the matching known problems, and the remedies for them.
 
-    Both are empty if the log does not name its release, or no known problem fits.
+    Both are empty if the release is unknown or no known problem matches.
     """
     sentences = []
     remedies = []
-    for problem in list(_list_problems(case, decision))[:_MAX_PROBLEMS]:
+    for problem in list(_iter_problems(case, decision))[:_MAX_PROBLEMS]:
         package_note = {
             "and-cuda": " (as tensorflow[and-cuda])",
             "tensorflow/tensorflow": " (in the image tensorflow/tensorflow)",
@@ -41,8 +43,8 @@ def describe_known_problems(case: LogContext, decision: Decision) -> tuple[str, 
     return " ".join(sentences), tuple(remedies)
 
 
-def _list_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
-    """Yield the problems of this release that have one of the possible causes."""
+def _iter_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
+    """Yield the problems of the release that can be the reason for the decision's cause or other possible causes."""
     version = case.origin.version
     if (
         version is None
@@ -66,15 +68,16 @@ def _list_problems(case: LogContext, decision: Decision) -> Iterator[Problem]:
             and problem.severity != "info"
             and problem.cause in causes
             and all(problem.applies(release.package, release.version) for release in affected)
-            and _is_consistent(case, problem)
+            and _is_consistent_with_log(case, problem)
         ):
             yield problem
 
 
-def _is_consistent(case: LogContext, problem: Problem) -> bool:
-    """Return whether the log does not contradict the problem.
+def _is_consistent_with_log(case: LogContext, problem: Problem) -> bool:
+    """Return whether the log agrees with the conditions of the problem.
 
-    Conditions on the GPU, the system or the container must be confirmed by the log.
+    The log must confirm conditions on the GPU, the platform or the container image. It never confirms one on the
+    Python version.
     """
     when = problem.when
     if "python" in when or ("platform" in when and not case.windows):
@@ -88,6 +91,6 @@ def _is_consistent(case: LogContext, problem: Problem) -> bool:
     if case.windows and "platform" not in when and problem.area in ("libraries", "images"):
         return False
     library = _LIBRARY.search(problem.text)
-    missing = {unopened.soname for unopened in case.toolkit}
+    missing_sonames = {unopened.soname for unopened in case.toolkit}
     # if other libraries are missing too, this problem is not the cause
-    return not (library and missing) or missing == {library[0]}
+    return not (library and missing_sonames) or missing_sonames == {library[0]}

@@ -1,4 +1,4 @@
-"""Libraries that a log reports as missing, which of them matter for GPUs, and why they are missing."""
+"""Find the libraries that a log reports as missing, and the reason why they are missing."""
 
 from __future__ import annotations
 
@@ -30,18 +30,21 @@ __all__ = [
 ]
 
 _LIBRARY_PATH = re.compile(r"[;,]?\s{0,3}LD_L\w{1,10}_PATH:\s{0,3}")
-_NAMES = re.compile(r"(lib[\w.+-]{1,100}\.so[.\d]{0,24}):")
-_CUDA = re.compile(
+_SONAME_IN_ERROR = re.compile(r"(lib[\w.+-]{1,100}\.so[.\d]{0,24}):")
+_GPU_LIBRARY = re.compile(
     r"(?:lib)?(?:cuda(?:rt)?|cublas|cublasLt|cufft|cufftw|curand|cusolver|cusolverMg|cusparse|cusparseLt|cudnn\w{0,40}|"
     r"cupti|nccl|nvcuda|nvrtc|nvrtc-builtins|nvJitLink|nvToolsExt|nvidia-[\w-]{1,40}|nvinfer\w{0,20}|nvonnxparser|"
     r"rocblas|rocsolver|rocrand|rocfft|rocm\w{0,20}|hip\w{0,20}|amdhip64|MIOpen|rccl|roctracer\w{0,10}|zlibwapi|"
     r"mklml|iomp5)",
     re.IGNORECASE,
 )
+"""Names of GPU libraries as `strip_library_name` returns them."""
 _CUDA_IN_PATH = re.compile(r"cuda[-_]?(\d{1,2}\.\d)\b")
 _CUDA_FOLDER = re.compile(r"cuda", re.IGNORECASE)
 _OTHER_VERSION = re.compile(r"undefined symbol|version .{1,80} not found|invalid ELF header|wrong ELF class")
+"""Loader errors for a library that exists in another version."""
 _DLL_VERSION = re.compile(r"64_(\d{2,3})(?:_\d)?\.dll$|32_(\d{2,3})\.dll$", re.IGNORECASE)
+"""The digits of the version in a DLL name: "110" in "cudart64_110.dll" means 11.0."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,23 +52,26 @@ class UnopenedLibrary:
     """A library that could not be opened."""
 
     soname: str
-    """The library that is really missing."""
+    """The library that is missing."""
     opened: str
-    """The library that was opened: `soname` itself, or one that depends on it."""
+    """The library that TensorFlow tried to open: `soname` itself, or one that depends on it."""
     event: Event
     error: str = ""
-    """The text of the error; empty if the log has none."""
+    """The error text. Empty if the log has none."""
     path: str | None = None
-    """LD_LIBRARY_PATH at that time; None if it was not set or the message does not include it."""
+    """LD_LIBRARY_PATH at that time. None if it was not set or the message does not include it."""
 
     @property
     def transitive(self) -> bool:
-        """Whether a dependency is missing, not the library that was opened."""
+        """Whether a dependency is missing, not the library that TensorFlow tried to open."""
         return self.soname != self.opened
 
 
 def strip_library_name(name: str) -> str:
-    """Return the name without prefix, version and suffix: "cudart" for "libcudart.so.11.0" or "cudart64_110.dll"."""
+    """Return a library name without folder, prefix, version and suffix.
+
+    It is "cudart" for "libcudart.so.11.0" and "cudart64_110.dll".
+    """
     name = name.rpartition("/")[2].rpartition("\\")[2]
     if name.lower().endswith(".dll"):
         return re.sub(r"(?:64|32)?(?:_[\d_]{1,12})?\.dll$", "", name, flags=re.IGNORECASE)
@@ -93,12 +99,12 @@ def is_cupti(name: str) -> bool:
 
 
 def is_gpu_library(name: str) -> bool:
-    """Return whether TensorFlow needs this library to use a GPU."""
-    return _CUDA.fullmatch(strip_library_name(name)) is not None and not is_tensorrt(name)
+    """Return whether this is a library of CUDA, cuDNN, ROCm or one that they need, but not of TensorRT."""
+    return _GPU_LIBRARY.fullmatch(strip_library_name(name)) is not None and not is_tensorrt(name)
 
 
 def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
-    """Return the libraries that could not be opened and were not opened later, in the order of the log."""
+    """Return the GPU libraries that could not be opened and were not opened later, in log order."""
     libraries: dict[str, UnopenedLibrary] = {}
     signature_ids = (
         "dso-failed",
@@ -126,7 +132,7 @@ def find_missing_libraries(log: Log) -> tuple[UnopenedLibrary, ...]:
 
 
 def _parse_event(event: Event) -> list[UnopenedLibrary]:
-    """Return the missing libraries that one message names."""
+    """Return the missing GPU libraries that one message names."""
     soname = event.get("soname").rstrip(".")
     if event.id == "import-so":
         return [] if event.get("opened") else _make_unopened(soname, soname, event)
@@ -134,29 +140,33 @@ def _parse_event(event: Event) -> list[UnopenedLibrary]:
         names = [name.strip() for name in re.split(r" or |,", soname)]
         return [UnopenedLibrary(name, name, event) for name in names if name]
     if event.id == "lazy-library-failed":
-        inner = _NAMES.search(event.get("error"))
+        soname_match = _SONAME_IN_ERROR.search(event.get("error"))
         result = _make_unopened(soname, soname, event)
-        if inner is not None and inner[1] != soname and is_not_found(event.get("error")):
-            result += _make_unopened(inner[1], soname, event)
+        if soname_match is not None and soname_match[1] != soname and is_not_found(event.get("error")):
+            result += _make_unopened(soname_match[1], soname, event)
         return result
     if event.id in ("damaged-library", "import-dylib"):
         return _make_unopened(soname, soname, event)
     parts = _LIBRARY_PATH.split(event.get("error") if event.id == "dso-failed" else "", maxsplit=1)
     error = parts[0].strip()
     path = parts[1].strip() if len(parts) > 1 else event.fields.get("path")
-    inner = _NAMES.match(error)
-    missing = inner[1] if inner is not None and is_not_found(error) else soname
+    soname_match = _SONAME_IN_ERROR.match(error)
+    missing = soname_match[1] if soname_match is not None and is_not_found(error) else soname
     return _make_unopened(_choose_uncut_name(missing, soname), soname, event, error, path)
 
 
 def _choose_uncut_name(missing: str, soname: str) -> str:
-    """Return `soname` if an editor or a terminal cut one of two copies of the same name, else `missing`."""
+    """Return `soname` if one of the two names is the beginning of the other, else `missing`.
+
+    A message has a name twice, and an editor or a terminal can cut one of the copies.
+    """
     return soname if missing.startswith(soname) or soname.startswith(missing) else missing
 
 
 def _make_unopened(
     missing: str, opened: str, event: Event, error: str = "", path: str | None = None
 ) -> list[UnopenedLibrary]:
+    """Return a list of the one missing library. It is empty if neither name is a GPU library."""
     return (
         [UnopenedLibrary(missing, opened, event, error, path)]
         if is_gpu_library(missing) or is_gpu_library(opened)
@@ -168,12 +178,15 @@ def _make_unopened(
 
 
 def find_search_path(missing: Sequence[UnopenedLibrary]) -> str | None:
-    """Return LD_LIBRARY_PATH as the log shows it; None if it does not."""
-    return next((m.path for m in missing if m.path is not None), None)
+    """Return LD_LIBRARY_PATH from the first message that includes it. None if no message does."""
+    return next((library.path for library in missing if library.path is not None), None)
 
 
 def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]:
-    """Return the CUDA versions that these libraries belong to: ("10.0",), or ("11",) for any 11.x."""
+    """Return the CUDA versions that these libraries belong to.
+
+    ("10.0",) is an exact version; ("11",) means any 11.x.
+    """
     cudas: dict[str, None] = {}
     for name in names:
         version = _DLL_VERSION.search(name)
@@ -188,29 +201,33 @@ def list_required_cudas(names: Sequence[str], compat: Compat) -> tuple[str, ...]
 
 
 def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> Cause:
-    """Return the likeliest of: wrong version, not installed, not on the search path.
+    """Return the most likely cause for these missing libraries.
 
-    A log seldom tells them apart. `missing` must hold only libraries that registration needs: not the driver,
-    CUPTI or TensorRT.
+    A log seldom shows for certain whether they have the wrong version, are not installed or are not on the search
+    path. If only dependencies are missing, the cause is LIBS_TRANSITIVE; if only cuDNN is, CUDNN_MISSING.
+    `missing` must hold only libraries that registration needs: not the driver, CUPTI or TensorRT.
     """
-    direct = [m for m in missing if not m.transitive]
+    direct = [library for library in missing if not library.transitive]
     if not direct:
         return Cause.LIBS_TRANSITIVE
-    if all(is_cudnn(m.soname) for m in direct):
+    if all(is_cudnn(library.soname) for library in direct):
         return Cause.CUDNN_MISSING
-    toolkit = [m for m in direct if not is_cudnn(m.soname)]
+    toolkit_libraries = [library for library in direct if not is_cudnn(library.soname)]
     opened = {event.get("soname") for event in log.list_events("dso-opened")}
-    rocm = any(strip_library_name(m.soname).startswith(("roc", "hip", "MIOpen")) for m in toolkit)
+    is_rocm = any(
+        strip_library_name(library.soname).startswith(("roc", "hip", "MIOpen"))
+        for library in toolkit_libraries
+    )
     opened_toolkit = [
         name for name in opened if not is_driver(name) and not is_nvml(name) and not is_cupti(name)
     ]
     siblings = [name for name in opened_toolkit if is_gpu_library(name)]
     path = find_search_path(missing) or ""
-    if any(_OTHER_VERSION.search(m.error) for m in toolkit):
+    if any(_OTHER_VERSION.search(library.error) for library in toolkit_libraries):
         return Cause.LIBS_WRONG_VERSION
-    if rocm:
+    if is_rocm:
         return Cause.LIBS_NOT_INSTALLED
-    required = list_required_cudas([m.soname for m in toolkit], compat)
+    required = list_required_cudas([library.soname for library in toolkit_libraries], compat)
     other_versions = [
         version for version in _CUDA_IN_PATH.findall(path) if not _is_required_cuda(version, required)
     ]
@@ -228,7 +245,7 @@ def choose_library_cause(missing: Sequence[UnopenedLibrary], log: Log, compat: C
 
 
 def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compat) -> str:
-    """Return sentences on what the log shows instead of the missing libraries; empty if nothing."""
+    """Return sentences on the CUDA, the libraries and the GPUs that the log shows as present. Empty if none."""
     sentences = []
     other_cuda = find_other_cuda(missing, compat)
     if other_cuda is not None:
@@ -236,32 +253,32 @@ def describe_present(missing: Sequence[UnopenedLibrary], log: Log, compat: Compa
     opened = _list_opened_libraries(missing, log)
     if opened:
         sentences.append(f"{', '.join(opened[:6])} {'was' if len(opened) == 1 else 'were'} found.")
-    cards = len({event.get("index") for event in log.list_events("device-found")})
-    if cards and log.has("registration-skipped"):
+    gpu_count = len({event.get("index") for event in log.list_events("device-found")})
+    if gpu_count and log.has("registration-skipped"):
         sentences.append(
             "One card is present but not registered."
-            if cards == 1
-            else f"{cards} cards are present, but none is registered."
+            if gpu_count == 1
+            else f"{gpu_count} cards are present, but none is registered."
         )
     return " ".join(sentences)
 
 
 def _list_opened_libraries(missing: Sequence[UnopenedLibrary], log: Log) -> list[str]:
-    """Return the sonames of needed libraries that were opened while others of them are missing."""
+    """Return the sonames of the GPU libraries that were opened, without the driver and NVML."""
     opened = dict.fromkeys(event.get("soname") for event in log.list_events("dso-opened"))
-    missing_names = {m.opened for m in missing}
+    unopened_names = {library.opened for library in missing}
     return [
         soname
         for soname in opened
         if is_gpu_library(soname)
-        and soname not in missing_names
+        and soname not in unopened_names
         and not is_driver(soname)
         and not is_nvml(soname)
     ]
 
 
 def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
-    """Return whether some of the needed libraries were opened and others are missing.
+    """Return whether other GPU libraries were opened.
 
     False if an error says that a missing library has another version.
     """
@@ -271,7 +288,7 @@ def is_partly_installed(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
 
 
 def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
-    """Return whether only the search path mentions CUDA: the folder in it may be empty."""
+    """Return whether the search path is the only trace of CUDA. The folder that it names may be empty."""
     return (
         not any(_OTHER_VERSION.search(library.error) for library in missing)
         and not _list_opened_libraries(missing, log)
@@ -281,9 +298,9 @@ def is_only_on_path(missing: Sequence[UnopenedLibrary], log: Log) -> bool:
 
 
 def find_other_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple[str, str] | None:
-    """Return (CUDA on the search path, CUDA that is required) if they differ.
+    """Return (CUDA version on the search path, required CUDA version) if they differ.
 
-    None if the required CUDA is on the path too, or one of them is not known.
+    None if the required version is on the path too, or if one of the versions is not known.
     """
     runtime = next(
         (library.soname for library in missing if strip_library_name(library.soname) == "cudart"), ""
@@ -299,14 +316,14 @@ def find_other_cuda(missing: Sequence[UnopenedLibrary], compat: Compat) -> tuple
 
 
 def _is_required_cuda(version: str, required: Sequence[str]) -> bool:
-    """Return whether a CUDA version is, or belongs to, one of the required ones."""
+    """Return whether a CUDA version is one of the required ones: "11.2" is, if "11" or "11.2" is required."""
     return any(version == release or version.startswith(f"{release}.") for release in required)
 
 
 def _has_opened_runtime(log: Log) -> bool:
-    """Return whether libcudart was opened and others were not, by their failures.
+    """Return whether libcudart must have been opened, although the log does not say so.
 
-    TensorFlow opens libcudart first: if three or more libraries failed and it is not among them, it was
+    TensorFlow opens libcudart first. If three or more libraries failed and libcudart is not one of them, it was
     opened.
     """
     names = {event.get("soname") for event in log.list_events("dso-failed")}
@@ -314,5 +331,5 @@ def _has_opened_runtime(log: Log) -> bool:
 
 
 def list_names(missing: Sequence[UnopenedLibrary]) -> tuple[str, ...]:
-    """Return the sonames in the order of the log, each once."""
-    return tuple(dict.fromkeys(m.soname for m in missing))
+    """Return the sonames in log order, each once."""
+    return tuple(dict.fromkeys(library.soname for library in missing))

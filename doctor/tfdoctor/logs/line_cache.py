@@ -1,9 +1,14 @@
-"""A cache of log lines that differ only in digits and have the same meaning: one line of each kind is read.
+"""Cache log lines that differ only in digits and have the same meaning, so that one line of each kind is read.
 
-The shape of a line is the line with all digits 0. In most shapes no digit matters: then a whole block of
-lines is counted at once. Else the digits that matter divide a shape into kinds: digits that name the process
-or thread, digits that a signature captures while there is room for more events, and the matches of signatures
-that do not treat all digits alike. Of each kind, repetitions are counted and the last line is kept.
+The shape of a line is the line with all its digits replaced by 0. In most shapes no digit matters (they are "plain"),
+and all lines of a block with such a shape are counted at once. In other shapes some digits matter, and divide the
+shape into kinds:
+
+* digits that name the process or thread (the source of the line),
+* digits that a signature captures, as long as more events of it are stored,
+* digits that can change whether a signature matches.
+
+The repetitions of each kind are counted, and its last line is stored.
 """
 
 from __future__ import annotations
@@ -29,33 +34,33 @@ if TYPE_CHECKING:
 __all__ = ["LineCache"]
 
 MAX_CACHED_BYTES = 1 << 23
-"""Approximate bytes that the cached kinds may take."""
+"""The approximate maximum size of the cache in bytes."""
 _KIND_BYTES = 1000
-"""Approximate bytes of one kind, besides its line and its shape."""
+"""The approximate size of one kind in bytes, without its line and its shape."""
 _MAX_CACHED_LINE_BYTES = 2048
-"""Bytes from which on a line is not cached."""
+"""The size in bytes from which on a line is not cached."""
 _MAX_SILENT_SHAPES = 4096
-"""Shapes without any match that are cached."""
+"""The most shapes without a match that are cached."""
 _MAX_ENDS = 64
-"""Different line ends that are cached of one shape."""
+"""The most different line ends that are cached for one shape."""
 _MAX_REST_BYTES = 600
-"""Bytes up to which the rest of a line after its time is cached."""
+"""The size in bytes from which on the rest of a line after its timestamp is not cached."""
 _MAX_DIFFERING_BLOCKS = 8
-"""Blocks of lines with mostly new rests after which rests are no longer looked up."""
+"""The most blocks with mostly new rests, after which rests are no longer looked up."""
 _MAX_RESTS = 4096
-"""Different rests that are cached of lines that begin with the time."""
+"""The most different rests after a timestamp that are cached."""
 _END_BYTES = 150
-"""Approximate bytes of a line end, besides its text."""
+"""The approximate size of a line end in bytes, without its text."""
 _ESCAPES = re.compile(rb"&.*;|\\(?:u000b|x0b|000)")
-"""Escapes in a shape of which digits can be a part."""
+"""HTML and terminal escapes in a shape. Digits can be part of them."""
 _DIGIT = re.compile("[0-9]")
 _STAMP = re.compile(rb"0000-00-00[ T]00:00:00\.0{1,9}|[IWEF]0000 00:00:0{2,10}\.0{1,9}")
 _OTHER_DIGITS = bytes.maketrans(b"0123456789", b"1234567890")
-"""Translation of each digit to another one."""
+"""The translation of each digit to another one."""
 
 
 class _LineClass:
-    """The repetitions of one kind of lines since it was last added."""
+    """A kind of lines: its repetitions that are not added to the log yet, and the last line."""
 
     __slots__ = ("number", "place", "row", "times")
 
@@ -66,19 +71,19 @@ class _LineClass:
 
 
 class _MessageSource:
-    """The kinds of lines of one shape from one process and thread."""
+    """The kinds of the lines of one shape that one process or thread wrote."""
 
     __slots__ = ("key", "said", "spans")
 
     def __init__(self, spans: object, key: Callable[[Any], object] | None) -> None:
         self.spans = spans
         self.key = key
-        """A function that returns the part of a line that determines its kind; None: all lines are of one kind."""
+        """A function that returns the part of a line that determines its kind. None if all lines are of one kind."""
         self.said: dict[object, _LineClass] = {}
 
 
 class _Shape:
-    """Lines of one shape."""
+    """The cached kinds of the lines of one shape."""
 
     __slots__ = ("ends", "flat", "lone", "told", "voices", "who")
 
@@ -86,22 +91,27 @@ class _Shape:
         self, flat: Callable[[bytes], str] | None, who: Callable[[Any], Any] | None, lone: bool
     ) -> None:
         self.flat = flat
-        """A function that returns the text that spans refer to, the messages of a line; None: the line itself."""
-        self.who = who
-        """A function that returns the part of a line that names its process or thread; None: no digit does."""
-        self.lone = lone
-        """Whether only the number of a thread names the source of a line."""
-        self.voices: dict[object, _MessageSource] = {}
-        self.told = -1
-        """The position of the first digit that can determine the kind of a line; -1: unknown, or too many ends.
+        """A function that returns the text in which spans are counted. None means the line itself.
 
-        Lines with the same end from there are of one kind.
+        The text of a line that had to be cleaned consists of its messages (see `_flatten`).
+        """
+        self.who = who
+        """A function that returns the part of a line that names its process or thread. None if no digit does."""
+        self.lone = lone
+        """Whether the source of a line is named by nothing but a thread number."""
+        self.voices: dict[object, _MessageSource] = {}
+        """The sources of the lines, by the name of their process or thread. None is the key of all unnamed ones."""
+        self.told = -1
+        """The position of the first digit that can determine the kind. -1 if it is unknown or there are too many ends.
+
+        Lines with the same end from this position on are of one kind.
         """
         self.ends: dict[bytes, _LineClass] = {}
+        """The kinds by line end."""
 
 
 class _Message:
-    """A message of a line and its position."""
+    """A message of a line, its position and its signatures."""
 
     __slots__ = ("label", "matched", "prefix", "prefix_at", "sighted", "text", "text_at", "thread")
 
@@ -109,19 +119,19 @@ class _Message:
         self.text, self.prefix, self.text_at, self.prefix_at = text, prefix, text_at, prefix_at
         self.label, self.thread = find_speaker(prefix, clean_line(text))
         self.matched: list[tuple[Signature, re.Match[str], int]] = []
-        """(signature, match, offset in the line) of signatures that treat all digits alike."""
+        """(signature, match, offset in the line) for each matching signature that treats all digits alike."""
         self.sighted: list[tuple[Signature, slice]] = []
-        """(signature, part of the line that it searches) of the other signatures."""
+        """(signature, part of the line to search) for each other signature that can match."""
 
     def names(self) -> list[str]:
-        """Return the ids of the signatures that match it or can match it."""
+        """Return the ids of the signatures that match the message or can match it."""
         return [signature.id for signature, _, _ in self.matched] + [
             signature.id for signature, _ in self.sighted
         ]
 
 
 class LineCache:
-    """A filter that selects lines to read, and adds the repetitions of all others to the log."""
+    """A line filter (see `reader.Filter`) that adds the repetitions of cached lines to the log."""
 
     def __init__(
         self, catalogue: Catalogue, log: Log, splitter: Splitter | None, again: Callable[[Line, int], None]
@@ -130,46 +140,48 @@ class LineCache:
         self._log = log
         self._splitter = splitter
         self._add_repetitions = again
-        """A callback for the last line of a kind and the number of its repetitions."""
+        """A function that is called with the last line of a kind and the number of its repetitions."""
         self.changed = False
-        """Whether a line that was read added a new event; set by the scanner."""
+        """Whether the line that was read last added a new event. The scanner sets this."""
         self._silent: set[bytes] = {b""}
+        """The shapes without any match."""
         self._shapes: dict[bytes, _Shape] = {}
         self._plain: dict[bytes, _LineClass] = {}
-        """Shapes in which no digit matters."""
+        """The kinds of the shapes in which no digit matters."""
         self._shapes_by_signature: dict[str, set[bytes]] = {}
-        """The shapes that can match each signature."""
+        """The cached shapes that each signature can match, by signature id."""
         self._cached_bytes = self._drops = 0
-        """Approximate bytes in the cache; how often entries were dropped."""
+        """The approximate size of the cache in bytes, and how often entries were dropped."""
         self._rests: dict[bytes, _LineClass] = {}
-        """The kinds by the rest of the line after the time, of lines whose times have one shape."""
+        """The kinds of lines that begin as `_time` says, by the rest of the line."""
         self._time = b""
-        """The shape of the beginning of these lines, up to the end of the time."""
+        """The shape of the beginning of these lines, up to the end of the timestamp."""
         self._differing = 0
-        """Blocks in which more than a quarter of the rests were new, minus the other blocks."""
+        """The number of blocks in which more than a quarter of the rests were new, minus the number of others."""
         self._no_match = _LineClass()
         """The kind of all lines without a match."""
         self._repeated: dict[_LineClass, int] = {}
-        """The kinds repeated in the current rows, with the index of the last line."""
+        """The kinds that are repeated in the current rows, with the index of the last line."""
         self._pending: list[_LineClass] = []
-        """Kinds with repetitions that are not added yet."""
+        """The kinds with repetitions that are not added to the log yet."""
         self._numbers: frozenset[bytes | str] | None = None
-        """The numbers of the threads that are told apart; None if more can still come."""
+        """The numbers of the threads that the splitter tells apart. None if it can still add more."""
         self._rows: Rows | None = None
-        self._steady = False
+        """The rows that are being selected. None between two blocks."""
+        self._is_steady = False
         """Whether no line of the previous rows had to be read."""
         self._counted = self._current = 0
-        """Indices in the current rows: up to which plain lines were counted; of the line that is being read."""
+        """Indices in the current rows: the end of the lines that were counted, and the line that is being read."""
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
-        """Yield the indices of the rows to read: see `reader.Filter`."""
-        if self._steady and not rows.early and self._match_timestamped(rows):
+        """Yield the indices of the rows to read (see `reader.Filter`)."""
+        if self._is_steady and not rows.early and self._match_timestamped(rows):
             return
         shapes = rows.shapes
         matching = frozenset(shapes) if rows.early else self._catalogue.filter_shapes(shapes)
         matching -= self._silent
         if not matching:
-            self._steady = True
+            self._is_steady = True
             return
         self._rows, self._counted, self._current = rows, 0, -1
         repeated = self._repeated
@@ -177,23 +189,23 @@ class LineCache:
             drops, shape_cache, plain = self._drops, self._shapes, self._plain
             indices = [row for row in range(self._current + 1, len(shapes)) if shapes[row] in to_read]
             rows.select_texts(indices)
-            if self._steady and self._count_all(rows, indices):
+            if self._is_steady and self._count_all(rows, indices):
                 break
-            self._steady = True
+            self._is_steady = True
             texts = rows.texts
             for index in indices:
                 shape = shapes[index]
                 if shape in plain:  # it became plain when the previous line was read
                     continue
-                known = shape_cache.get(shape)
-                if known is not None:
+                cached = shape_cache.get(shape)
+                if cached is not None:
                     text = texts[index]
-                    kind = known.ends.get(text[known.told :]) or self._find_kind(known, text)
+                    kind = cached.ends.get(text[cached.told :]) or self._find_kind(cached, text)
                     if kind is not None:
                         kind.times += 1
                         repeated[kind] = index
                         continue
-                self.changed, self._current, self._steady = False, index, False
+                self.changed, self._current, self._is_steady = False, index, False
                 yield index
                 if not self.changed:
                     self._cache_line(shape, texts[index])
@@ -205,9 +217,9 @@ class LineCache:
         self._rows = None
 
     def _match_timestamped(self, rows: Rows) -> bool:
-        """Count these lines if all begin with a time of one shape and repeat known kinds.
+        """Count these lines if all begin with a timestamp of one shape and are of known kinds.
 
-        Return false if not; then nothing is counted.
+        Return whether they were counted.
         """
         if self._differing > _MAX_DIFFERING_BLOCKS or _find_stamp_end(rows.head.translate(ZEROED)) < 0:
             return False
@@ -241,7 +253,10 @@ class LineCache:
         return True
 
     def _find_by_rest(self, text: bytes, end: int) -> _LineClass | None:
-        """Return the kind of this line; None if it is not cached or the line is too long."""
+        """Return the kind of this line, and cache it by the rest of the line from `end` on.
+
+        None if the kind is unknown, or the line is too long.
+        """
         shape = text.translate(ZEROED)
         if len(text) >= _MAX_CACHED_LINE_BYTES:
             return None
@@ -252,7 +267,7 @@ class LineCache:
         elif shape in self._shapes:
             cached = self._shapes[shape]
             kind = cached.ends.get(text[cached.told :]) or self._find_kind(cached, text)
-            if cached.told < end:
+            if cached.told < end:  # a digit before the rest matters, too
                 return kind
         else:
             return None
@@ -261,7 +276,7 @@ class LineCache:
         return kind
 
     def _count_all(self, rows: Rows, indices: Sequence[int]) -> bool:
-        """Count all these lines at once. Return false if one is of an unknown kind; then nothing is counted."""
+        """Count the lines at these indices if all are of known kinds. Return whether they were counted."""
         shapes, texts, shape_cache = rows.shapes, rows.texts, self._shapes
         try:
             shapes_found = [shape_cache[shapes[index]] for index in indices]
@@ -286,7 +301,7 @@ class LineCache:
     ) -> list[_LineClass | None] | None:
         """Return the kinds of these lines of one shape, all at once.
 
-        None unless all are from threads that are not told apart.
+        Return None if any of them may come from a thread that is told apart, or if spans do not refer to the line.
         """
         source = shape.voices.get(None)
         if (
@@ -316,9 +331,9 @@ class LineCache:
         self._pending.clear()
 
     def forget(self, names: Iterable[str] = ()) -> None:
-        """Add the pending repetitions, and drop the kinds with these signatures, or all.
+        """Add the pending repetitions, and drop the shapes with these signatures, or all without signatures.
 
-        Called before an event that can change the meaning of later lines.
+        This must be called before an event that can change the meaning of later lines.
         """
         self.flush()
         self._rests.clear()
@@ -337,7 +352,7 @@ class LineCache:
             self._cached_bytes = 0
 
     def _count(self, end: int) -> None:
-        """Count the plain lines before this index, and keep the last line of each repeated kind."""
+        """Count the plain lines before this index, and store the last line of each repeated kind."""
         rows, start = self._rows, self._counted
         if rows is None:
             return
@@ -358,7 +373,7 @@ class LineCache:
         self._repeated.clear()
 
     def _find_kind(self, shape: _Shape, text: bytes) -> _LineClass | None:
-        """Return the kind of this line; None if no line of it was read."""
+        """Return the kind of this line. None if no line of this kind was read."""
         row: Any = text if shape.flat is None else shape.flat(text)
         if shape.who is None:
             source = shape.voices.get(None)
@@ -382,7 +397,7 @@ class LineCache:
 
     @staticmethod
     def _find_by_source(source: _MessageSource | None, row: bytes | str) -> _LineClass | None:
-        """Return the kind of a row among those of one source; None if it is unknown."""
+        """Return the kind of a row from this source. None if it is unknown."""
         return (
             None if source is None else source.said.get(source.key(row) if source.key is not None else None)
         )
@@ -392,9 +407,9 @@ class LineCache:
         shape.ends.clear()
 
     def _is_unknown_thread(self, name: bytes | str) -> bool:
-        """Return whether a thread is not told apart from others.
+        """Return whether the splitter certainly does not tell this thread apart from others.
 
-        Once the splitter has all the threads that it tells apart, their numbers do not change.
+        False as long as the splitter can still add threads.
         """
         if self._numbers is None:
             numbers = self._splitter.thread_numbers() if self._splitter is not None else None
@@ -406,7 +421,7 @@ class LineCache:
     # ------------------------------------------------------------ learning kinds
 
     def _cache_line(self, shape: bytes, row: bytes) -> None:
-        """Cache the kind of a line that was read and added nothing new."""
+        """Cache the kind of a line that was read and added no new event."""
         self._rests.clear()
         if len(row) >= _MAX_CACHED_LINE_BYTES or _ESCAPES.search(shape):
             return
@@ -432,7 +447,7 @@ class LineCache:
         self._add_kind(shape, row, flat, messages, source_spans)
 
     def _match_message(self, message: _Message) -> None:
-        """Set the signatures that match a message or can match it."""
+        """Fill the lists of signatures that match a message or can match it."""
         for text, offset in ((message.text, message.text_at), (f"{message.prefix} ", message.prefix_at)):
             for signature in self._catalogue.candidates(text) if text != " " else ():
                 if not signature.digit_blind:
@@ -443,7 +458,11 @@ class LineCache:
                     message.matched.append((signature, match, offset))
 
     def _find_source(self, message: _Message) -> list[tuple[int, int]] | None:
-        """Return the spans of the line that name its source; None if the next line can begin another process."""
+        """Return the spans of the line that name its process or thread.
+
+        None if the line must not be cached, because the next one like it can begin another process, or because
+        cleaning changes the names.
+        """
         if self._splitter is None or not (message.matched or message.sighted):
             return []
         if self._splitter.may_start_process(message.label, message.names()):
@@ -459,7 +478,7 @@ class LineCache:
         ]
 
     def _find_capture_spans(self, message: _Message) -> Iterator[tuple[int, int]]:
-        """Yield the spans of captures with digits that can still make an event new."""
+        """Yield the spans of the captures with digits that can still result in a new event."""
         for signature, match, offset in message.matched:
             if self._log.is_saturated(signature.id) and (
                 self._splitter is None
@@ -471,9 +490,12 @@ class LineCache:
                     yield match.start(name) + offset, match.end(name) + offset
 
     def _find_match_span(self, signature: Signature, part: slice, line: bytes | str) -> tuple[int, int]:
-        """Return the span of a line in which digits can change the match of a signature."""
+        """Return the span of a line in which digits can change whether and how a signature matches.
+
+        `part` is the part of the line that the signature searches.
+        """
         text = line if isinstance(line, str) else line.decode()
-        if "(?<" in signature.pattern.pattern:
+        if "(?<" in signature.pattern.pattern:  # a look-behind also reads the characters before the match
             return part.start, part.stop
         match = self._catalogue.search_shape(signature, text[part].translate(DIGITS))
         return part.start + (match.start() if match is not None else 0), part.stop
@@ -486,7 +508,10 @@ class LineCache:
         messages: list[_Message],
         source_spans: list[tuple[int, int]],
     ) -> None:
-        """Add a kind to the cache."""
+        """Add the kind of a line to the cache.
+
+        `source_spans` are the spans of the line that name its process or thread.
+        """
         if self._cached_bytes >= MAX_CACHED_BYTES:
             self.forget()
         for message in messages:
@@ -496,24 +521,24 @@ class LineCache:
         cached = self._shapes.get(shape)
         if cached is None:
             spans = sorted({span for span in source_spans if _has_digit(line, span)})
-            lone = len(messages) == 1 and not messages[0].label
-            cached = self._shapes[shape] = _Shape(flat, _make_getter(spans), lone)
+            is_single = len(messages) == 1 and not messages[0].label
+            cached = self._shapes[shape] = _Shape(flat, _make_getter(spans), is_single)
             cached.told = len(row) if flat is None else _find_stamp_end(shape)
         name = cached.who(line) if cached.who is not None else None
         if cached.lone and name is not None and self._is_unknown_thread(name):
             name = None
-        digits = sorted({span for message in messages for span in self._find_capture_spans(message)})
+        capture_spans = sorted({span for message in messages for span in self._find_capture_spans(message)})
         sighted = [item for message in messages for item in message.sighted]
         if cached.told >= 0:
-            spans = [*source_spans, *digits, *(self._find_match_span(*item, line) for item in sighted)]
+            spans = [*source_spans, *capture_spans, *(self._find_match_span(*item, line) for item in sighted)]
             if flat is None:
                 cached.told = min([cached.told, *(start for start, _ in spans)])
             elif _has_moved(row, cached.told, spans):
                 cached.told = -1
         self._forget_ends(cached)
         source = cached.voices.get(name)
-        if source is None or source.spans != digits:
-            source = cached.voices[name] = _MessageSource(digits, _make_key(digits, sighted))
+        if source is None or source.spans != capture_spans:
+            source = cached.voices[name] = _MessageSource(capture_spans, _make_key(capture_spans, sighted))
         kind = source.said[source.key(line) if source.key is not None else None] = _LineClass()
         self._cached_bytes += _KIND_BYTES + 2 * len(row)
         if cached.who is None and source.key is None:
@@ -523,9 +548,9 @@ class LineCache:
 
 
 def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[tuple[int, int]] | None:
-    """Return the positions of each message and of its prefix in a line of this shape.
+    """Return (position of the message, position of its prefix) in a line of this shape for each message.
 
-    None if they are not certain, or a message is not in one piece.
+    None if a position is not certain, or if cleaning changed a message.
     """
     positions: list[tuple[int, int]] = []
     last = None
@@ -546,21 +571,21 @@ def _locate_messages(shape: bytes, messages: Sequence[tuple[str, str]]) -> list[
 
 
 def _find_single(shape: bytes, text: str) -> int:
-    """Return the position of a text that occurs once.
+    """Return the position in a shape of a text that appears in it once.
 
-    -1 if it does not, or if it is not ASCII, so that characters are not bytes.
+    -1 if it does not appear exactly once, or if it is not ASCII, so that characters are not bytes.
     """
     raw = text.encode("utf-8", "replace").translate(ZEROED)
     return shape.find(raw) if text.isascii() and shape.count(raw) == 1 else -1
 
 
 def _flatten(row: bytes) -> str:
-    """Return the messages of a line in one text, each after its prefix."""
+    """Return the messages of a line in one text, each after its prefix, with a NUL after each part."""
     return "".join(f"{prefix}\0{text}\0" for text, prefix in messages_of(as_text(row)))
 
 
 def _locate_flat(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int]]:
-    """Yield the positions in that text of each message and of its prefix."""
+    """Yield (position of the message, position of its prefix) in the text of `_flatten` for each message."""
     position = 0
     for text, prefix in messages:
         yield position + len(prefix) + 1, position
@@ -568,13 +593,16 @@ def _locate_flat(messages: Sequence[tuple[str, str]]) -> Iterator[tuple[int, int
 
 
 def _find_stamp_end(shape: bytes) -> int:
-    """Return the end of the first time in a line of this shape; -1 if it has none."""
+    """Return the end of the first timestamp in a line of this shape. -1 if it has none."""
     match = _STAMP.search(shape)
     return match.end() if match is not None else -1
 
 
 def _has_moved(row: bytes, end: int, spans: Sequence[tuple[int, int]]) -> bool:
-    """Return whether any of these spans, of the line's messages, has a digit from before `end` in the line."""
+    """Return whether any of these spans of the flattened line contains a digit from before `end` in the line.
+
+    This is found out by changing these digits.
+    """
     text, other = _flatten(row), _flatten(row[:end].translate(_OTHER_DIGITS) + row[end:])
     if len(text) != len(other):
         return True
@@ -587,19 +615,24 @@ def _has_digit(line: bytes | str, span: tuple[int, int]) -> bool:
 
 
 def _make_getter(spans: list[tuple[int, int]]) -> Callable[[Any], Any] | None:
-    """Return a function that extracts these spans of a line; None if there are none."""
+    """Return a function that extracts these spans of a line. None if there are no spans."""
     return itemgetter(*(slice(*span) for span in spans)) if spans else None
 
 
 def _make_key(
     spans: list[tuple[int, int]], sighted: list[tuple[Signature, slice]]
 ) -> Callable[[Any], object] | None:
-    """Return a function that extracts the parts of a line that determine its kind, for one shape and source."""
+    """Return a function that extracts the parts of a line that determine its kind.
+
+    It is for lines of one shape and source. `sighted` are (signature, part of the line to search) for the
+    signatures that do not treat all digits alike. None if all lines are of one kind.
+    """
     digits = _make_getter(spans)
     if not sighted:
         return digits
 
     def key(line: bytes | str) -> object:
+        # the digits, and the position and groups of each match
         text = line if isinstance(line, str) else line.decode()
         matches = []
         for signature, part in sighted:

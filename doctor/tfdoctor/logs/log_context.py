@@ -40,19 +40,19 @@ class Decision:
     maybe: tuple[Cause, ...] = ()
     """Other causes that this log does not rule out."""
     note: str = ""
-    """Sentences on details of this log."""
+    """Sentences with details of this log. Empty if there are none."""
     title: str = ""
-    """Replaces the title of the cause if that would say too little; empty if not."""
+    """A more precise title than that of the cause. Empty means the title of the cause."""
 
 
 @dataclass(frozen=True)
 class LogContext:
-    """A log with the facts derived from it. Nothing here does I/O."""
+    """A log with the facts derived from it, which are computed without I/O."""
 
     log: Log
     compat: Compat
     main_origin: LogOrigin | None = None
-    """The TensorFlow that the log is about, if several wrote it; None: as inferred from the log."""
+    """The TensorFlow to report if several wrote the log. None means the one that `infer_origin` finds."""
 
     @cached_property
     def origin(self) -> LogOrigin:
@@ -60,9 +60,9 @@ class LogContext:
 
     @cached_property
     def windows(self) -> bool:
-        """Whether the log is of native Windows. It is not if TensorFlow opened Linux libraries."""
-        opens = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
-        return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in opens)
+        """Whether the log comes from native Windows. It does not if TensorFlow tried to open Linux libraries."""
+        dso_events = self.log.list_events("dso-opened", "dso-failed", "dso-failed-old")
+        return self.log.has("windows-hint") and not any(".so" in event.get("soname") for event in dso_events)
 
     @cached_property
     def devices(self) -> tuple[RegisteredDevice, ...]:
@@ -74,15 +74,15 @@ class LogContext:
 
     @cached_property
     def registration(self) -> Event | None:
-        """The last message that shows a registered GPU; None if there is none."""
+        """The last event that shows a registered GPU. None if there is none."""
         return self.log.last("device-created", "device-created-part", "gpu-listed", "gpu-listed-old")
 
     @cached_property
     def ready_order(self) -> int:
-        """The place of the last message after which nothing prevents the use of the GPU; -1 if there is none.
+        """The order of the last event that shows a GPU to be usable. -1 if there is none.
 
-        Weaker than `registration`: all libraries were opened or GPUs were selected, and registration was not
-        skipped afterwards.
+        The GPU need not be registered yet. It counts as usable after TensorFlow selected it, or opened every
+        library that registration needs, unless registration was skipped afterwards.
         """
         last_order = max((event.order for event in self.log.list_events("devices-visible")), default=-1)
         opened = {
@@ -114,9 +114,10 @@ class LogContext:
 
     @cached_property
     def toolkit(self) -> tuple[UnopenedLibrary, ...]:
-        """Missing libraries of CUDA and cuDNN, after the last GPU was registered.
+        """CUDA and cuDNN libraries that TensorFlow failed to open after it registered the last GPU.
 
-        Releases before 1.14 register a GPU without cuDNN, so their failures count anywhere in the log.
+        Releases before 1.14 ("dso-failed-old") register a GPU without cuDNN, so their failures count anywhere in
+        the log. The driver, NVML and CUPTI are not included.
         """
         last_created = self.registration.order if self.registration is not None else -1
         return tuple(
@@ -133,22 +134,22 @@ class LogContext:
 
     @cached_property
     def other_cuda(self) -> tuple[str, str] | None:
-        """(CUDA on the search path, CUDA that is required) if they differ; else None."""
+        """(CUDA version on the search path, required CUDA version) if they differ. None if not, or if unknown."""
         return find_other_cuda(self.toolkit, self.compat)
 
     @cached_property
     def cards(self) -> tuple[str, ...]:
-        """The names of the GPUs in the log, registered or not."""
-        properties = self.log.list_events("device-properties")
+        """The names of the GPUs in the log, whether TensorFlow registered them or not."""
+        property_events = self.log.list_events("device-properties")
         names = [
-            *(item.name for item in self.devices),
-            *(item.get("name") or item.get("xla") for item in properties),
+            *(gpu.name for gpu in self.devices),
+            *(gpu.get("name") or gpu.get("xla") for gpu in property_events),
         ]
         return tuple(dict.fromkeys(name.strip() for name in names if name.strip()))
 
     @cached_property
     def driver(self) -> str | None:
-        """The version of the driver as NVIDIA writes it ("450.57", not "450.57.0"); None if unknown."""
+        """The driver version as NVIDIA writes it: "450.57", not "450.57.0". None if unknown."""
         event = self.log.last("kernel-driver", "library-driver", "driver-possibly-insufficient")
         version = event.get("driver").rstrip(".") if event is not None else ""
         version = version.removesuffix(".0") if version.count(".") > 1 else version
@@ -156,9 +157,10 @@ class LogContext:
 
     @cached_property
     def hidden(self) -> Event | None:
-        """The event that shows CUDA_VISIBLE_DEVICES hiding every GPU; None if there is none."""
+        """The event that shows that CUDA_VISIBLE_DEVICES hides every GPU. None if there is none."""
         for event in self.log.list_events("visible-devices"):
             value = event.fields.get("value", event.fields.get("set"))
+            # NVIDIA_VISIBLE_DEVICES selects the GPUs of a container, not of a process
             if value is None or event.text.lstrip("# $").startswith("NVIDIA"):
                 continue
             if value.strip("\"'") in ("", "-1", "none", "None", "NoDevFiles"):
@@ -167,23 +169,27 @@ class LogContext:
 
     @cached_property
     def both_listed(self) -> bool:
-        """Whether pip lists two TensorFlow packages.
+        """Whether pip lists a GPU package (tensorflow-gpu or tensorflow-rocm) and another TensorFlow package.
 
-        Packages of conda with these names are parts of one TensorFlow and do not count.
+        Two packages that both have no such suffix do not count. Nor do conda packages, which are parts of one
+        TensorFlow.
         """
         if self.log.has("both-installed"):
             return True
         names = {
             (event.get("name") or event.get("shown")).replace("_", "-")
             for event in self.log.list_events("package-listed")
-            if event.get("build") in ("", "pypi_0")
+            if event.get("build") in ("", "pypi_0")  # conda lists packages from pip with the build "pypi_0"
         }
         return len({"gpu" if name.endswith(("-gpu", "-rocm")) else "other" for name in names}) > 1
 
     def answers(self, question: str, answer: str) -> bool:
-        """Return whether one of the two lines after a question to TensorFlow has this answer."""
+        """Return whether a call in the log printed this result on one of the two lines after it.
+
+        `question` is the signature of the call, such as "gpu-asked". `answer` is the result: "True" or "False".
+        """
         lines = {event.line for event in self.log.list_events("answer-line") if event.get("answer") == answer}
-        return any(lines & {e.line + 1, e.line + 2} for e in self.log.list_events(question))
+        return any(lines & {call.line + 1, call.line + 2} for call in self.log.list_events(question))
 
     def has_trait(self, name: TraitName) -> bool:
         """Return whether every release that can have written the log has this trait (compat/traits.toml)."""
@@ -193,12 +199,13 @@ class LogContext:
         )
 
     def _is_since(self, minor: str) -> bool:
-        """Return whether the log is certainly of this minor release or a newer one."""
-        low = (self.origin.era or "").rstrip("+").partition("-")[0]
-        return bool(low) and versions.compare(low, minor) >= 0
+        """Return whether this minor release or a newer one certainly wrote the log."""
+        # an era is "2.4", "2.4-2.11", "2.4+" (no upper bound) or "-2.11" (no lower bound)
+        min_minor = (self.origin.era or "").rstrip("+").partition("-")[0]
+        return bool(min_minor) and versions.compare(min_minor, minor) >= 0
 
     def _is_until(self, minor: str) -> bool:
-        """Return whether the log is certainly of this minor release or an older one."""
+        """Return whether this minor release or an older one certainly wrote the log."""
         era = self.origin.era or "+"
         return not era.endswith("+") and versions.compare(era.rpartition("-")[2], minor) <= 0
 
@@ -206,11 +213,11 @@ class LogContext:
         return self.log.has("container-hint")
 
     def list_evidence(self, *ids: str) -> tuple[Event, ...]:
-        """Return the first two events of each of these signatures, as evidence."""
+        """Return the first two events of each of these signatures, to show as evidence."""
         return tuple(event for name in ids for event in self.log.list_events(name)[:2])
 
     def capability(self) -> str | None:
-        """Return the compute capability of the GPU that the log is about; None if unknown."""
+        """Return the compute capability of the last GPU that the log describes. None if unknown."""
         for device in reversed(self.devices):
             if device.compute_capability:
                 return device.compute_capability
@@ -220,5 +227,5 @@ class LogContext:
         event = self.log.last("device-properties")
         if event is None:
             return None
-        both = f"{event.get('major')}.{event.get('minor')}" if event.get("major") else None
-        return event.get("cc") or event.get("xcc") or both
+        capability = f"{event.get('major')}.{event.get('minor')}" if event.get("major") else None
+        return event.get("cc") or event.get("xcc") or capability

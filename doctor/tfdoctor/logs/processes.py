@@ -1,9 +1,10 @@
-"""Several processes in one log, told apart if the log allows it: each gets its own events and its own cause.
+"""Split the events of a log by process, so that each process gets its own cause.
 
-Processes are told apart by three criteria, in this order: the text before their messages (a rank, process
-number, pod, container or host); the thread of messages that a process prints only once, which Abseil's logger
-names; and messages that one process cannot repeat or contradict: its cuInit fails once, and after that it has
-no devices.
+Three criteria tell processes apart, in this order:
+
+1. The text before a message: a rank, process number, pod, container or host.
+2. The thread number that Abseil's logger writes, for messages that a process prints only once.
+3. Messages that one process cannot repeat or contradict: its cuInit fails only once, and then it has no devices.
 """
 
 from __future__ import annotations
@@ -36,13 +37,13 @@ __all__ = [
 ]
 
 MAX_PROCESSES = 256
-"""Processes that are kept; more are only counted."""
+"""The most processes whose events are stored. More processes are only counted."""
 _MAX_EVENTS = 12_000
-"""Events that are kept of all processes together."""
+"""The most events that are stored for all processes together."""
 _MAX_PROCESS_EVENTS = 400
-"""Events that are kept of one process."""
+"""The most events that are stored for one process."""
 _MAX_COUNTED = 65_536
-"""Processes beyond MAX_PROCESSES that are counted."""
+"""The most processes beyond MAX_PROCESSES that are counted."""
 
 FRAMEWORKS = {
     "framework-pytorch": "PyTorch",
@@ -51,6 +52,7 @@ FRAMEWORKS = {
     "framework-mxnet": "MXNet",
     "framework-darknet": "Darknet",
 }
+"""The name of each other framework, by signature."""
 _HINTS = (
     "container-hint",
     "scheduler-hint",
@@ -59,7 +61,10 @@ _HINTS = (
     "visible-devices",
     "parameter-server",
 )
-"""Signatures that are logged once for all processes: they count for each process that does not log them itself."""
+"""Signatures that are logged once for all processes.
+
+They count for each process that does not log them itself.
+"""
 _UNSPECIFIC = frozenset(
     {
         *FRAMEWORKS,
@@ -89,12 +94,14 @@ _UNSPECIFIC = frozenset(
 """Signatures that do not prove a TensorFlow process."""
 _ONCE = frozenset({"cuinit", "factory", "factory-classic"})
 """Signatures that a process logs once, from its first thread."""
-_TURNS = frozenset({"process-start"})
+_START_SIGNATURES = frozenset({"process-start"})
 """Signatures after which another process may begin."""
-_DEVICES = frozenset({"device-found", "devices-visible", "device-created", "device-created-part", "numa"})
+_DEVICE_SIGNATURES = frozenset(
+    {"device-found", "devices-visible", "device-created", "device-created-part", "numa"}
+)
 """Signatures that a process whose cuInit failed cannot log."""
 
-_LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
+_LABEL_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (
         re.compile(r"\((?P<name>[\w.:<>-]{1,60}) pid=(?P<id>\d{1,9})(?:, ip=[\d.]{7,15})?\)"),
         "{name} pid {id}",
@@ -104,38 +111,41 @@ _LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"\[?(?P<name>rank|default|task|worker|node)[ _]?(?P<id>\d{1,6})\]?:"), "{name} {id}"),
     (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}) {0,40}\|(?=\s|$)"), "{name}"),
 )
-"""Patterns that name a process at the beginning of any line, and the form of its label."""
-_PREFIX_LABELS: tuple[tuple[re.Pattern[str], str], ...] = (
+"""Patterns for a process name at the beginning of any line, and the formats of the label."""
+_PREFIX_LABEL_PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?P<id>\d{1,5}):$"), "task {id}"),
     (re.compile(r"\[(?:pod/)?(?P<name>[A-Za-z][\w.-]{2,80}(?:/[\w.-]{1,80})?)\]$"), "{name}"),
     (re.compile(r"(?:.{0,80} )?(?P<name>[A-Za-z][\w./-]{0,40})\[(?P<id>\d{1,9})\]:$"), "{name}[{id}]"),
     (re.compile(r"(?P<name>[A-Za-z][\w.-]{0,62}):$"), "{name}"),
 )
-"""Patterns that name a process only if a message of TensorFlow follows."""
-_NO_NAMES = frozenset(
+"""Patterns for a process name that count only if a TensorFlow message follows."""
+_NOT_PROCESS_NAMES = frozenset(
     {
         *("critical", "debug", "e", "err", "error", "exception", "f", "fatal", "i", "info", "log", "message"),
         *("msg", "notice", "out", "output", "stderr", "stdout", "trace", "w", "warn", "warning"),
     }
 )
+"""Words, such as severities and streams, that look like a process name and are none."""
 _QUOTES = "># `"
+"""Quote and prompt characters before a prefix."""
 _NO_FAILURE = frozenset({Cause.HEALTHY, Cause.INCONCLUSIVE, Cause.HIDDEN_BY_ENV})
 _THREAD = re.compile(r"[IWEF]\d{4} [\d:.]{8,40}\s{1,8}(?P<id>\d{1,20}) ")
 
 
 @dataclass(frozen=True, slots=True)
 class LogProcess:
-    """The result for one process, or for another framework."""
+    """The result for one process, or for another framework that wrote to the log."""
 
     label: str
-    """Its name in the log, safe to print."""
+    """The name of the process in the log, safe to print."""
     framework: str
     """"TensorFlow", or the name of another framework."""
     line: int
-    """The line of its first message."""
+    """The line number of its first message."""
     gpu_registered: bool | None
+    """Whether TensorFlow registered a GPU. None if unknown, and for another framework."""
     cause: Cause | None
-    """The root cause; None for another framework, which is not diagnosed."""
+    """The root cause. None for another framework, which is not diagnosed."""
     summary: str
     devices: tuple[RegisteredDevice, ...] = ()
 
@@ -146,11 +156,14 @@ class ProcessPart:
 
     label: str
     run: int = 1
+    """The number of the process among those with the same label, from 1."""
     log: Log = field(default_factory=Log)
     first: int = 0
+    """The line number of its first event. 0 if it has none."""
     kept: int = 0
+    """The number of events that are stored."""
     closed: bool = False
-    """Whether it has the maximum number of events: no more are added."""
+    """Whether no more events are added, because the maximum number is stored."""
 
     def has_tensorflow_events(self) -> bool:
         """Return whether a TensorFlow process logged any of the events."""
@@ -160,8 +173,8 @@ class ProcessPart:
 class Splitter:
     """A splitter of events by process, with bounded memory.
 
-    Repeated events change only the last occurrence, in whatever order they are added, except for those that
-    `turns` names.
+    Repetitions of an event only update its last occurrence, so they may be added in any order. Before a message
+    for which `may_start_process` returns true, all pending repetitions must be added.
     """
 
     def __init__(self) -> None:
@@ -173,31 +186,36 @@ class Splitter:
         self._kept = 0
         self._more: set[int] = set()
         self._full: list[ProcessPart] = []
-        """Parts to close."""
+        """The parts that have the maximum number of events and are not closed yet."""
         self.closed = False
-        """Whether the maximum number of events is kept: from then on, new processes are only counted."""
+        """Whether the maximum number of events is stored. Then new processes are only counted."""
 
     def add(self, event: Event, label: str, thread: str, times: int = 1) -> bool:
-        """Add an event to its process and its thread (see `find_speaker`).
+        """Add an event that was logged `times` times to its process and its thread (see `find_speaker`).
 
-        `times`, and the return value: as of `Log.add`.
+        Return whether the event is new, or changed how later events are split.
         """
         if event.id == "process-start":
-            new = label in self._runs and label not in self._ended
-            if new:
+            is_new = label in self._runs and label not in self._ended
+            if is_new:
                 self._ended.add(label)
-            return new
-        before = len(self._parts), len(self._threads), len(self._starters), len(self._ended)
+            return is_new
+        sizes_before = len(self._parts), len(self._threads), len(self._starters), len(self._ended)
         part = self._find_part(label, event)
-        new = part is not None and self._add_to_part(part, event, times)
+        is_new = part is not None and self._add_to_part(part, event, times)
         if thread:
-            new |= self._add_to_thread(thread, event, times)
-        return new or before != (len(self._parts), len(self._threads), len(self._starters), len(self._ended))
+            is_new |= self._add_to_thread(thread, event, times)
+        return is_new or sizes_before != (
+            len(self._parts),
+            len(self._threads),
+            len(self._starters),
+            len(self._ended),
+        )
 
     def may_start_process(self, label: str, names: Collection[str]) -> bool:
         """Return whether a message with these signatures can begin another process.
 
-        Pending events must be added before it.
+        If so, the caller must add all pending events before it.
         """
         if self.closed:
             return False
@@ -205,48 +223,45 @@ class Splitter:
             len(self._parts) >= MAX_PROCESSES
             and hash(f"{label} {self._runs.get(label, 0) + 1}") in self._more
         ):
-            return False  # more processes are only counted, and this one already is
-        if not _TURNS.isdisjoint(names) or label in self._ended:
+            return False  # beyond MAX_PROCESSES, processes are only counted, and this one already is
+        if not _START_SIGNATURES.isdisjoint(names) or label in self._ended:
             return True
         part = self._parts.get((label, self._runs.get(label, 0)))
-        has_cuinit, has_device = "cuinit" in names, not _DEVICES.isdisjoint(names)
+        has_cuinit, has_device = "cuinit" in names, not _DEVICE_SIGNATURES.isdisjoint(names)
         if part is None:
             return has_cuinit and has_device
-        failed, has_devices = part.log.has("cuinit"), part.log.has(*_DEVICES)
+        failed, has_devices = part.log.has("cuinit"), part.log.has(*_DEVICE_SIGNATURES)
         return (has_cuinit and (failed or has_devices or has_device)) or (
             has_device and failed and not has_devices
         )
 
     def is_full(self) -> bool:
-        """Return whether a part, or the splitter, must be closed.
-
-        Pending events must be added before that.
-        """
+        """Return whether `close` must be called, after all pending events were added."""
         return bool(self._full) or (self._kept >= _MAX_EVENTS and not self.closed)
 
     def close(self) -> None:
-        """Close every part that is full, and the splitter if it is."""
+        """Close every full part, and the splitter itself if it is full."""
         self.closed = self._kept >= _MAX_EVENTS
         for part in self._full:
             part.closed = True
         self._full.clear()
 
     def thread_numbers(self) -> frozenset[str] | None:
-        """Return the numbers of the threads that are told apart; None if more can still come."""
+        """Return the numbers of the threads that are told apart. None if more can still be added."""
         if not self.closed and len(self._threads) < MAX_PROCESSES:
             return None
         return frozenset(label.removeprefix(thread_of("")) for label in self._threads)
 
     def is_saturated(self, label: str, thread: str, name: str) -> bool:
-        """Return whether the captures of this signature change nothing here except the last occurrence."""
+        """Return whether another event of this signature can only update a last occurrence."""
         part = self._parts.get((label, self._runs.get(label, 0)))
         return self.closed or all(
-            item is None or item.closed or item.log.is_saturated(name)
-            for item in (part, self._threads.get(thread))
+            stored is None or stored.closed or stored.log.is_saturated(name)
+            for stored in (part, self._threads.get(thread))
         )
 
     def _find_part(self, label: str, event: Event) -> ProcessPart | None:
-        """Return the part that an event belongs to; None if it is not kept."""
+        """Return the part that an event belongs to, which may be a new one. None if the event is not stored."""
         run = self._runs.get(label)
         if self.closed and run is not None:
             return None
@@ -258,7 +273,7 @@ class Splitter:
         part = self._parts.get((label, run))
         if part is not None and part.has_tensorflow_events():
             failed = part.log.has("cuinit")
-            contradicts = event.id in _DEVICES and failed and not part.log.has(*_DEVICES)
+            contradicts = event.id in _DEVICE_SIGNATURES and failed and not part.log.has(*_DEVICE_SIGNATURES)
             repeats = event.id == "cuinit" and (failed or part.log.has("device-created"))
             if contradicts or repeats or label in self._ended:
                 if len(self._parts) >= MAX_PROCESSES:
@@ -272,7 +287,7 @@ class Splitter:
         return part
 
     def _add_to_thread(self, label: str, event: Event, times: int) -> bool:
-        """Add an event to its thread. Return whether it is new."""
+        """Add an event to its thread. Return whether the event is new."""
         part = self._threads.get(label)
         if part is None:
             if len(self._threads) >= MAX_PROCESSES or self.closed:
@@ -283,16 +298,16 @@ class Splitter:
         return self._add_to_part(part, event, times)
 
     def _add_to_part(self, part: ProcessPart, event: Event, times: int) -> bool:
-        """Add an event to a part if there is room. Return whether it is new."""
+        """Add an event to a part unless that is closed. Return whether the event is new."""
         part.first = part.first or event.line
         if part.closed or self.closed:
             return False
-        new = part.log.add(event, times)
-        part.kept += new
-        self._kept += new
-        if new and part.kept >= _MAX_PROCESS_EVENTS:
+        is_new = part.log.add(event, times)
+        part.kept += is_new
+        self._kept += is_new
+        if is_new and part.kept >= _MAX_PROCESS_EVENTS:
             self._full.append(part)
-        return new
+        return is_new
 
     def _count_process(self, label: str) -> None:
         if len(self._more) < _MAX_COUNTED:
@@ -300,13 +315,14 @@ class Splitter:
 
     @property
     def more(self) -> int:
-        """The number of processes beyond those that are kept."""
+        """The number of processes that were only counted."""
         return len(self._more)
 
     def parts(self, whole: Log) -> list[ProcessPart]:
-        """Return the processes in which TensorFlow logs, in the order of their first events.
+        """Return the TensorFlow processes in the order of their first events.
 
-        With at most one, the processes cannot be told apart.
+        `whole` is the log with the events of all processes. If the result has fewer than two parts, the processes
+        in the log cannot be told apart.
         """
         for part in (*self._parts.values(), *self._threads.values()):
             part.log.finish()
@@ -328,7 +344,10 @@ class Splitter:
 
 
 def find_speaker(prefix: str, text: str) -> tuple[str, str]:
-    """Return (label of the process, thread) of a message. The thread is empty if there is a label; both can be."""
+    """Return (process label, thread label) of a message.
+
+    The thread label is empty if there is a process label. Both are empty if the message names neither.
+    """
     label = label_of(prefix, text)
     thread = _THREAD.match(text) if not label else None
     return label, thread_of(thread["id"]) if thread is not None else ""
@@ -340,9 +359,9 @@ def thread_of(number: str) -> str:
 
 
 def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
-    """Return the places that `find_speaker` reads: (in the text?, start, end).
+    """Return (whether it is in the text, start, end) for each span that `find_speaker` reads.
 
-    In the prefix if the first item is false. The places do not depend on the digits in them.
+    A span that is not in the text is in the prefix. The spans do not depend on the digits in them.
     """
     process = _match_process(prefix, text)
     if process is not None:
@@ -358,36 +377,39 @@ def find_speaker_spans(prefix: str, text: str) -> list[tuple[bool, int, int]]:
 
 
 def label_of(prefix: str, text: str) -> str:
-    """Return the label of the process that logged a message; empty if nothing names it."""
+    """Return the label of the process that logged a message. Empty if the message does not name it."""
     process = _match_process(prefix, text)
     if process is None:
         return ""
-    match, form = process
-    return form.format(**match.groupdict())
+    match, label_format = process
+    return label_format.format(**match.groupdict())
 
 
 def _match_process(prefix: str, text: str) -> tuple[re.Match[str], str] | None:
-    """Return the match of a process name and the form of its label; None if there is none."""
-    before = prefix.lstrip(_QUOTES).rstrip()
-    for patterns, source in ((_LABELS, before or text), (_PREFIX_LABELS, before)):
-        for pattern, form in patterns:
+    """Return (match of a process name, format of its label). None if the message names no process."""
+    stripped_prefix = prefix.lstrip(_QUOTES).rstrip()
+    for patterns, source in (
+        (_LABEL_PATTERNS, stripped_prefix or text),
+        (_PREFIX_LABEL_PATTERNS, stripped_prefix),
+    ):
+        for pattern, label_format in patterns:
             match = pattern.match(source) if source else None
-            if match is not None and match.groupdict().get("name", "x").lower() not in _NO_NAMES:
-                return match, form
+            if match is not None and match.groupdict().get("name", "x").lower() not in _NOT_PROCESS_NAMES:
+                return match, label_format
     return None
 
 
 def merge_process_decisions(
-    whole: Decision, parts: Iterable[tuple[ProcessPart, Decision]]
+    whole: Decision, process_decisions: Iterable[tuple[ProcessPart, Decision]]
 ) -> tuple[Decision, int]:
-    """Return the one root cause of several processes, and how many of them have it.
+    """Return (decision on the whole log, number of processes with its cause).
 
-    1. The cause of the whole log, if it is a failure and a process has it.
-    2. Else the most frequent cause of the processes that fail, the first of them in the log. Of several runs the last
-       counts; a process from which GPUs are hidden does not fail.
-    3. Else the cause of the whole log.
+    1. The decision stays if its cause is a failure that a process also has.
+    2. Otherwise it is the most frequent cause of the failing processes; among equally frequent ones, the first in
+       the log. Of several runs of a process only the last counts. A process from which GPUs are hidden does not fail.
+    3. If no process fails, the decision on the whole log stays.
     """
-    decisions = list(parts)
+    decisions = list(process_decisions)
     matching = [decision for _, decision in decisions if decision.cause is whole.cause]
     if matching and whole.cause not in (
         Cause.HEALTHY,
@@ -396,11 +418,11 @@ def merge_process_decisions(
         Cause.NO_DEVICE,
     ):
         return whole, len(matching)
-    last: dict[str, Decision] = {}
+    last_by_label: dict[str, Decision] = {}
     for part, decision in decisions:
-        if decision.cause is not Cause.INCONCLUSIVE or part.label not in last:
-            last[part.label] = decision
-    failing = [decision for decision in last.values() if decision.cause not in _NO_FAILURE]
+        if decision.cause is not Cause.INCONCLUSIVE or part.label not in last_by_label:
+            last_by_label[part.label] = decision
+    failing = [decision for decision in last_by_label.values() if decision.cause not in _NO_FAILURE]
     if not failing:
         return whole, len(matching)
     causes = [decision.cause for decision in failing]

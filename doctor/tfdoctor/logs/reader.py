@@ -1,9 +1,12 @@
-"""The logical lines of a log from its bytes, each with the number of the line in the file on which it begins.
+"""Read the logical lines (messages) of a log, each with the line number in the file where it begins.
 
-Users paste logs through terminals, schedulers, notebooks, issue forms and editors. The reader undoes
-encodings, colours, carriage returns, HTML and Markdown, quotes and prompts, the escapes of JSON and of
-container engines, several records on one line, records wrapped at the width of a terminal, and NULs. It
-streams: memory does not grow with the log.
+Users paste logs through terminals, schedulers, notebooks, issue forms and editors. The reader undoes encodings,
+colours, carriage returns, HTML and Markdown, quotes and prompts, escapes in JSON and container logs, several
+records on one line, records that a terminal wrapped, and NULs. It reads a stream, so that memory does not grow
+with the log.
+
+Terms: a row is a line of the file, or a piece of one between carriage returns. The shape of a row is the row with
+all its digits replaced by 0. A mark is what stands before a message: a quote mark, indentation or a prefix.
 """
 
 from __future__ import annotations
@@ -26,9 +29,9 @@ if TYPE_CHECKING:
         """The interface of filters that select the lines of a long log to read."""
 
         def select_lines(self, rows: Rows) -> Iterable[int]:
-            """Yield the indices in `rows` of the lines to read; all others have been handled.
+            """Yield the indices of the rows that the reader must read. The filter handles all others.
 
-            The caller reads each line before it asks for the next index.
+            The caller reads each row before it requests the next index.
             """
 
         def can_match_block(self, block: bytes) -> bool:
@@ -49,34 +52,35 @@ __all__ = [
 ]
 
 MAX_LINE_CHARS = 8192
-"""Characters of a logical line; a longer one is split."""
+"""The maximum length of a logical line in characters. A longer line is split."""
 _LOOKAHEAD = 400
-"""Physical lines read ahead to determine the width of the terminal."""
+"""The number of rows that are read ahead to determine the width of the terminal."""
 _MAX_WIDTH_CHARS = 1000
-"""Characters of the widest line that a terminal can wrap."""
+"""The width in characters of the widest terminal."""
 _FULL_READ_BYTES = 1 << 18
-"""Bytes at the beginning within which every line is read unless it is known."""
+"""The size in bytes of the beginning of a log, in which every block is read."""
 _OVERLAP = 400
-"""Characters that two pieces of a split line share, so that no message is lost."""
+"""The number of characters that two pieces of a split line share, so that no message is lost."""
 _HEAD_BYTES = 200
-"""Bytes of the first line of a block that are inspected before the others."""
+"""The size in bytes of `Rows.head`."""
 _BATCH_LINES = 500
-"""Wrapped lines that are passed on together."""
+"""The number of joined lines that are passed on together."""
 _SHAPE = bytes.maketrans(b"123456789\r", b"000000000\n")
-"""The translation of a line to its shape: all digits become 0. A training log has few shapes.
+"""The translation of a block to the shapes of its rows: all digits become 0, carriage returns become newlines.
 
-Carriage returns become newlines because they end lines, too.
+A training log has few shapes.
 """
 ZEROED = bytes.maketrans(b"123456789", b"000000000")
+"""The translation that replaces all digits in bytes by 0."""
 DIGITS = str.maketrans("123456789", "000000000")
-"""The same translation for texts."""
+"""The same translation for a str."""
 _LINES = bytes.maketrans(b"\r", b"\n")
 _BACKSPACE = b"\b"
-"""Progress bars move the cursor back with it; it is removed first."""
+"""Progress bars move the cursor back with this character. It is removed first."""
 _MAX_UNCUT_TEXTS = 8
-"""The most lines of a block that are read without splitting the block."""
+"""The most rows of a block that are read without splitting the block."""
 _MESSAGE_BITS = 24
-"""Bits of the place of a message that count the messages of its line."""
+"""The low bits of a record number, which number the messages of a row. The other bits are the place of the row."""
 
 _ANSI = re.compile(
     r"(?:\x1b|\\u001b|\\x1b|\\033)(?:\[[0-9;?]{0,32}[ -/]?[@-~]|\][^\x07\x1b]{0,200}\x07|[@-Z\\^_-])"
@@ -90,10 +94,7 @@ _TAG = re.compile(
 )
 _ESCAPED = re.compile(r"\\{1,16}([\"'_`*])")
 _ESCAPED_MARKS = tuple(f"\\{mark}" for mark in "\"'_`*")
-"""The ends of all matches of _ESCAPED.
-
-Without one in a text, a long run of backslashes need not be searched.
-"""
+"""The ends of all matches of _ESCAPED. A text without any of them need not be searched, which would be slow."""
 _ESCAPED_NEWLINE = re.compile(r"\\{1,16}[rn](?:\\{1,16}n)?(?![a-z])")
 _QUOTE = re.compile(r"(?:\s{0,12}(?:[>|#`]|[-*](?= ))\s{0,4}){1,6}")
 _JSON = re.compile(r'^\s{0,24}"(.*?)(?:\\n)?",?\s{0,4}$')
@@ -104,11 +105,11 @@ _LETTER = re.compile(
     r"(?<![\w:] [IWEF])(?<!\w[IWEF]) (?:\./)?(?:tensorflow|external|third_party|[A-Za-z]:[\\/])"
     r"[\w./\\ -]{1,160}\.(?:cc|h|cpp)[: ]\d{1,5}\]?)"
 )
-"""The beginning of a record: _TIME matches a timestamp, _LETTER the letter of the severity.
+"""The beginnings of a record: _TIME matches a timestamp, _LETTER a severity letter.
 
 Two patterns are far faster than one, because each is found by its first character.
 """
-_OWN_LINE = re.compile(
+_NEW_LINE = re.compile(
     r"\s{0,8}(?:Skipping registering|To enable th|name: |pciBusID|coreClock|major: |totalMemory|Total memory|"
     r"Free memory|Your kernel|Traceback|File \"|>>>|\.\.\. |\[|Epoch|Limit:|InUse:|Please make sure|"
     r"Instructions for|"
@@ -116,20 +117,21 @@ _OWN_LINE = re.compile(
     r"\d{4}-\d\d-\d\d[T ]\d\d:|[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:|<\d{1,3}>\d? |"
     r"During handling|[\w.]{1,80}(?:Error|Exception|Warning):|\S{1,60}[$#] |\(\S{1,40}\) )"
 )
+"""The beginnings of lines that do not continue a wrapped line."""
 
 
 class Line(NamedTuple):
     """A logical line: one message."""
 
     number: int
-    """The line of the file on which it begins, from 1."""
+    """The line number in the file where it begins, from 1."""
     text: str
     prefix: str = ""
-    """The text before the message, such as a rank, process or container name; empty if there is none."""
+    """The text before the message, such as a rank, process or container name. Empty if there is none."""
     record: int = 0
-    """Its place among all messages. Some places have no message."""
+    """The position among all messages of the log. Some numbers are not used."""
     following: int = 0
-    """The place of the message directly after it."""
+    """The position of the next message."""
 
 
 def read_lines(
@@ -137,10 +139,10 @@ def read_lines(
     count: Callable[[int, int], None] | None = None,
     only: Filter | None = None,
 ) -> Iterator[Line]:
-    """Yield the logical lines of a stream of bytes. Never raises.
+    """Yield the logical lines of a stream of bytes. No content raises an error.
 
-    `count` is called with (lines, bytes) at the end. `only` selects the lines to read, which is faster for a
-    long log.
+    `count` is called at the end with the numbers of lines and bytes. `only` selects the rows to read, which is
+    faster for a long log; None means all rows.
     """
     source = _Source(chunks)
     for rows in source.rows(only):
@@ -151,7 +153,10 @@ def read_lines(
 
 
 def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
-    """Yield the messages of a physical line. `number`: of the line in the file; `place`: among all rows."""
+    """Yield the messages of a row.
+
+    `number` is its line number in the file, and `place` its position among all rows.
+    """
     following = place << _MESSAGE_BITS
     if len(row) <= MAX_LINE_CHARS:
         messages = list(messages_of(as_text(row)))
@@ -164,13 +169,13 @@ def lines_of(row: bytes, number: int, place: int) -> Iterator[Line]:
             yield Line(number, text, prefix, record, following)
 
 
-# ---------------------------------------------------------------- physical lines
+# ---------------------------------------------------------------- rows
 
 
 class Rows:
-    """Lines of a log, or the pieces of a line between carriage returns. All lists have the same order.
+    """The rows of a block of a log: its lines, or the pieces of lines between carriage returns.
 
-    Each list is made only when it is first used.
+    All lists have the same order. Each is created when it is first used.
     """
 
     def __init__(self, block: bytes, number: int, place: int, *, early: bool) -> None:
@@ -178,17 +183,14 @@ class Rows:
         self._number = number
         self._place = place
         self.early = early
-        """Whether they are from the beginning of a log."""
+        """Whether the block belongs to the beginning of the log, in which every row is read."""
         self.head = block[:_HEAD_BYTES]
-        """The first bytes of the first line."""
+        """The first bytes of the block."""
 
     @cached_property
     def size(self) -> int:
-        """The number of rows.
-
-        The length of a list is used if there is one, because counting short lines is slow.
-        """
-        if "shapes" in self.__dict__:
+        """The number of rows."""
+        if "shapes" in self.__dict__:  # the length of an existing list, because counting short lines is slow
             return len(self.shapes)
         ended = self._block.endswith(b"\n")
         if "texts" in self.__dict__:
@@ -197,20 +199,20 @@ class Rows:
 
     @property
     def physical(self) -> int:
-        """The number of lines of the file."""
+        """The number of lines of the file in this block."""
         if b"\r" not in self._block:  # searching is faster than counting
             return self.size
-        count, at = 0, self._block.find(b"\n")
+        count, position = 0, self._block.find(b"\n")
         # a progress bar has hardly any newlines, so searching is faster than counting
-        while at >= 0 and count < _MAX_UNCUT_TEXTS:
-            count, at = count + 1, self._block.find(b"\n", at + 1)
-        if at >= 0:
-            count += self._block.count(b"\n", at)
+        while position >= 0 and count < _MAX_UNCUT_TEXTS:
+            count, position = count + 1, self._block.find(b"\n", position + 1)
+        if position >= 0:
+            count += self._block.count(b"\n", position)
         return count + (not self._block.endswith(b"\n"))
 
     @cached_property
     def shapes(self) -> list[bytes]:
-        """The rows with all digits 0."""
+        """The shapes of the rows."""
         shapes = self._block.translate(_SHAPE, _BACKSPACE).split(b"\n")
         if self._block.endswith(b"\n"):
             shapes.pop()
@@ -218,14 +220,11 @@ class Rows:
 
     @cached_property
     def texts(self) -> Sequence[bytes]:
-        """The rows themselves."""
+        """The rows as bytes. If the block ends with a newline, an empty item follows the last row."""
         return self._block.translate(_LINES, _BACKSPACE).split(b"\n")
 
     def select_texts(self, places: Sequence[int]) -> None:
-        """Announce that only the texts at these indices will be used.
-
-        If they are few, the block is not split.
-        """
+        """Declare that only the texts at these indices will be used. If they are few, the block is not split."""
         is_uncut = isinstance(self.__dict__.get("texts"), _SparseTexts)
         if is_uncut and len(places) > _MAX_UNCUT_TEXTS:
             del self.texts
@@ -234,7 +233,7 @@ class Rows:
 
     @cached_property
     def numbers(self) -> Sequence[int]:
-        """The line number of each row in the file."""
+        """The line number in the file of each row."""
         if b"\r" not in self._block:
             return range(self._number, self._number + self.size)
         lines = enumerate(self._block.split(b"\n"), self._number)
@@ -242,12 +241,15 @@ class Rows:
 
     @cached_property
     def places(self) -> Sequence[int]:
-        """The place of each row among all rows."""
+        """The position of each row among all rows of the log."""
         return range(self._place, self._place + self.size)
 
 
 class _SparseTexts(Sequence[bytes]):
-    """Texts of which few are used: each is located by the lengths of the shapes before it."""
+    """The texts of rows of which only a few are used.
+
+    The block is not split. Each text is located by the lengths of the shapes before it.
+    """
 
     def __init__(self, block: bytes, shapes: list[bytes]) -> None:
         self._text = block.translate(None, _BACKSPACE) if _BACKSPACE in block else block
@@ -262,7 +264,7 @@ class _SparseTexts(Sequence[bytes]):
 
 
 class _JoinedRows(Rows):
-    """Lines of a log that a terminal wrapped, joined again."""
+    """The rows of a log that a terminal wrapped, joined again."""
 
     def __init__(self, lines: list[tuple[int, int, str]]) -> None:
         self.early = True
@@ -274,7 +276,7 @@ class _JoinedRows(Rows):
 
 
 class _LinePiece(NamedTuple):
-    """A physical line, a piece of it between carriage returns, or a piece of a line that is too long."""
+    """A row, or a piece of a row that is too long."""
 
     number: int
     place: int
@@ -282,19 +284,19 @@ class _LinePiece(NamedTuple):
 
 
 class _Source:
-    """The lines of a stream, with a count of lines and bytes."""
+    """The rows of a stream, with a count of lines and bytes."""
 
     def __init__(self, chunks: Iterable[bytes]) -> None:
-        self._blocks = blocks(self._count(chunks))
+        self._blocks = blocks(self._count_bytes(chunks))
         self.size = 0
         self._number = self._place = 0
         self._last: Rows | None = None
-        """The last rows, not counted yet: counting is fast once their lists exist."""
+        """The last rows, which are not counted yet. Counting is faster after the caller has used their lists."""
         self._begins_line = True
-        """Whether the next block begins a line; false after a line that was split."""
+        """Whether the next block begins a new line. False if it continues a line that was split."""
 
     def rows(self, only: Filter | None) -> Iterator[Rows]:
-        """Yield all rows. Of a wrapped log, leave out blocks that `only` does not want."""
+        """Yield the rows. Blocks of a wrapped log that `only` does not select are left out."""
         first_blocks: list[bytes] = []
         lines: list[str] = []
         for block in self._blocks:
@@ -308,14 +310,14 @@ class _Source:
         if not width:
             read = 0
             for block in all_blocks:
-                yield self._rows(block, early=read <= _FULL_READ_BYTES)
+                yield self._make_rows(block, early=read <= _FULL_READ_BYTES)
                 read += len(block)
             return
         joined = _join_cut_lines(self._iter_pieces(all_blocks, only), width)
         while batch := list(islice(joined, _BATCH_LINES)):
             yield _JoinedRows(batch)
 
-    def _count(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
+    def _count_bytes(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
         for chunk in chunks:
             self.size += len(chunk)
             yield chunk
@@ -329,7 +331,8 @@ class _Source:
             self._last = None
         return self._number
 
-    def _rows(self, block: bytes, *, early: bool) -> Rows:
+    def _make_rows(self, block: bytes, *, early: bool) -> Rows:
+        """Return the rows of the next block."""
         number = self.number + self._begins_line
         self._place += self._begins_line
         self._number, self._begins_line = number, block.endswith(b"\n")
@@ -337,23 +340,23 @@ class _Source:
         return self._last
 
     def _iter_pieces(self, all_blocks: Iterable[bytes], only: Filter | None) -> Iterator[_LinePiece]:
-        """Yield the pieces of a log that a terminal wrapped: all of a block, or none.
+        """Yield the pieces of the selected blocks of a log that a terminal wrapped.
 
-        A block after a wanted one is included because the rest of a message can be in it.
+        A block after a selected one is included, too, because it can have the rest of a message.
         """
         read = 0
-        was_wanted = True
+        was_selected = True
         for block in all_blocks:
-            rows = self._rows(block, early=True)
-            is_wanted = only is None or read <= _FULL_READ_BYTES or only.can_match_block(block)
+            rows = self._make_rows(block, early=True)
+            is_selected = only is None or read <= _FULL_READ_BYTES or only.can_match_block(block)
             read += len(block)
-            if is_wanted or was_wanted:
+            if is_selected or was_selected:
                 yield from _split_rows(rows)
-            was_wanted = is_wanted
+            was_selected = is_selected
 
 
 def _split_rows(rows: Rows) -> Iterator[_LinePiece]:
-    """Yield the pieces of each row, without empty ones after the last carriage return of a line."""
+    """Yield the pieces of each row, without empty rows after the last carriage return of a line."""
     blank: list[_LinePiece] = []
     last = -1
     for number, place, row in zip(rows.numbers, rows.places, rows.texts, strict=False):
@@ -369,7 +372,7 @@ def _split_rows(rows: Rows) -> Iterator[_LinePiece]:
 
 
 def decode_line(raw: bytes) -> Iterator[str]:
-    """Yield the text of a physical line, split into overlapping pieces if it is too long."""
+    """Yield the text of a row, split into overlapping pieces if it is too long."""
     text = as_text(raw)
     if len(text) <= MAX_LINE_CHARS:
         yield text
@@ -399,7 +402,7 @@ def clean_text(text: str) -> str:
 
 
 def _unwrap_json(text: str) -> Iterator[str]:
-    """Yield the lines inside a JSON string, or the text itself if it is not one."""
+    """Yield the lines inside a JSON string or of a text with escaped newlines, else the text itself."""
     if '"' in text:
         match = _JSON.match(text)
         if match is not None and match[1]:
@@ -414,9 +417,9 @@ def _unwrap_json(text: str) -> Iterator[str]:
 
 
 def _detect_width(lines: list[str]) -> int:
-    """Return the width at which a terminal wrapped these lines; 0 if none did.
+    """Return the width at which a terminal wrapped these lines. 0 if none did.
 
-    Wrapped lines share one length; a blank at the wrap is lost, so a length one less counts as well.
+    Wrapped lines share one length. A length that is one less also counts, because a space at the wrap is lost.
     """
     widest = max((len(line) for line in lines), default=0)
     if not 60 <= widest <= _MAX_WIDTH_CHARS:
@@ -427,7 +430,7 @@ def _detect_width(lines: list[str]) -> int:
         if not following.strip():
             continue
         rest = following.removeprefix(_find_mark(current))
-        if find_head(rest) or _OWN_LINE.match(rest) or current.lstrip().startswith(("|", "+")):
+        if find_head(rest) or _NEW_LINE.match(rest) or current.lstrip().startswith(("|", "+")):
             continue
         if len(current) == len(following) and _is_similar(current, following):
             continue
@@ -441,76 +444,76 @@ def _detect_width(lines: list[str]) -> int:
 
 
 def _is_similar(line: str, following: str) -> bool:
-    """Return whether two lines of one length are similar, as those of a progress bar: these were not wrapped."""
+    """Return whether 90 % of the characters of two lines are the same, as in a progress bar, which is not wrapped.
+
+    All digits count as the same. The lines must have the same length.
+    """
     same = sum(a == b or (a.isdigit() and b.isdigit()) for a, b in zip(line, following, strict=True))
     return same * 10 >= len(line) * 9
 
 
 def _join_cut_lines(pieces: Iterable[_LinePiece], width: int) -> Iterator[tuple[int, int, str]]:
-    """Yield (number, place, text) of each line of a wrapped log, joined.
+    """Yield (line number, place, text) of each joined line of a wrapped log.
 
-    The places stay consecutive: a joined line takes one.
+    The places stay consecutive, because a joined line has only one.
     """
-    held: deque[str] = deque()
+    parts: deque[str] = deque()
     first = end = _LinePiece(0, 0, "")
     last = mark = ""
-    joined = 0
+    dropped_places = 0
     for piece in pieces:
         raw = line = piece.text
-        rest = line.removeprefix(mark) if held and mark else line
-        if held and _is_continuation(last, rest, len(line), width):
+        rest = line.removeprefix(mark) if parts and mark else line
+        if parts and _is_continuation(last, rest, len(line), width):
             raw = rest
-            gap = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
-            held.append(gap + raw)
+            space = " " if len(last) < width and not last.endswith(" ") and not raw.startswith(" ") else ""
+            parts.append(space + raw)
             last, end = line, piece
-            if sum(map(len, held)) < MAX_LINE_CHARS:
+            if sum(map(len, parts)) < MAX_LINE_CHARS:
                 continue
             raw = ""  # the record has the maximum length: yield it as it is
-        if held:
-            yield first.number, first.place - joined, "".join(held)
-            joined += end.place - first.place
-            held.clear()
+        if parts:
+            yield first.number, first.place - dropped_places, "".join(parts)
+            dropped_places += end.place - first.place
+            parts.clear()
         if raw:
-            held.append(raw)
+            parts.append(raw)
             first, end, last, mark = piece, piece, raw, _find_mark(raw)
-    if held:
-        yield first.number, first.place - joined, "".join(held)
+    if parts:
+        yield first.number, first.place - dropped_places, "".join(parts)
 
 
-def find_head(text: str, at: int = 0) -> re.Match[str] | None:
-    """Return the match where a record of the TensorFlow log begins, from a position on; None if none does."""
+def find_head(text: str, start: int = 0) -> re.Match[str] | None:
+    """Return the first match of a record beginning in a text, from position `start` on. None if there is none."""
     if "]" not in text and ".cc" not in text:
         return None
-    timed, lettered = _TIME.search(text, at), _LETTER.search(text, at)
-    if timed is None or lettered is None:
-        return timed or lettered
-    return min(timed, lettered, key=lambda match: match.start())
+    time_match, letter_match = _TIME.search(text, start), _LETTER.search(text, start)
+    if time_match is None or letter_match is None:
+        return time_match or letter_match
+    return min(time_match, letter_match, key=lambda match: match.start())
 
 
-def _find_heads(text: str) -> Iterator[int]:
+def _iter_heads(text: str) -> Iterator[int]:
     """Yield the positions where records begin."""
     if "]" not in text and ".cc" not in text:
         return
-    timed, lettered = _TIME.search(text), _LETTER.search(text)
-    while timed is not None or lettered is not None:
-        match = timed
-        if timed is None or (lettered is not None and lettered.start() < timed.start()):
-            match = lettered
+    time_match, letter_match = _TIME.search(text), _LETTER.search(text)
+    while time_match is not None or letter_match is not None:
+        match = time_match
+        if time_match is None or (letter_match is not None and letter_match.start() < time_match.start()):
+            match = letter_match
         if match is None:
             return
         yield match.start()
         end = match.end()
-        if timed is not None and timed.start() < end:
-            timed = _TIME.search(text, end)
-        if lettered is not None and lettered.start() < end:
-            lettered = _LETTER.search(text, end)
+        if time_match is not None and time_match.start() < end:
+            time_match = _TIME.search(text, end)
+        if letter_match is not None and letter_match.start() < end:
+            letter_match = _LETTER.search(text, end)
 
 
 def _find_mark(raw: str) -> str:
-    """Return the quote mark, indentation or prefix before a message.
-
-    If the line was wrapped, its rest begins with the same.
-    """
+    """Return the quote mark, indentation or prefix before a message. The rest of a wrapped line has the same."""
     head = find_head(raw[:120])
     if head is not None and head.start() <= 60:
         return raw[: head.start()]
@@ -519,21 +522,24 @@ def _find_mark(raw: str) -> str:
 
 
 def _is_continuation(last: str, following: str, length: int, width: int) -> bool:
-    """Return whether a line (without its mark) is the rest of the wrapped line before it."""
+    """Return whether `following` is the rest of the wrapped line `last`.
+
+    `following` is a line without its mark, and `length` is its length with the mark.
+    """
     if not width or not width - 1 <= len(last) <= width or length > width:
         return False
     if not following.strip() or find_head(following):
         return False
-    return not _OWN_LINE.match(following)
+    return not _NEW_LINE.match(following)
 
 
 def messages_of(raw: str) -> Iterator[tuple[str, str]]:
-    """Yield each message of a line, and the text before it.
+    """Yield (message, text before it) for each message of a line.
 
-    A terminal, a form or a missing newline can put several messages on one line.
+    A terminal, a web form or a missing newline can put several messages on one line.
     """
     for text in _unwrap_json(clean_text(raw)):
-        starts = list(_find_heads(text))
+        starts = list(_iter_heads(text))
         if not starts:
             yield _strip_quote(text), ""
             continue
@@ -546,7 +552,7 @@ def messages_of(raw: str) -> Iterator[tuple[str, str]]:
 
 
 def _strip_quote(text: str) -> str:
-    """Return the text without quote, list and fence marks."""
+    """Return the text without the quote, list and code marks of Markdown."""
     match = _QUOTE.match(text)
     if match is not None and not text.startswith(("#!", ">>>")) and "[" not in match[0]:
         rest = text[match.end() :]

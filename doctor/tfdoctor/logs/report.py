@@ -1,4 +1,4 @@
-"""The report on a log: the verdict in a sentence, the root cause as a finding, and notes. Pure."""
+"""Make the report on a log: the verdict in a sentence, the root cause as a finding, and notes."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 __all__ = ["LogReport", "diagnose_log"]
 
 MAX_EVIDENCE_LINES = 12
-"""Lines of evidence shown with a finding."""
+"""The most lines of evidence that a finding has."""
 LIBRARY_NAME_CAUSES = (
     Cause.LIBS_WRONG_VERSION,
     Cause.LIBS_NOT_INSTALLED,
@@ -44,16 +44,21 @@ LIBRARY_NAME_CAUSES = (
 
 @dataclass(frozen=True, slots=True)
 class LogReport:
-    """Everything that `diagnose` reports; renderers compute nothing more."""
+    """Everything that `diagnose` reports. Renderers only format it."""
 
     name: str
     """The file as the user named it; "-" for standard input."""
     tensorflow_version: str | None
+    """The version that wrote the log. None if unknown."""
     era: str | None
+    """The minor releases that can have written the log: "2.4-2.11". None if unknown."""
     gpu_registered: bool | None
+    """Whether TensorFlow registered a GPU. None if the log does not say."""
     devices: tuple[RegisteredDevice, ...]
     missing_libraries: tuple[str, ...]
+    """Sonames, sorted."""
     benign: tuple[str, ...]
+    """Codes of the harmless messages in the log, sorted."""
     cause: Cause
     summary: str
     undecided: tuple[Cause, ...]
@@ -62,16 +67,20 @@ class LogReport:
     lines: int = 0
     bytes: int = 0
     root: Finding | None = field(default=None)
+    """The finding on the root cause. None if the GPU was used without a problem."""
     processes: tuple[LogProcess, ...] = ()
-    """The processes and other frameworks in the log; empty if it does not tell several apart."""
+    """The processes and other frameworks in the log. Empty if fewer than two can be told apart."""
     more_processes: int = 0
-    """How many processes were counted but not kept."""
+    """The number of processes that were only counted, because there were too many."""
     headline: str = ""
-    """`summary` for the top of a screen: whether the GPU was used, and if not, the reason."""
+    """One sentence that says whether the GPU was used, and if not, the reason."""
 
 
 def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> LogReport:
-    """Read a log and return its report. `chunks`: its bytes, in pieces of any size. Never raises on any bytes."""
+    """Read a log and return its report.
+
+    `chunks` are the bytes of the log, in pieces of any size. No content of the log raises an error.
+    """
     catalogue = load_signatures()
     splitter = Splitter()
     log = drop_other_eras(scan(chunks, catalogue, splitter), compat)
@@ -109,7 +118,7 @@ def diagnose_log(chunks: Iterable[bytes], compat: Compat, name: str = "-") -> Lo
 
 
 def _split_by_release(log: Log, case: LogContext) -> list[ProcessPart]:
-    """Split a log by TensorFlow release, if nothing else tells its processes apart."""
+    """Split a log by the TensorFlow release that wrote each part."""
     logs = split_by_writer(log, case.origin.sources.writers)
     parts = [ProcessPart(LogContext(part_log, case.compat).origin.name, log=part_log) for part_log in logs]
     for part in parts:
@@ -120,7 +129,10 @@ def _split_by_release(log: Log, case: LogContext) -> list[ProcessPart]:
 def _choose_case(
     case: LogContext, decision: Decision, part_decisions: Iterable[tuple[LogContext, Decision]]
 ) -> LogContext:
-    """Return the case of the whole log; if it names no release, with the origin of a part that has the same cause."""
+    """Return the context of the whole log.
+
+    If its release is unknown, the origin of the first part with the same cause and a known release is used.
+    """
     if case.origin.version is not None:
         return case
     for part_case, part_decision in part_decisions:
@@ -130,9 +142,9 @@ def _choose_case(
 
 
 def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
-    """Change the cause of processes that see no GPU if another process registered one.
+    """Return the decisions, with "no device" changed to "hidden" if another process registered a GPU.
 
-    The GPU exists, so it must be hidden from them.
+    A GPU exists then, so it must be hidden from the processes that see none.
     """
     if not any(decision.cause is Cause.HEALTHY for decision in decisions):
         return decisions
@@ -145,33 +157,33 @@ def _merge_decisions(decisions: list[Decision]) -> list[Decision]:
 
 
 def _make_labels(parts: Sequence[ProcessPart]) -> list[str]:
-    """Return the label of each process: its name in the log, else the number of its run."""
+    """Return the label of each process: its name in the log, with the number of its run if it has several."""
     if len(parts) == 1:
         return [parts[0].label or "TensorFlow"]
-    is_unlabelled = len({part.label for part in parts}) == 1
+    have_same_label = len({part.label for part in parts}) == 1
     runs = Counter(part.label for part in parts)
     names = []
     for part in parts:
         run = f"run {part.run}"
-        name = part.label or ("" if is_unlabelled else "without a name")
+        name = part.label or ("" if have_same_label else "without a name")
         names.append(", ".join(text for text in (name, run if runs[part.label] > 1 else "") if text))
     return names
 
 
 def _make_process(label: str, line: int, case: LogContext, decision: Decision) -> LogProcess:
     summary = _make_summary(case, decision, _list_missing(case, decision))
-    used = is_registered(case, decision)
-    return LogProcess(label, "TensorFlow", line, used, decision.cause, summary, case.devices)
+    is_used = is_registered(case, decision)
+    return LogProcess(label, "TensorFlow", line, is_used, decision.cause, summary, case.devices)
 
 
 def _list_frameworks(case: LogContext) -> list[LogProcess]:
-    """Return the other frameworks that wrote to the log, in its order."""
+    """Return the other frameworks that wrote to the log, in the order of their first messages."""
     processes = []
-    for signature, name in FRAMEWORKS.items():
-        event = case.log.first(signature)
+    for signature_id, name in FRAMEWORKS.items():
+        event = case.log.first(signature_id)
         if event is None:
             continue
-        oom_event = next((e for e in case.log.list_events(signature) if e.get("oom")), None)
+        oom_event = next((e for e in case.log.list_events(signature_id) if e.get("oom")), None)
         summary = f"{name} also logs here; tfdoctor does not judge it."
         if oom_event is not None:
             summary = f"{name} ran out of GPU memory (line {oom_event.line})."
@@ -180,8 +192,8 @@ def _list_frameworks(case: LogContext) -> list[LogProcess]:
 
 
 def _make_report(case: LogContext, decision: Decision, name: str) -> LogReport:
-    """Return the report on a log."""
-    used = is_registered(case, decision)
+    """Return the report on the whole log, without the processes in it."""
+    is_used = is_registered(case, decision)
     missing = _list_missing(case, decision)
     benign = _list_benign_codes(case)
     root = _make_root_finding(case, decision, name, missing)
@@ -196,7 +208,7 @@ def _make_report(case: LogContext, decision: Decision, name: str) -> LogReport:
         name=name,
         tensorflow_version=case.origin.version,
         era=case.origin.era,
-        gpu_registered=used,
+        gpu_registered=is_used,
         devices=case.devices,
         missing_libraries=missing,
         benign=benign,
@@ -207,14 +219,14 @@ def _make_report(case: LogContext, decision: Decision, name: str) -> LogReport:
         lines=case.log.lines,
         bytes=case.log.bytes,
         root=root if decision.cause is not Cause.HEALTHY else None,
-        headline=_make_headline(case, decision, missing, used=used),
+        headline=_make_headline(case, decision, missing, used=is_used),
     )
 
 
 def _make_cluster_findings(case: LogContext, decision: Decision, name: str) -> list[Finding]:
-    """Return a finding on a cluster failure beside another root cause.
+    """Return a finding on a cluster failure. Empty if there is none, or if it is the root cause.
 
-    A cluster failure does not keep a GPU from being used, but stops the program all the same.
+    A cluster failure stops the program, although TensorFlow can use the GPU.
     """
     cluster_decision = cluster_detectors.detect_cluster(case)
     if cluster_decision is None or cluster_decision.cause is decision.cause:
@@ -223,10 +235,7 @@ def _make_cluster_findings(case: LogContext, decision: Decision, name: str) -> l
 
 
 def _list_missing(case: LogContext, decision: Decision) -> tuple[str, ...]:
-    """Return the sonames of the missing libraries that matter, sorted.
-
-    CUPTI counts only if it is the cause.
-    """
+    """Return the sonames of the missing libraries, sorted. CUPTI is included only if it is the cause."""
     missing = [m for m in case.missing if decision.cause is Cause.CUPTI_MISSING or not is_cupti(m.soname)]
     names = list(list_names(missing))
     event = case.log.first("container-driver-error")
@@ -238,7 +247,7 @@ def _list_missing(case: LogContext, decision: Decision) -> tuple[str, ...]:
 
 
 def _extract_soname(path: str) -> str:
-    """Return the file name of a path if it is a shared library; empty if not."""
+    """Return the file name of a path if it is a shared library. Empty if it is not."""
     name = path.rpartition("/")[2]
     return name.rstrip(".:,") if ".so" in name else ""
 
@@ -257,7 +266,7 @@ def _list_benign_codes(case: LogContext) -> tuple[str, ...]:
 
 
 def _make_evidence(events: Iterable[Event], name: str) -> tuple[Evidence, ...]:
-    """Return the first lines of these events as evidence, each once."""
+    """Return the lines of these events as evidence, each once and at most MAX_EVIDENCE_LINES."""
     evidence: dict[tuple[int, str], Evidence] = {}
     for event in events:
         evidence.setdefault((event.line, event.text), Evidence(name, event.text, event.line))
@@ -272,15 +281,15 @@ def _make_root_finding(case: LogContext, decision: Decision, name: str, missing:
         advice.describe_usual_reason(case, cause),
         "" if decision.title else cause.data.meaning,
     ]
-    # the note on the search path says little by itself: put it last
+    # without another CUDA version the note says little by itself: put it last
     if cause is Cause.LIBS_WRONG_VERSION and case.other_cuda is None:
         parts.append(parts.pop(0))
     parts = [text for text in parts if text]
     if missing and cause is not Cause.HEALTHY:
         parts.append(f"The log names: {', '.join(missing[:8])}{' …' if len(missing) > 8 else ''}.")
-    problem_text, problem_remedies = describe_known_problems(case, decision)
-    if problem_text:
-        parts.append(problem_text)
+    known_problem_text, problem_remedies = describe_known_problems(case, decision)
+    if known_problem_text:
+        parts.append(known_problem_text)
     remedies = (*advice.remedies(case, cause), *problem_remedies)
     if decision.maybe:
         titles = "; ".join(_lower_title(candidate.data.title) for candidate in decision.maybe)
@@ -301,7 +310,7 @@ def _make_root_finding(case: LogContext, decision: Decision, name: str, missing:
 
 
 def _make_harmless_findings(case: LogContext, name: str) -> list[Finding]:
-    """Return a finding that lists the harmless messages; empty if there are none."""
+    """Return a finding that lists the harmless messages. Empty if there are none."""
     events = [
         case.log.list_events(e)[0]
         for e in case.log.events
@@ -326,11 +335,11 @@ _PROGRAM_ERRORS = {
     "configured-late": "A setting came after TensorFlow had taken the GPUs, and has no effect",
     "growth-differs": "Memory growth is set for some GPUs only, which TensorFlow refuses",
 }
-"""Messages that are caused by a line of the program."""
+"""Explanations of the messages that a line of the user's program causes, by signature."""
 
 
 def _make_misread_findings(case: LogContext, decision: Decision, name: str) -> list[Finding]:
-    """Return a finding on the messages in this log that are easily misunderstood."""
+    """Return a finding on the messages in this log that are easily misread. Empty if there are none."""
     notes: list[tuple[str, str]] = []
     log, healthy = case.log, decision.cause is Cause.HEALTHY
     if case.registration is None:
@@ -368,7 +377,10 @@ def _make_misread_findings(case: LogContext, decision: Decision, name: str) -> l
 
 
 def _make_release_findings(case: LogContext, name: str) -> list[Finding]:
-    """Return a finding on the release that wrote the log, if it was inferred from source lines."""
+    """Return a finding on the release that wrote the log.
+
+    Empty if the log states the release, or has no source lines to infer it from.
+    """
     origin = case.origin
     sources = origin.sources
     events = [event for writer in sources.writers for event in writer.events]
@@ -425,7 +437,7 @@ def _make_summary(case: LogContext, decision: Decision, missing: Sequence[str]) 
     cause, subject = decision.cause, case.origin.name
     if cause is Cause.HEALTHY and case.registration is None:
         return (
-            f"{subject} takes {_describe_taken(case)}; the log ends before the registration, and nothing "
+            f"{subject} takes {_describe_selected_gpus(case)}; the log ends before the registration, and nothing "
             "in it speaks against it."
         )
     if cause is Cause.HEALTHY:
@@ -438,8 +450,8 @@ def _make_summary(case: LogContext, decision: Decision, missing: Sequence[str]) 
     return f"{subject}: {lower_first(_make_title(decision, missing, 4))}."
 
 
-def _describe_taken(case: LogContext) -> str:
-    """Return the GPUs that TensorFlow selected, for a log that ends before the registration."""
+def _describe_selected_gpus(case: LogContext) -> str:
+    """Describe the GPUs that TensorFlow selected, for a log that ends before the registration."""
     visible = case.log.last("devices-visible")
     indices = visible.get("which").split(",") if visible is not None else []
     count = len([index for index in indices if index.strip()]) or len(
@@ -450,7 +462,7 @@ def _describe_taken(case: LogContext) -> str:
 
 
 def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> str:
-    """Return the title with up to `max_names` of the missing libraries, if the cause is about libraries."""
+    """Return the title of a decision. If it is about libraries, up to `max_names` missing ones are added."""
     title = decision.title or decision.cause.data.title
     if not missing or decision.cause not in LIBRARY_NAME_CAUSES:
         return title
@@ -459,12 +471,18 @@ def _make_title(decision: Decision, missing: Sequence[str], max_names: int) -> s
 
 
 def _find_runtime(missing: Sequence[str]) -> str:
-    """Return the CUDA runtime, whose name has the CUDA version, else the first library; empty if there is none."""
+    """Return the name of the CUDA runtime, which contains the CUDA version, or else the first library.
+
+    Empty if no library is missing.
+    """
     return next((name for name in missing if "cudart" in name), missing[0] if missing else "")
 
 
 def _make_headline(case: LogContext, decision: Decision, missing: Sequence[str], *, used: bool | None) -> str:
-    """Return the summary for the top of a screen, which says whether the GPU was used."""
+    """Return one sentence that says whether the GPU was used.
+
+    `used` is None if the log does not say whether it was.
+    """
     cause, subject = decision.cause, case.origin.name
     if cause in (Cause.HEALTHY, Cause.INCONCLUSIVE):
         return _make_summary(case, decision, missing)
@@ -484,15 +502,15 @@ def _make_headline(case: LogContext, decision: Decision, missing: Sequence[str],
 
 
 def _lower_title(title: str) -> str:
-    """Return a title as it is written in the middle of a sentence."""
+    """Return a title in lower case, for the middle of a sentence."""
     return f"a{title[1:]}" if title.startswith("A ") else lower_first(title)
 
 
 def merge_host_finding(report: LogReport, cause: Cause | None, finding: Finding | None) -> LogReport:
-    """Return the report together with the finding of a check of this machine.
+    """Return the report with the finding that a check of this machine made.
 
-    The finding replaces the root cause if the log left it open or names the same cause as possible; else it
-    becomes a note.
+    If the log is inconclusive, or does not rule out the cause of the finding, the finding becomes the root cause.
+    Otherwise it is added as a note. The report is unchanged if `cause` or `finding` is None.
     """
     if finding is None or cause is None:
         return report

@@ -1,4 +1,4 @@
-"""Scanning a log: every message is matched with every signature, and repeated messages are only counted."""
+"""Scan a log: match every message with every signature, and only count repeated messages."""
 
 from __future__ import annotations
 
@@ -20,17 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["scan"]
 
 MAX_LEAD_CHARS = 200
-"""Characters before a match beyond which the beginning of the line is not kept."""
+"""The most characters before a match; if there are more, the beginning of the line is cut off."""
 _EVENT_BITS = 10
-"""Bits of the order number of an event that count the events of its message."""
+"""The low bits of an event's order, which number the events of one message. The other bits are its record number."""
 
 
 def scan(
     chunks: Iterable[bytes], catalogue: Catalogue, splitter: Splitter | None = None, *, each: bool = False
 ) -> Log:
-    """Match every line of a log with every signature; also give each event to `splitter`.
+    """Return the events of a log. Each event is also added to `splitter`.
 
-    `each`: match every line separately. The result is the same and takes far longer.
+    `chunks` are the bytes of the log. If `each` is true, every line is matched separately, without the line cache;
+    the result is the same, but takes far longer.
     """
     scanner = _Scanner(catalogue, splitter)
 
@@ -44,61 +45,61 @@ def scan(
 
 
 class _Scanner:
-    """The filter and the receiver of lines while a log is scanned."""
+    """The line filter (see `reader.Filter`) and the receiver of lines while a log is scanned."""
 
     def __init__(self, catalogue: Catalogue, splitter: Splitter | None) -> None:
         self.log = Log(turns=MAX_CHANGES)
         self._catalogue = catalogue
         self._splitter = splitter
-        self._kinds = LineCache(catalogue, self.log, splitter, self._repeat)
+        self._line_cache = LineCache(catalogue, self.log, splitter, self._add_repetitions)
 
     def select_lines(self, rows: Rows) -> Iterator[int]:
-        """Yield the indices of the lines that can be new."""
-        return self._kinds.select_lines(rows)
+        """Yield the indices of the lines that may add something new."""
+        return self._line_cache.select_lines(rows)
 
     def can_match_block(self, block: bytes) -> bool:
-        """Return whether the block can have a known message: see `Catalogue.worth`."""
+        """Return whether the block can have a known message (see `Catalogue.can_match_block`)."""
         return self._catalogue.can_match_block(block)
 
     def add(self, line: Line) -> None:
-        """Match a line and add its events."""
+        """Match a line and add its events. Before that, add pending repetitions that must precede them."""
         events = self._match_message(line)
         if not events:
             return
         splitter, (label, thread) = self._splitter, self._find_speaker(line)
         if splitter is not None and splitter.may_start_process(label, [event.id for event in events]):
-            self._kinds.forget()
+            self._line_cache.forget()
         changed = {event.id for event in events if self.log.has_changed(event.id, event.fields)}
         if changed:
-            self._kinds.forget(changed)
+            self._line_cache.forget(changed)
         if self._add_events(events, label, thread, 1):
-            self._kinds.changed = True
+            self._line_cache.changed = True
         if splitter is not None and splitter.is_full():
-            self._kinds.forget()
+            self._line_cache.forget()
             splitter.close()
 
     def finish(self) -> None:
-        """Add pending repetitions at the end of the log."""
-        self._kinds.flush()
+        """Add the pending repetitions at the end of the log."""
+        self._line_cache.flush()
         self.log.finish()
 
-    def _repeat(self, line: Line, times: int) -> None:
-        """Add `times` repetitions of a message, of which this line is the last."""
+    def _add_repetitions(self, line: Line, times: int) -> None:
+        """Add a message that was repeated `times` times. `line` is the last repetition."""
         self._add_events(self._match_message(line), *self._find_speaker(line), times)
 
     def _find_speaker(self, line: Line) -> tuple[str, str]:
-        """Return the process and the thread that wrote the line."""
+        """Return the labels of the process and of the thread that wrote the line. Empty without a splitter."""
         return ("", "") if self._splitter is None else find_speaker(line.prefix, clean_line(line.text))
 
     def _match_message(self, line: Line) -> list[Event]:
-        """Return the events of a message."""
+        """Return the events of a message, one for each signature that matches it or its prefix."""
         matches = list(self._catalogue.matches(line.text))
         if line.prefix:
             matches += self._catalogue.matches(f"{line.prefix} ")
-        clean = clean_line(line.text) if matches else ""
+        cleaned_text = clean_line(line.text) if matches else ""
         events = []
-        for number, match in enumerate(matches, line.record << _EVENT_BITS):
-            text = clean
+        for order, match in enumerate(matches, line.record << _EVENT_BITS):
+            text = cleaned_text
             if match.start > MAX_LEAD_CHARS:
                 text = clean_line(line.text[max(0, match.start - 160) :])
             fields = {name: clean_line(value, limit=4000) for name, value in match.fields.items()}
@@ -106,7 +107,7 @@ class _Scanner:
                 Event(
                     match.signature,
                     line.number,
-                    number,
+                    order,
                     text,
                     fields,
                     line.record,
@@ -117,10 +118,10 @@ class _Scanner:
         return events
 
     def _add_events(self, events: list[Event], label: str, thread: str, times: int) -> bool:
-        """Add events. Return whether any is new."""
-        new = False
+        """Add events that were logged `times` times. Return whether any of them is new."""
+        is_any_new = False
         for event in events:
-            new |= self.log.add(event, times)
+            is_any_new |= self.log.add(event, times)
             if self._splitter is not None:
-                new |= self._splitter.add(event, label, thread, times)
-        return new
+                is_any_new |= self._splitter.add(event, label, thread, times)
+        return is_any_new

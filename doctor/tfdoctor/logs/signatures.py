@@ -1,8 +1,8 @@
-"""The catalogue of log messages: reads `compat/logs/*.toml` strictly and matches lines.
+"""Load the catalogue of known log messages from `compat/logs/*.toml`, and match lines with it.
 
 Every pattern runs in linear time: repeats are bounded and nothing ambiguous is nested (tests/logs check it).
-A signature is tried only on lines that contain one of its literals, which costs almost nothing for other
-lines.
+A signature is tried only on lines that contain one of its literals, so other lines cost almost nothing.
+The shape of a line, used below, is the line with all its digits replaced by 0.
 """
 
 # compat/decode.py reads the annotations of the dataclasses at run time, so they must not be strings.
@@ -28,21 +28,22 @@ Role = Literal["decisive", "supporting", "benign"]
 BENIGN = ("numa-node", "cudnn-factory", "tensorrt-missing", "avx-info", "onednn-info", "ptxas-fallback")
 """Codes of messages that look alarming and are harmless, as in the JSON output."""
 _ANCHOR_CHARS = 5
-"""Characters of an anchor."""
+"""The length of an anchor in characters."""
 _PLAIN_BYTES = bytes(byte for byte in range(32, 127) if byte not in b"\\&<") + b"\n"
-"""Bytes that cleaning leaves unchanged."""
+"""Bytes that `reader.clean_text` leaves unchanged."""
 _ESCAPES = ((b"\\u000b", b"\x1b"), (b"\\x0b", b"\x1b"), (b"\\000", b"\x1b"))
-"""Escapes of terminal colours as they look in a shape, and the escape character."""
+"""Escape sequences of terminal colours as they appear in a shape, and the escape character."""
 _MAX_SHAPES = 8192
-"""Shapes that are cached as having no match, and as possibly having one, each."""
+"""The most shapes in one cache."""
 _MAX_SHAPE_BYTES = 1 << 22
+"""The most bytes of all shapes in one cache."""
 _CLEANING_CHARS = 140
-"""Characters by which cleaning can shorten a line: a longer one is too long for signatures with a maximum length."""
+"""The most characters by which cleaning can shorten a line."""
 _ID = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
 
 
 def _check_id(text: str) -> str:
-    """Return the text if it is a valid id. Raises ValueError if not."""
+    """Return the text. Raise ValueError if it is not a valid id."""
     if not _ID.fullmatch(text):
         msg = "must be lower-case words joined by hyphens"
         raise ValueError(msg)
@@ -50,7 +51,10 @@ def _check_id(text: str) -> str:
 
 
 class Pattern:
-    """A regular expression that is compiled at its first search: most logs need only a few of hundreds."""
+    """A regular expression that is compiled at its first search.
+
+    The catalogue has hundreds, and most logs need only a few of them.
+    """
 
     __slots__ = ("_compiled", "pattern")
 
@@ -59,14 +63,14 @@ class Pattern:
         self._compiled: re.Pattern[str] | None = None
 
     def search(self, text: str) -> re.Match[str] | None:
-        """Search like re.Pattern.search. Raises re.error if the pattern is invalid; tests compile each."""
+        """Search like `re.Pattern.search`. Raise `re.error` if the pattern is invalid (tests compile all of them)."""
         if self._compiled is None:
             self._compiled = re.compile(self.pattern)
         return self._compiled.search(text)
 
 
 def _parse_causes(values: tuple[str, ...]) -> tuple[Cause, ...]:
-    """Convert words to causes. Raises ValueError for an unknown one."""
+    """Convert the values of causes to causes. Raise ValueError if one is unknown."""
     for value in values:
         if value not in {cause.value for cause in Cause}:
             msg = f"`{value}` is no cause"
@@ -75,7 +79,7 @@ def _parse_causes(values: tuple[str, ...]) -> tuple[Cause, ...]:
 
 
 def _parse_era(minors: tuple[str, ...]) -> tuple[str, str]:
-    """Check the first and the last minor. Raises ValueError if they are invalid."""
+    """Return the first and the last minor release. Raise ValueError if they are invalid."""
     if len(minors) != 2 or not any(minors) or not all(is_version(minor) for minor in minors if minor):
         msg = "must be the first and the last minor; one of them can be empty"
         raise ValueError(msg)
@@ -83,7 +87,7 @@ def _parse_era(minors: tuple[str, ...]) -> tuple[str, str]:
 
 
 Era = Annotated[tuple[str, str], Converted(tuple[str, ...], _parse_era)]
-"""The first and the last minor whose logs have the message; empty if unknown or not ended."""
+"""The first and the last minor release whose logs have the message. An empty string means no bound."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -96,7 +100,7 @@ class Signature:
     says: str
     """The meaning of the message, as a sentence."""
     literals: tuple[str, ...]
-    """Texts of which every matching line has at least one.
+    """Every matching line contains at least one of these texts.
 
     If the pattern treats all digits alike and the only digit in the literals is 0, a 0 stands for any digit.
     """
@@ -105,18 +109,22 @@ class Signature:
     """Root causes that the message can indicate."""
     benign: str | None = None
     versions: ReleaseSet | None = None
-    """TensorFlow releases that print it, as a specification; None: any."""
+    """The TensorFlow releases that print the message. None means any."""
     era: Era | None = None
-    """The era of a log that has it, if it dates one; then it needs no `versions`."""
+    """The minor releases that a log with this message comes from. None if the message does not tell.
+
+    A signature with an era needs no `versions`.
+    """
     longest: int | None = None
-    """Maximum length in characters of a line to match; None: any."""
+    """The maximum length in characters of a matching line. None means any length."""
     beside: bool = False
-    """Whether a line that has nothing else is skipped when it is far down in a long log."""
+    """Whether lines that match no other signature are skipped far down in a long log."""
+    # examples: lines that match, lines that do not, and where the message was found
     match: tuple[str, ...]
     no_match: tuple[str, ...]
     source: str
     digit_blind: bool = field(default=False, metadata={"key": None})
-    """Whether the pattern treats all digits alike: it matches a line with other digits at the same positions, too."""
+    """Whether the pattern also matches a line with other digits at the same positions."""
 
     def __post_init__(self) -> None:
         error = ""
@@ -134,7 +142,7 @@ class Signature:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SourceFolder:
-    """A folder of TensorFlow sources, as messages name it."""
+    """A TensorFlow source folder, as messages name it."""
 
     NAMED: ClassVar = ("part",)
     part: str
@@ -145,7 +153,7 @@ class SourceFolder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Wording:
-    """A text that only the messages of some releases have."""
+    """A text that appears only in the messages of some releases."""
 
     NAMED: ClassVar = ("text",)
     text: str
@@ -155,19 +163,23 @@ class Wording:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Nightly:
-    """The minor of tf-nightly in a period; between two periods it is unknown when it changed."""
+    """The minor release that tf-nightly was numbered for in a period.
+
+    It changed at an unknown date between two periods.
+    """
 
     NAMED: ClassVar = ("minor",)
     minor: str
     first: str
     """The date of the oldest observed build with this minor: `"2019-01-11"`."""
     last: str
+    """The date of the newest one."""
     source: str
 
 
 @dataclass(frozen=True, slots=True)
 class Match:
-    """A signature that matches a line, with its captures."""
+    """A match of a signature in a line, with its captures by name."""
 
     signature: Signature
     fields: dict[str, str]
@@ -182,6 +194,7 @@ class _ShapeCache:
         self._bytes = 0
 
     def add(self, shapes: Iterable[bytes]) -> None:
+        """Add shapes until the cache is full."""
         for shape in shapes:
             if len(self.shapes) >= _MAX_SHAPES or self._bytes >= _MAX_SHAPE_BYTES:
                 return
@@ -201,7 +214,7 @@ class Catalogue:
     ) -> None:
         self.signatures = signatures
         self.places = places
-        """Source folders; the first that matches a path counts."""
+        """The source folders. The first that matches a path counts."""
         self.wordings = wordings
         self.nightlies = nightlies
         self._silent_shapes = _ShapeCache()
@@ -211,7 +224,7 @@ class Catalogue:
 
     @cached_property
     def dated(self) -> tuple[Signature, ...]:
-        """The signatures that date a log."""
+        """The signatures that have an era."""
         return tuple(signature for signature in self.signatures if signature.era is not None)
 
     @cached_property
@@ -220,7 +233,10 @@ class Catalogue:
 
     @cached_property
     def literals(self) -> tuple[str, ...]:
-        """Every literal once, except those of signatures for short lines, which nearly any line has."""
+        """The literals, each once.
+
+        Those of signatures with a maximum line length are not included, because they appear in nearly any line.
+        """
         literals: dict[str, None] = {}
         for signature in self.signatures:
             if signature.longest is None:
@@ -229,14 +245,14 @@ class Catalogue:
 
     @cached_property
     def _max_short_chars(self) -> int:
-        """Maximum length in characters of lines for signatures that have one."""
+        """The largest `longest` of all signatures."""
         return max((s.longest for s in self.signatures if s.longest is not None), default=0)
 
     @cached_property
     def anchors(self) -> tuple[str, ...]:
-        """A few short texts, one of which is in every literal: lines without any are skipped quickly.
+        """A few short texts. Every literal contains one of them, so lines without any are skipped quickly.
 
-        Chosen greedily: always the five characters that most of the remaining literals share.
+        They are chosen greedily: the next is always the five characters that most of the remaining literals share.
         """
         chosen = [literal for literal in sorted(self.literals) if len(literal) < _ANCHOR_CHARS]
         remaining = {literal for literal in self.literals if not any(piece in literal for piece in chosen)}
@@ -248,7 +264,7 @@ class Catalogue:
         heapify(heap)
         while heap:
             count, piece = heappop(heap)
-            if len(literals_by_piece[piece]) < -count:  # pieces chosen since are in some of them
+            if len(literals_by_piece[piece]) < -count:  # some of them contain pieces that were chosen since
                 if literals_by_piece[piece]:
                     heappush(heap, (-len(literals_by_piece[piece]), piece))
                 continue
@@ -260,11 +276,11 @@ class Catalogue:
 
     @cached_property
     def _raw_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
-        """Each anchor as bytes, and the set of its bytes."""
+        """(anchor, set of its bytes) for each anchor."""
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self.anchors)
 
     def _compile_shape(self, number: int) -> re.Pattern[str]:
-        """Return the signature's pattern for lines whose digits are all 0, compiled once."""
+        """Return the pattern of the signature with this number, for lines whose digits are all 0."""
         pattern = self._shapes.get(number)
         if pattern is None:
             pattern = self._shapes[number] = re.compile(zero_digits(self.signatures[number].pattern.pattern))
@@ -272,7 +288,7 @@ class Catalogue:
 
     @cached_property
     def _map_anchors(self) -> tuple[tuple[str, tuple[tuple[str, tuple[int, ...]], ...]], ...]:
-        """(anchor, its literals with the numbers of their signatures) of each anchor; all digits are 0."""
+        """(anchor, its literals with the numbers of their signatures) for each anchor. All digits are 0."""
         numbers_by_literal = self._map_literals(short=False)
         literals_by_anchor: dict[str, list[tuple[str, tuple[int, ...]]]] = {}
         for literal, numbers in numbers_by_literal.items():
@@ -281,9 +297,9 @@ class Catalogue:
         return tuple((anchor, tuple(literals)) for anchor, literals in literals_by_anchor.items())
 
     def _map_literals(self, *, short: bool) -> dict[str, tuple[int, ...]]:
-        """Map each literal to the numbers of its signatures; all digits are 0.
+        """Map each literal, with all digits 0, to the numbers of its signatures.
 
-        `short`: of signatures for short lines, or of all others.
+        If `short` is true, only signatures with a maximum line length count, else only the others.
         """
         numbers_by_literal: dict[str, tuple[int, ...]] = {}
         for number, signature in enumerate(self.signatures):
@@ -295,43 +311,45 @@ class Catalogue:
 
     @cached_property
     def _short_literals(self) -> dict[str, tuple[int, ...]]:
-        """The literals of signatures for short lines, with the numbers of these."""
+        """The literals of signatures with a maximum line length, and the numbers of these signatures."""
         return self._map_literals(short=True)
 
     def filter_shapes(self, shapes: list[bytes]) -> frozenset[bytes]:
         """Return the shapes that can have a known message.
 
-        A training log repeats a few lines with other numbers: each shape is checked only once.
+        A training log repeats a few lines with other numbers, so the result for each shape is cached.
         """
-        fresh = set(shapes) - self._silent_shapes.shapes
-        if not fresh:
+        new_shapes = set(shapes) - self._silent_shapes.shapes
+        if not new_shapes:
             return frozenset()
-        cached = fresh & self._matching_shapes.shapes
-        fresh -= cached
+        cached = new_shapes & self._matching_shapes.shapes
+        new_shapes -= cached
         matching = (
-            {shape for shape in self._filter_by_anchor(fresh) if self._can_match(shape)} if fresh else set()
+            {shape for shape in self._filter_by_anchor(new_shapes) if self._can_match(shape)}
+            if new_shapes
+            else set()
         )
         self._matching_shapes.add(matching)
-        self._silent_shapes.add(fresh - matching)
+        self._silent_shapes.add(new_shapes - matching)
         return frozenset(cached | matching)
 
-    def _filter_by_anchor(self, fresh: set[bytes]) -> set[bytes]:
-        """Drop, many at a time, shapes that cannot have a literal.
+    def _filter_by_anchor(self, new_shapes: set[bytes]) -> set[bytes]:
+        """Return the shapes that can contain a literal.
 
-        First all shapes are searched together, for the bytes of the anchors, then for the anchors, then for
-        the literals of those that occur. Then each shape is searched for the few literals that are left. If
-        any shape needs cleaning, all are kept.
+        First all shapes together are searched for the bytes of the anchors, then for the anchors, then for the
+        literals of the anchors that were found. Then each shape is searched for the literals that were found. If
+        any shape needs cleaning, all shapes are returned.
         """
-        joined = b"\n".join(fresh)
-        letters = frozenset(joined + b" ")  # tabs become blanks, and a blank is added after a prefix
-        if b"&" not in joined and not any(alphabet <= letters for alphabet in self._alphabets):
+        joined = b"\n".join(new_shapes)
+        bytes_used = frozenset(joined + b" ")  # tabs become blanks, and a blank is added after a prefix
+        if b"&" not in joined and not any(alphabet <= bytes_used for alphabet in self._alphabets):
             return set()
         if joined.translate(None, _PLAIN_BYTES):
-            return fresh
+            return new_shapes
         long = [
             literal
             for anchor, alphabet, literals in self._raw_literals
-            if alphabet <= letters and anchor in joined
+            if alphabet <= bytes_used and anchor in joined
             for literal in literals
             if literal in joined
         ]
@@ -339,13 +357,13 @@ class Catalogue:
         max_short_bytes = _CLEANING_CHARS + self._max_short_chars
         return {
             shape
-            for shape in fresh
+            for shape in new_shapes
             if any(text in shape for text in (short if len(shape) <= max_short_bytes else long))
         }
 
     @cached_property
     def _raw_literals(self) -> tuple[tuple[bytes, frozenset[int], tuple[bytes, ...]], ...]:
-        """(anchor, the set of its bytes, its literals) as bytes, for lines whose digits are all 0."""
+        """(anchor, set of its bytes, its literals) for each anchor, as bytes with all digits 0."""
         return tuple(
             (anchor.encode(), frozenset(anchor.encode()), tuple(literal.encode() for literal, _ in literals))
             for anchor, literals in self._map_anchors
@@ -353,14 +371,14 @@ class Catalogue:
 
     @cached_property
     def _zeroed_anchors(self) -> tuple[tuple[bytes, frozenset[int]], ...]:
-        """Each anchor with all digits 0 as bytes, and the set of its bytes."""
+        """(anchor, set of its bytes) for each anchor with all digits 0."""
         return tuple((anchor.encode(), frozenset(anchor.encode())) for anchor in self._zeroed)
 
     @cached_property
     def _alphabets(self) -> tuple[frozenset[int], ...]:
-        """The sets of bytes of anchors and short literals, the smallest first.
+        """The sets of bytes of the anchors and short literals, the smallest first.
 
-        Every line with a match has all bytes of one of them; supersets of others are left out.
+        Every line with a match contains all bytes of one of these sets. Supersets of other sets are left out.
         """
         alphabets: list[frozenset[int]] = []
         texts = [*(text for text, _ in self._zeroed_anchors), *map(str.encode, self._short_literals)]
@@ -384,7 +402,7 @@ class Catalogue:
         return False
 
     def _has_candidate(self, line: str) -> bool:
-        """Return whether any candidate is not ignored far down in a long log."""
+        """Return whether the line has a candidate that counts far down in a long log, too (see `beside`)."""
         return any(not signature.beside for signature in self.candidates(line))
 
     def can_match_block(self, block: bytes) -> bool:
@@ -392,8 +410,8 @@ class Catalogue:
 
         The message may continue after the end of a line.
         """
-        letters = frozenset(block + b" ")
-        possible = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= letters]
+        bytes_used = frozenset(block + b" ")
+        possible = [anchor for anchor, alphabet in self._raw_anchors if alphabet <= bytes_used]
         if not possible:
             return False
         text = block.replace(b"\n", b"")
@@ -403,7 +421,7 @@ class Catalogue:
         return any(anchor in text for anchor in possible if b" " in anchor)
 
     def candidates(self, line: str) -> tuple[Signature, ...]:
-        """Return the signatures that can match a line with the same shape."""
+        """Return the signatures that can match a line, because they match its shape."""
         shape = line.translate(DIGITS)
         signatures = self._candidates.get(shape)
         if signatures is None:
@@ -434,7 +452,7 @@ class Catalogue:
                 yield signature
 
     def search_shape(self, signature: Signature, shape: str) -> re.Match[str] | None:
-        """Return the first match of the signature's pattern in this shape; None if there is none."""
+        """Return the first match of the signature's pattern in this shape. None if there is none."""
         return self._compile_shape(self._numbers[signature.id]).search(shape)
 
     @cached_property
@@ -454,7 +472,7 @@ class Catalogue:
 
     @staticmethod
     def match(signature: Signature, line: str) -> Match | None:
-        """Return the match of one signature in a line; None if there is none."""
+        """Return the match of one signature in a line. None if there is none."""
         match = signature.pattern.search(line)
         if match is None or not (
             signature.digit_blind or any(literal in line for literal in signature.literals)
@@ -465,36 +483,36 @@ class Catalogue:
 
 
 def zero_digits(pattern: str) -> str:
-    """Return a pattern that matches every line that `pattern` matches after all its digits become 0.
+    """Return a pattern that matches the shape of every line that `pattern` matches.
 
-    It may match more lines: negative assertions are dropped, because other digits can have been there.
+    It may match other shapes, too. Negative assertions are dropped, because the line may have had other digits.
     """
-    out: list[str] = []
+    tokens: list[str] = []
     position = 0
     while position < len(pattern):
         if pattern.startswith(("(?!", "(?<!"), position):
             position = _find_group_end(pattern, position)
             continue
-        text = _parse_token(pattern, position)
-        position += len(text)
-        if text[0] == "[" and any(re.fullmatch(text, digit) for digit in "123456789"):
-            text = text if re.fullmatch(text, "0") else f"(?:{text}|0)"
-        elif text.isdigit():
-            text = "0"
-        out.append(text)
-    return "".join(out)
+        part = _parse_token(pattern, position)
+        position += len(part)
+        if part[0] == "[" and any(re.fullmatch(part, digit) for digit in "123456789"):
+            part = part if re.fullmatch(part, "0") else f"(?:{part}|0)"
+        elif part.isdigit():
+            part = "0"
+        tokens.append(part)
+    return "".join(tokens)
 
 
 def is_digit_blind(pattern: str) -> bool:
     """Return whether a pattern treats all digits alike."""
     position = 0
     while position < len(pattern):
-        text = _parse_token(pattern, position)
-        position += len(text)
-        if text[0] == "[":
-            if len({re.fullmatch(text, digit) is None for digit in "0123456789"}) > 1:
+        part = _parse_token(pattern, position)
+        position += len(part)
+        if part[0] == "[":
+            if len({re.fullmatch(part, digit) is None for digit in "0123456789"}) > 1:
                 return False
-        elif text[-1].isdigit():  # a digit or a back-reference
+        elif part[-1].isdigit():  # a digit or a back-reference
             return False
     return True
 
@@ -503,7 +521,7 @@ _TOKEN = re.compile(r"\\.|\[\^?\]?(?:\\.|[^\]\\])*\]|\{\d*(?:,\d*)?\}|\(\?P<\w+>
 
 
 def _parse_token(pattern: str, position: int) -> str:
-    """Return the part of a regular expression that begins at a position."""
+    """Return the token of a regular expression at a position: an escape, a class, a repeat or a character."""
     match = _TOKEN.match(pattern, position)
     return match[0] if match is not None else pattern[position]
 
@@ -512,16 +530,18 @@ def _find_group_end(pattern: str, position: int) -> int:
     """Return the position after the parenthesis that closes the one at `position`."""
     depth = 0
     while True:
-        text = _parse_token(pattern, position)
-        position += len(text)
-        depth += text.startswith("(")
-        depth -= text == ")"
+        part = _parse_token(pattern, position)
+        position += len(part)
+        depth += part.startswith("(")
+        depth -= part == ")"
         if depth == 0:
             return position
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
+    """The content of one file in `compat/logs`."""
+
     signatures: tuple[Signature, ...] = field(metadata={"key": "signature"})
     places: tuple[SourceFolder, ...] = field(default=(), metadata={"key": "place"})
     wordings: tuple[Wording, ...] = field(default=(), metadata={"key": "wording"})
@@ -530,7 +550,7 @@ class _File:
 
 @lru_cache(maxsize=4)
 def load_signatures(folder: Path | None = None) -> Catalogue:
-    """Read `compat/logs/*.toml`. Raises DataError with the file, the signature and the reason."""
+    """Read `compat/logs/*.toml`. Raise DataError if a file is invalid, or if two signatures have the same id."""
     folder = data_dir("compat") / "logs" if folder is None else folder
     signatures: list[Signature] = []
     places: list[SourceFolder] = []
@@ -543,9 +563,9 @@ def load_signatures(folder: Path | None = None) -> Catalogue:
         wordings += file.wordings
         nightlies += file.nightlies
         for entry in file.signatures:
-            digits = any(re.search("[1-9]", literal) for literal in entry.literals)
+            has_digits = any(re.search("[1-9]", literal) for literal in entry.literals)
             signatures.append(
-                replace(entry, digit_blind=is_digit_blind(entry.pattern.pattern) and not digits)
+                replace(entry, digit_blind=is_digit_blind(entry.pattern.pattern) and not has_digits)
             )
     ids: set[str] = set()
     for signature in signatures:

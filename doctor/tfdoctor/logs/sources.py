@@ -1,10 +1,10 @@
-"""The release that wrote a log, by the TensorFlow source lines that it names.
+"""Find the release that wrote a log by the TensorFlow source lines that it names.
 
-Messages name them as `gpu_device.cc:1663]`, tracebacks as `session.py", line 1334, in _do_call`.
-compat/source_lines.json lists the releases that have each line. All lines of one process belong to one
-release: the releases that they share are the answer. A line of a known file that no release has, or lines
-that share no release, mean another build (a nightly, a vendor's, a patched one) or several TensorFlows: then
-the lines name no release.
+Messages name source lines as `gpu_device.cc:1663]`, tracebacks as `session.py", line 1334, in _do_call`.
+compat/source_lines.json lists the releases that have each line. All lines of one process come from one release,
+so that release is among those that have all of the lines. If no release has a line, or no release has all lines,
+another build (a nightly, a vendor's, a patched one) or several TensorFlows wrote the log. Then the release is not
+known.
 """
 
 from __future__ import annotations
@@ -30,24 +30,24 @@ if TYPE_CHECKING:
 
 __all__ = ["LogSources", "Writer", "drop_other_eras", "identify_sources", "split_by_writer"]
 
-_STAMP = re.compile(
+_TIMESTAMP = re.compile(
     r"(?P<date>20\d\d-[01]\d-[0-3]\d) \d\d:\d\d:\d\d\.\d{1,6}: [IWEF] |[IWEF]0000 00:00:(?P<seconds>1\d{9})\."
 )
 _SHARED = re.compile(r"external/(?:xla|tsl)/")
-"""Source folders that other frameworks have too, with other line numbers."""
+"""Source folders that other frameworks also contain, with other line numbers."""
 _LINE_SIGNATURES = ("source-line", "python-frame", "python-frame-shown")
 _MAX_EVIDENCE_LINES = 4
-"""Lines given as evidence."""
+"""The most lines that are shown as evidence for one writer."""
 _MIN_LINES_PER_WRITER = 2
-"""Different lines required of each TensorFlow to tell several apart."""
+"""The number of different lines that each of several TensorFlows must have to be told apart."""
 _MIN_ERA_LINES = 3
-"""Different lines of one release that outweigh messages of another era."""
+"""The number of different lines of one release that outweigh messages of another era."""
 _MIN_SHARE = 0.8
-"""Share of the lines that must belong to one of two releases if a build lies between them."""
+"""The share of the lines that two adjacent releases must have if a build between them wrote the log."""
 _MAX_ARROW_LINES = 12
-"""Lines below the name of a function within which a notebook marks the line that ran."""
+"""The most lines between a function name and the arrow by which a notebook marks the line that ran."""
 _MAX_WRITERS = 3
-"""TensorFlows in one log that lines can tell apart; more are a coincidence."""
+"""The most TensorFlows in one log that source lines can tell apart. More would be a coincidence."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,19 +57,21 @@ class Writer:
     releases: tuple[str, ...]
     """The releases that have all of its lines, oldest first."""
     events: tuple[Event, ...]
-    """The lines that prove it: without any one of them, more releases would match."""
+    """The lines that narrow the candidates down to `releases`, at most _MAX_EVIDENCE_LINES."""
     lines: frozenset[tuple[str, str]]
-    """Its different lines, (file, number) as in the log."""
+    """Its different source lines, (file, number) as in the log."""
     date: str | None
-    """The date of its last line: `"2020-09-11"`; None if the lines have no timestamps."""
+    """The date of its last line: `"2020-09-11"`. None if no line has a timestamp."""
 
 
 @dataclass(slots=True)
 class _ReleaseLines:
-    """Lines that share at least one release."""
+    """Source lines that share at least one release."""
 
     common: frozenset[str]
+    """The releases that have all of the lines."""
     lines: list[tuple[Event, frozenset[str]]]
+    """(event, releases that have the line)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,18 +79,21 @@ class LogSources:
     """The result of looking up the source lines of a log."""
 
     writers: tuple[Writer, ...] = ()
-    """The TensorFlows that wrote the lines, in the order of their first line; empty if unknown."""
+    """The TensorFlows that wrote the lines, in the order of their first line. Empty if unknown."""
     foreign: Event | None = None
-    """A line that no release has, or that shares no release with the others; None if there is none."""
-    next_minor: str | None = None
-    """The later of two adjacent minor releases that the lines of another build are split between: `"2.3"`.
+    """A line that shows that another build wrote the log. None if there is none.
 
-    Such a build was made between the two and has the number of the later. None if unknown.
+    No release has this line, or it is the first of lines that do not belong to one to three releases.
+    """
+    next_minor: str | None = None
+    """The minor release that the other build preceded: `"2.3"`. None if unknown.
+
+    The lines of such a build are split between two adjacent minor releases, and it has the number of the later.
     """
 
 
 def identify_sources(log: Log, compat: Compat) -> LogSources:
-    """Return the TensorFlows whose source lines the log has."""
+    """Return the TensorFlows whose source lines appear in the log."""
     if not log.has(*_LINE_SIGNATURES):
         return LogSources()
     attributed, foreign = _attribute_lines(log, compat)
@@ -117,7 +122,10 @@ def identify_sources(log: Log, compat: Compat) -> LogSources:
 
 
 def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozenset[str]]], Event | None]:
-    """Return each source line once with its releases, in the order of the log, and the first that no release has."""
+    """Return (source lines with their releases, the first line that no release has).
+
+    Each source line is included once, in log order. The second value is None if some release has every line.
+    """
     has_jax = log.has("framework-jax")
     seen: set[tuple[str, str]] = set()
     attributed: list[tuple[Event, frozenset[str]]] = []
@@ -140,7 +148,10 @@ def _attribute_lines(log: Log, compat: Compat) -> tuple[list[tuple[Event, frozen
 
 
 def _find_later_release(attributed: Sequence[tuple[Event, frozenset[str]]], compat: Compat) -> str | None:
-    """Return the later of two adjacent minor releases that have these lines between them: see `LogSources.before`."""
+    """Return the later of two adjacent minor releases that these lines are split between.
+
+    None if no pair of releases fits or several do (see `LogSources.next_minor`).
+    """
     lines_by_minor: dict[str, set[int]] = {}
     for number, (_, releases) in enumerate(attributed):
         for minor in {versions.major_minor(release) for release in releases}:
@@ -159,10 +170,10 @@ def _find_later_release(attributed: Sequence[tuple[Event, frozenset[str]]], comp
 
 
 def _add_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_ReleaseLines]:
-    """Return the parts with the frames of TensorFlow's own functions in tracebacks added.
+    """Return the parts with the traceback frames of TensorFlow functions added.
 
-    Frames that contradict the lines are dropped: files can be patched, and a traceback can come from another
-    TensorFlow.
+    Frames that contradict the source lines are dropped, because files can be patched, and a traceback can come
+    from another TensorFlow. Without source lines, frames that contradict each other are not used at all.
     """
     unpublished = compat.source_lines.unpublished
     frames = []
@@ -187,7 +198,7 @@ def _add_frames(parts: list[_ReleaseLines], log: Log, compat: Compat) -> list[_R
 
 
 def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
-    """Yield each frame of a traceback with its path, line number and function."""
+    """Yield (event, path, line number, function) for each traceback frame."""
     for event in log.list_events("python-frame"):
         function = event.get("function") or event.get("name")
         if not function or keyword.iskeyword(function):
@@ -209,14 +220,14 @@ def _iter_frames(log: Log) -> Iterator[tuple[Event, str, int, str]]:
 
 
 def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
-    """Return the writer of these lines, with the fewest lines that prove its releases."""
+    """Return the writer of these lines, with a few lines that suffice to determine its releases."""
     date = max((date for event, _ in lines.lines if (date := _parse_date(event.text))), default=None)
     unpublished = {entry.version for entry in table.unpublished if entry.first <= (date or "") <= entry.last}
     candidates = frozenset(table.releases) | unpublished
     if not lines.common & candidates:
         candidates |= lines.common
     common = lines.common & candidates
-    remaining = candidates
+    remaining = candidates  # greedy: the next line is the one that excludes the most releases
     evidence: list[Event] = []
     while remaining != common:
         event, releases = min(lines.lines, key=lambda entry: len(entry[1] & remaining))
@@ -234,8 +245,8 @@ def _make_writer(lines: _ReleaseLines, table: SourceLines) -> Writer:
 
 
 def _parse_date(text: str) -> str | None:
-    """Return the date in the timestamp of TensorFlow or Abseil before a message; None if it has none."""
-    match = _STAMP.search(text)
+    """Return the date in the timestamp that TensorFlow or Abseil writes before a message. None if there is none."""
+    match = _TIMESTAMP.search(text)
     if match is None:
         return None
     return (
@@ -244,9 +255,9 @@ def _parse_date(text: str) -> str | None:
 
 
 def drop_other_eras(log: Log, compat: Compat) -> Log:
-    """Return the log without messages of a TensorFlow of another era, such as a quoted old session.
+    """Return the log without messages that another era of TensorFlow wrote, such as a quoted old session.
 
-    Return it unchanged if too few lines name the release.
+    The log is returned unchanged if it has too few source lines of one release.
     """
     if len(log.list_events("source-line")) < _MIN_ERA_LINES:
         return log
@@ -261,19 +272,19 @@ def drop_other_eras(log: Log, compat: Compat) -> Log:
             bool(first) and max(minors) < versions.numbers(first)
         )
 
-    events_kept = {
+    kept_events = {
         name: events for name, events in log.events.items() if not is_other_era(events[0].signature)
     }
-    return log if len(events_kept) == len(log.events) else Log(events_kept, log.counts, log.lines, log.bytes)
+    return log if len(kept_events) == len(log.events) else Log(kept_events, log.counts, log.lines, log.bytes)
 
 
 def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
-    """Return the events of each writer.
+    """Return one log for each writer, with its events.
 
-    An event belongs to the writer of the last source line up to it; those before the first line belong to its
-    writer.
+    An event belongs to the writer of the last source line before it. Events before the first source line belong
+    to the writer of that line.
     """
-    turns = sorted(
+    lines_by_writer = sorted(
         (event.line, index)
         for event in log.list_events("source-line")
         for index, writer in enumerate(writers)
@@ -281,6 +292,6 @@ def split_by_writer(log: Log, writers: Sequence[Writer]) -> list[Log]:
     )
     logs = [Log(lines=log.lines, bytes=log.bytes) for _ in writers]
     for event in log:
-        turn = max(bisect(turns, (event.line, len(writers))) - 1, 0)
-        logs[turns[turn][1]].events.setdefault(event.id, []).append(event)
+        index_of_line = max(bisect(lines_by_writer, (event.line, len(writers))) - 1, 0)
+        logs[lines_by_writer[index_of_line][1]].events.setdefault(event.id, []).append(event)
     return logs

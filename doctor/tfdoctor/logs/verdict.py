@@ -1,8 +1,8 @@
-"""The choice of the one root cause of a log, by detectors that are asked in the order in which things break.
+"""Choose the one root cause of a log.
 
-A detector sees the whole log, never a single line, so the order of the messages in the text decides nothing.
-The first detector that returns a decision wins: what lies lower in the stack (host, driver, libraries) comes
-first.
+Detectors are called one after the other, and the first that returns a decision wins. Those for the lower layers
+(host, driver, libraries) are called before those for the upper ones. A detector sees the whole log, so the order
+of the messages does not decide.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["DETECTORS", "decide", "is_registered"]
 
 
 def decide(case: LogContext) -> Decision:
-    """Return the root cause that the log shows."""
+    """Return the decision of the first detector that makes one, or else INCONCLUSIVE."""
     for detector in DETECTORS:
         decision = detector(case)
         if decision is not None:
@@ -56,17 +56,17 @@ DETECTORS: tuple[Callable[[LogContext], Decision | None], ...] = (
     gpu.detect_healthy,
     python_import.detect_other_api,
 )
-"""The detectors, in the order in which they are asked."""
+"""The detectors, in the order in which they are called."""
 
 DRIVER_STAGE_CAUSES = frozenset({Cause.GPU_BUSY_OTHER_PROCESS, Cause.DRIVER_TOO_OLD})
-"""Causes that can also appear after a GPU was registered.
+"""Causes that can occur before or after a GPU is registered.
 
-If the first calls of the driver fail with one of them, no GPU was.
+If the first driver calls fail with one of them, no GPU was registered.
 """
 
 
 def is_registered(case: LogContext, decision: Decision) -> bool | None:
-    """Return whether TensorFlow registered a GPU; None if the log does not say."""
+    """Return whether TensorFlow registered a GPU. None if the log does not say."""
     log = case.log
     if case.registration is not None:
         return True
@@ -74,10 +74,10 @@ def is_registered(case: LogContext, decision: Decision) -> bool | None:
         return False
     if log.has("device-not-made") and decision.cause not in (Cause.GPU_TOO_OLD, Cause.GPU_TOO_NEW):
         return False  # TensorFlow registers a GPU even if it has no code for it
-    used = ("gpu-used", "cudnn-loaded", "cublas-init")
+    usage_signatures = ("gpu-used", "cudnn-loaded", "cublas-init")
     if (
         any(event.get("loaded") for event in log.list_events("cudnn-version"))
-        or log.has(*used)
+        or log.has(*usage_signatures)
         # a CUDA error code in the message shows that a kernel was about to run
         or any("'cu" in event.text for event in log.list_events("no-kernel-image"))
         or any(event.get("status") for event in log.list_events("cudnn-init"))
@@ -90,8 +90,8 @@ def is_registered(case: LogContext, decision: Decision) -> bool | None:
     if not decision.cause.data.registers or log.has("amd-ignored"):
         return False
     if log.has("device-ignored"):  # TensorFlow 2.5 and later do not log the number of GPUs
-        none_usable = case.has_ignored_all or gpu.is_none_listed(case) or log.has("interconnect")
-        return False if none_usable else None
+        has_no_usable_gpu = case.has_ignored_all or gpu.is_none_listed(case) or log.has("interconnect")
+        return False if has_no_usable_gpu else None
     if decision.cause in DRIVER_STAGE_CAUSES and log.has("cuinit", "context-failed", "driver-code"):
         return False
     if case.ready_order >= 0 or gpu.list_failed_allocations(case):

@@ -1,4 +1,7 @@
-"""The TensorFlow that wrote a log: its version, era, CUDA and devices."""
+"""Infer the TensorFlow that wrote a log: its version, era, CUDA and devices.
+
+An era is the range of minor releases that can have written a log.
+"""
 
 from __future__ import annotations
 
@@ -26,28 +29,33 @@ class LogOrigin:
     """The TensorFlow that wrote a log."""
 
     version: str | None
-    """The version, if the log states it or its source lines belong to this release alone: "2.4.1".
+    """The version that the log states, or whose source lines it has: "2.4.1". None if unknown.
 
-    Only the minor, "2.4", if the lines belong to several patches of it, or it has only one.
+    It is only the minor release, "2.4", if the lines belong to several of its patch releases or it has only one.
     """
     era: str | None
-    """The minor releases that can have written the log: "2.4-2.11", or a single one; None if unknown."""
+    """The minor releases that can have written the log. None if unknown.
+
+    "2.4-2.11" is a range, "2.4" a single release, "2.4+" has no upper bound and "-2.11" no lower bound.
+    """
     cuda: str | None
-    """CUDA, from the names of the libraries: "11.2" or "11"; None if unknown."""
+    """The CUDA version, from the library names: "11.2" or "11". None if unknown."""
     release: Release | None
-    """The release in compat/ for `version`, or the newest of the era if lines or sonames decide it."""
+    """The release in compat/ for `version`, or else the newest of the era. None if unknown."""
     sources: LogSources = field(default_factory=LogSources)
-    """The source lines in the log; with several writers, different releases wrote the log."""
+    """The source lines in the log. If they have several writers, different releases wrote the log."""
     basis: Literal["log", "lines", "early", "rest"] = "rest"
     """How `version` and `era` were determined.
 
-    "log": the log states it. "lines": source lines. "early": source lines, and a date before the release that
-    has them. "rest": message formats and libraries.
+    * "log": the log states the version.
+    * "lines": from the source lines.
+    * "early": from the source lines, but the log is older than the release that has them.
+    * "rest": from the message formats and libraries.
     """
 
     @property
     def name(self) -> str:
-        """The TensorFlow as it is named in a sentence."""
+        """The name for a sentence: "TensorFlow 2.4.1", "TensorFlow (2.4-2.11)" or "TensorFlow"."""
         if self.version is not None:
             return f"TensorFlow {self.version}"
         return f"TensorFlow ({self.era})" if self.era else "TensorFlow"
@@ -56,22 +64,22 @@ class LogOrigin:
 def infer_origin(log: Log, compat: Compat) -> LogOrigin:
     """Return the TensorFlow that wrote a log.
 
-    In this order: the version that the log states, the releases that have its source lines, the era of its
-    message formats and sonames.
+    These are tried in order: the version that the log states, the releases that have its source lines, unpublished
+    and early builds with these lines, and the era of its message formats and sonames.
     """
     version = _find_stated_version(log)
     sonames = _list_sonames(log)
     sources = identify_sources(log, compat)
     low, high = _find_bounds(log)
-    narrowed = _narrow_by_words(log, low, high) if sources.foreign is None else (low, high)
+    narrowed_bounds = _narrow_by_wording(log, low, high) if sources.foreign is None else (low, high)
     if not sources.writers:
-        low, high = narrowed
+        low, high = narrowed_bounds
     releases = compat.gpu_releases
-    dlls = _find_cuda_of_dlls(log)
+    dll_cuda = _find_cuda_of_dlls(log)
     bounded = [release for release in releases if _is_within(release, low, high)]
     matching = [release for release in bounded if _has_all(release, sonames)]
     matching = _filter_by_python(matching, log) or matching
-    cuda = _find_cuda(sonames, compat) or dlls
+    cuda = _find_cuda(sonames, compat) or dll_cuda
     line_releases = _match_lines(sources.writers, bounded)
     if version is not None and not _is_excluded(version, line_releases, compat):
         nearest = compat.nearest(version)
@@ -79,7 +87,7 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
         return LogOrigin(version, minor, cuda or nearest.release.cuda, nearest.release, sources, "log")
     if line_releases:
         line_releases = [
-            release for release in line_releases if _is_within(release, *narrowed)
+            release for release in line_releases if _is_within(release, *narrowed_bounds)
         ] or line_releases
         unpublished_minors = [
             minor_release
@@ -90,13 +98,15 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
         matching_lines = [
             release
             for release in line_releases
-            if release.version in matching_versions and (dlls is None or _has_cuda(release, dlls))
+            if release.version in matching_versions and (dll_cuda is None or _has_cuda(release, dll_cuda))
         ]
         return _infer_from_lines(line_releases, matching_lines, unpublished_minors, cuda, sources, compat)
-    builds = _match_builds(sources.writers, releases)
-    if builds and all(_is_between(minor_release, low, high) for minor_release in builds):
-        only_build = builds[0] if len(builds) == 1 else None
-        return LogOrigin(only_build, _format_range(builds[0], builds[-1]), cuda, None, sources, "lines")
+    build_minors = _match_builds(sources.writers, releases)
+    if build_minors and all(_is_between(minor_release, low, high) for minor_release in build_minors):
+        only_build = build_minors[0] if len(build_minors) == 1 else None
+        return LogOrigin(
+            only_build, _format_range(build_minors[0], build_minors[-1]), cuda, None, sources, "lines"
+        )
     early_minor = _infer_prerelease(sources.writers, bounded)
     if early_minor is not None:
         nightly_minor = _find_nightly_minor(sources.writers[0].date)
@@ -116,7 +126,9 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
         return LogOrigin(None, sources.next_minor, cuda, None, sources)
     if low == "" and not sonames:
         cuda_minors = (
-            [release.minor for release in releases if _has_cuda(release, dlls)] if dlls is not None else []
+            [release.minor for release in releases if _has_cuda(release, dll_cuda)]
+            if dll_cuda is not None
+            else []
         )
         return LogOrigin(
             None, _format_range(cuda_minors[0], cuda_minors[-1]) if cuda_minors else None, cuda, None, sources
@@ -149,10 +161,10 @@ def infer_origin(log: Log, compat: Compat) -> LogOrigin:
 
 
 def _match_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list[Release]:
-    """Return the releases that have these lines.
+    """Return the releases that have the lines of the one writer.
 
-    Empty if several TensorFlows wrote the log, or if it is older than the release: a nightly has most lines
-    of the next release before that is out.
+    Releases that came out after the log was written are not included, because a nightly has most lines of the
+    next release before that is out. Empty if several TensorFlows wrote the log.
     """
     if len(writers) != 1:
         return []
@@ -171,11 +183,11 @@ def _match_lines(writers: Sequence[Writer], releases: Sequence[Release]) -> list
 
 
 def _infer_prerelease(writers: Sequence[Writer], releases: Sequence[Release]) -> str | None:
-    """Return the minor release whose candidate or nightly wrote the log.
+    """Return the minor release whose candidate or nightly wrote the log. None if unknown.
 
-    A candidate has the source lines of the coming release and is older than it. None if several minor
-    releases match or if there are fewer than _MIN_MATCHING_LINES lines: a nightly between two releases shares
-    many lines with one of them.
+    A candidate has the source lines of the next release and is older than it. Several matching minor releases,
+    or fewer than _MIN_MATCHING_LINES lines, decide nothing, because a nightly between two releases shares many
+    lines with one of them.
     """
     if len(writers) != 1 or writers[0].date is None or len(writers[0].lines) < _MIN_MATCHING_LINES:
         return None
@@ -186,7 +198,10 @@ def _infer_prerelease(writers: Sequence[Writer], releases: Sequence[Release]) ->
 
 
 def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
-    """Return whether candidates of the first of these releases can be out at this date, and the release is not."""
+    """Return whether only candidates of these releases can have existed at this date, not a release itself.
+
+    False if the date is not known.
+    """
     released = dt.date.fromisoformat(min(release.released for release in releases))
     try:
         days_before = (released - dt.date.fromisoformat(date or "")).days
@@ -196,9 +211,9 @@ def _is_candidate_date(releases: Sequence[Release], date: str | None) -> bool:
 
 
 def _match_builds(writers: Sequence[Writer], releases: Sequence[Release]) -> list[str]:
-    """Return the minors of unreleased builds that have these lines, such as candidates or ROCm builds.
+    """Return the minor releases of the other builds that have these lines, such as candidates or ROCm builds.
 
-    Empty if a release has them.
+    Empty if a release has the lines, or if several TensorFlows wrote the log.
     """
     if len(writers) != 1 or any(release.version in writers[0].releases for release in releases):
         return []
@@ -206,9 +221,9 @@ def _match_builds(writers: Sequence[Writer], releases: Sequence[Release]) -> lis
 
 
 def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
-    """Return whether the log is older than the branch of this minor, when nightlies still had its number.
+    """Return whether the log is older than the release branch of this minor release.
 
-    The branch is dated by the first candidate of the minor.
+    Until then nightlies have its number. The branch is assumed to begin _BRANCH_DAYS before the first candidate.
     """
     first_candidate = min(
         (
@@ -228,7 +243,7 @@ def _is_before_branch(minor: str, writer: Writer, compat: Compat) -> bool:
 
 
 def _find_nightly_minor(date: str | None) -> str | None:
-    """Return the minor that nightlies had at this date; None if unknown."""
+    """Return the minor release that nightlies were numbered for at this date. None if unknown."""
     nightlies = load_signatures().nightlies if date is not None else ()
     return next(
         (nightly.minor for nightly in nightlies if nightly.first <= (date or "") <= nightly.last), None
@@ -236,22 +251,22 @@ def _find_nightly_minor(date: str | None) -> str | None:
 
 
 def _next_minor(minor: str, releases: Sequence[Release]) -> str:
-    """Return the minor release after this one; the same if it is the last."""
+    """Return the minor release after this one, or the same one if it is the last."""
     return next((release.minor for release in releases if versions.compare(release.minor, minor) > 0), minor)
 
 
 _MIN_MATCHING_LINES = 3
-"""Different source lines required to recognize a pre-release."""
+"""The number of different source lines that are required to recognize a pre-release."""
 _CANDIDATE_DAYS = 60
-"""Days before a release during which its candidates are out."""
+"""The number of days before a release in which its candidates come out."""
 _BRANCH_DAYS = 21
-"""Days before the first candidate of a minor from which on nightlies can have the next minor."""
+"""The number of days before the first candidate in which nightlies can already have the next number."""
 
 
 def _day_after(date: str) -> str:
-    """Return the next day: "2020-09-12" for "2020-09-11", because clocks and time zones differ.
+    """Return the day after a date ("2020-09-12" for "2020-09-11"), to allow for different clocks and time zones.
 
-    Return the text itself if it is not a date.
+    A text that is not a date is returned unchanged.
     """
     try:
         return (dt.date.fromisoformat(date) + dt.timedelta(days=1)).isoformat()
@@ -262,8 +277,7 @@ def _day_after(date: str) -> str:
 def _is_excluded(version: str, lines: Sequence[Release], compat: Compat) -> bool:
     """Return whether source lines contradict the stated version.
 
-    A version stated somewhere in the log can be that of another TensorFlow, for example one that pip
-    installs.
+    The stated version can belong to another TensorFlow, for example to one that pip installs.
     """
     is_known = version in compat.source_lines.releases
     return bool(lines) and is_known and all(release.version != version for release in lines)
@@ -277,14 +291,15 @@ def _infer_from_lines(
     sources: LogSources,
     compat: Compat,
 ) -> LogOrigin:
-    """Return the origin of a log whose source lines belong to these releases.
+    """Return the origin of a log whose source lines belong to the releases in `lines`.
 
-    `matching`: those of them that open the libraries of the log; none if it was built for another CUDA.
-    `unpublished_minors`: minors of builds with the same lines that are not in the table.
+    `matching` are the releases among them that open the libraries in the log. It is empty if the log was written
+    by a build for another CUDA. `unpublished_minors` are the minor releases of builds with the same lines that are
+    not in the table.
     """
-    chosen = matching or lines
-    minors = list(dict.fromkeys([*(release.minor for release in chosen), *unpublished_minors]))
-    newest = chosen[-1]
+    candidates = matching or lines
+    minors = list(dict.fromkeys([*(release.minor for release in candidates), *unpublished_minors]))
+    newest = candidates[-1]
     cudas = {release.cuda for release in matching}
     if cuda is None and len(cudas) == 1:
         cuda = newest.cuda
@@ -295,15 +310,15 @@ def _infer_from_lines(
             for release in compat.releases
             if release.minor == newest.minor and not release.is_prerelease
         }
-        versions_left = {release.version for release in chosen}
-        version = newest.version if len(versions_left) == 1 < len(patches) else newest.minor
+        candidate_versions = {release.version for release in candidates}
+        version = newest.version if len(candidate_versions) == 1 < len(patches) else newest.minor
     return LogOrigin(
         version, _format_range(minors[0], minors[-1]), cuda, newest if matching else None, sources, "lines"
     )
 
 
 def _list_unpublished(releases: Sequence[Release], writer: Writer, compat: Compat) -> list[str]:
-    """Return the minors of builds that are no longer available and have the same lines as one of these releases."""
+    """Return the minor releases of the unavailable builds that have the same lines as one of these releases."""
     return [
         versions.major_minor(build.version)
         for build in compat.source_lines.unpublished
@@ -312,16 +327,16 @@ def _list_unpublished(releases: Sequence[Release], writer: Writer, compat: Compa
 
 
 def _format_range(low: str, high: str) -> str | None:
-    """Return "2.4-2.11", "2.4" or "2.4+"; None if neither end is known."""
+    """Return "2.4-2.11", "2.4", "2.4+" or "-2.11". None if neither end is known."""
     if not low and not high:
         return None
     return low if low == high else f"{low}-{high}" if high else f"{low}+"
 
 
 def _find_stated_version(log: Log) -> str | None:
-    """Return the version that the log states; None if it does not.
+    """Return the version that the log states. None if it states none.
 
-    The last explicit statement wins; bare version lines count only if they agree.
+    The last explicit statement wins. Lines with only a version count only if all of them agree.
     """
     for event in reversed(log.list_events("tf-version")):
         if versions.is_version(event.get("version")):
@@ -335,7 +350,7 @@ def _find_stated_version(log: Log) -> str | None:
 
 
 def _find_bounds(log: Log) -> tuple[str, str]:
-    """Return the first and the last minor that the message formats allow; empty if unbounded."""
+    """Return the first and the last minor release that the message formats allow. An empty string means no bound."""
     low, high = "", ""
     catalogue = load_signatures()
     spans = [item.era for item in catalogue.dated if item.era is not None and log.has(item.id)]
@@ -346,7 +361,7 @@ def _find_bounds(log: Log) -> tuple[str, str]:
             spans.append(folder.era)
     newest = ""
     for first, last in spans:
-        if not first:  # an upper bound alone counts only if the lower bound is known
+        if not first:  # an upper bound alone counts only if a lower bound is known, too
             newest = last
             continue
         if not low or versions.compare(first, low) > 0:
@@ -360,10 +375,10 @@ def _find_bounds(log: Log) -> tuple[str, str]:
     return low, high
 
 
-def _narrow_by_words(log: Log, low: str, high: str) -> tuple[str, str]:
-    """Narrow the bounds by the wording of the messages.
+def _narrow_by_wording(log: Log, low: str, high: str) -> tuple[str, str]:
+    """Return the bounds, narrowed by the wording of the messages.
 
-    Return them unchanged if the wording contradicts itself or them.
+    They are returned unchanged if the wording contradicts them or itself.
     """
     lows, highs = [low] if low else [], [high] if high else []
     for event in log:
@@ -387,7 +402,7 @@ def _is_between(minor: str, low: str, high: str) -> bool:
 
 
 def _list_sonames(log: Log) -> list[str]:
-    """Return the sonames of CUDA libraries on Linux that TensorFlow tried to open, sorted."""
+    """Return the sonames of the CUDA libraries that TensorFlow on Linux tried to open, sorted."""
     names = {event.get("soname") for event in log.list_events("dso-opened", "dso-failed")}
     names |= {event.get("soname") for event in log.list_events("import-so") if not event.get("opened")}
     needed = (
@@ -412,9 +427,9 @@ def _has_all(release: Release, names: list[str]) -> bool:
 
 
 def _filter_by_python(releases: Sequence[Release], log: Log) -> list[Release]:
-    """Return the releases that support the Python in the paths of the tracebacks.
+    """Return the releases that support the Python version in the traceback paths.
 
-    Empty if the log shows no Python or several.
+    Empty if the paths contain no Python version or several.
     """
     pythons = {
         f"{match[1]}.{match[2]}"
@@ -432,11 +447,14 @@ def _filter_by_python(releases: Sequence[Release], log: Log) -> list[Release]:
 
 
 _PYTHON = re.compile(r"[/\\]python([23])\.?(\d{1,2})[/\\]", re.IGNORECASE)
-"""The folder of a Python with its version: `/lib/python3.6/`, `\\Python37\\`."""
+"""A Python folder with a version: `/lib/python3.6/`, `\\Python37\\`."""
 
 
 def _find_cuda(names: list[str], compat: Compat) -> str | None:
-    """Return CUDA by the soname of its runtime: other libraries keep their sonames across CUDA versions."""
+    """Return the CUDA version that the soname of the CUDA runtime belongs to. None if the runtime is not named.
+
+    Other libraries do not count, because they keep their sonames across CUDA versions.
+    """
     cudas = [
         version
         for name in names
@@ -447,7 +465,10 @@ def _find_cuda(names: list[str], compat: Compat) -> str | None:
 
 
 def _find_cuda_of_dlls(log: Log) -> str | None:
-    """Return CUDA by the name of its DLL: "10.0" for cudart64_100.dll, "11" for cudart64_110.dll."""
+    """Return the CUDA version of the runtime DLL: "10.0" for cudart64_100.dll, "11" for cudart64_110.dll.
+
+    From CUDA 11 on, the name has only the major version. None if no DLL is named.
+    """
     for event in log.list_events("dso-opened", "dso-failed", "import-dll"):
         match = re.search(r"cudart(?:64|32)_(\d{2,3})\.dll", event.get("soname"))
         if match is not None:
@@ -459,7 +480,7 @@ def _find_cuda_of_dlls(log: Log) -> str | None:
 
 
 def _has_cuda(release: Release, cuda: str) -> bool:
-    """Return whether a release was built for this CUDA, "10.0" or "11"."""
+    """Return whether a release was built for this CUDA version, such as "10.0" or "11"."""
     return release.cuda is not None and (release.cuda == cuda or release.cuda.startswith(f"{cuda}."))
 
 
@@ -474,12 +495,12 @@ class RegisteredDevice:
     name: str
     compute_capability: str | None
     memory_mib: int | None
-    """Memory that TensorFlow reserved, not the memory of the GPU; None if unknown."""
+    """The memory that TensorFlow reserved, not all memory of the GPU. None if unknown."""
     pci_bus_id: str | None
 
 
 def list_devices(log: Log, compat: Compat) -> tuple[RegisteredDevice, ...]:
-    """Return every registered GPU once, in its last state, by index."""
+    """Return every registered GPU once, as it was registered last, sorted by index."""
     devices_by_id: dict[tuple[int, str], RegisteredDevice] = {}
     for event in log.list_events("device-created"):
         index = int(event.get("slot"))
@@ -497,7 +518,7 @@ def _find_capability(name: str, compat: Compat) -> str | None:
 
 
 def find_gpu_memory(log: Log) -> float | None:
-    """Return the memory of the smallest GPU that the log describes, in MiB; None if there is none."""
+    """Return the memory of the smallest GPU that the log describes, in MiB. None if it describes none."""
     sizes = []
     for event in log.list_events("device-memory"):
         factor = 1024.0 if event.get("unit") == "GiB" else 1.0

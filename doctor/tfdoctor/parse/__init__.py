@@ -1,5 +1,5 @@
-"""Parsers of the output of tools, one module per topic; `registry` has the table of all of them.
+"""Parsers for the output of tools, one module per tool. `registry` has the table of all parsers.
 
-They take text and return immutable values; they do no I/O, draw no conclusions and never raise. Importing
-this package imports none of them.
+A parser in that table takes a text and returns an immutable value. It does no I/O, draws no conclusions and never
+raises an exception. Importing this package does not import the parsers.
 """

@@ -1,7 +1,7 @@
-"""Functions that all parsers of pasted or captured tool output share: cleaning, margins, numbers, versions.
+"""Shared functions of the parsers: clean text, strip margins, and convert values.
 
-Everything here takes linear time: no expression nests quantifiers, and no two adjacent quantifiers match the
-same character. Digits are written ``[0-9]`` because ``\\d`` also matches digits of other scripts.
+All functions take linear time: no regular expression nests quantifiers, and no two adjacent quantifiers match
+the same character. Digits are written ``[0-9]`` because ``\\d`` also matches digits of other scripts.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ _CONTROL = lazy_pattern(
 _NEWLINES = lazy_pattern(r"\r+\n?")
 _UNICODE_SPACES = lazy_pattern(r"[\u00a0\u2002-\u200a\u202f\u3000]")
 
-#: A version as NVIDIA prints drivers, toolkits and libraries: two to five groups of digits.
+#: A version of a driver, toolkit or library, as NVIDIA prints it: two to five groups of digits.
 VERSION = r"[0-9]{1,9}(?:\.[0-9]{1,9}){1,4}"
 
 _INTEGER = lazy_pattern(r"[+-]?[0-9]{1,18}")
 _MEBIBYTES = lazy_pattern(r"([0-9]{1,15}) {0,20}(?:MiB|MB)?")
-# Values that tools print if a value is not available.
+# Texts that tools print if a value is not available.
 _PLACEHOLDERS = frozenset({
     "", "-", "n/a", "[n/a]", "na", "none", "(null)", "null", "err!", "not found", "[not found]",
     "unknown error", "[unknown error]", "not supported", "[not supported]", "not available",
     "[not available]", "insufficient permissions", "[insufficient permissions]",
 })  # fmt: skip
 
-# Prefixes that a quote, a box, a comment, a pod, docker compose or a time stamp adds to each line.
-# The "host: " of pdsh and srun is missing, because it cannot be distinguished from a key.
+# Prefixes that a quote, a box or a comment, a pod name, docker compose or a time stamp adds to each line.
+# The "host: " of pdsh and srun is not included, because it cannot be distinguished from a key.
 _MARGINS = tuple(
     lazy_pattern(pattern)
     for pattern in (
@@ -63,7 +63,7 @@ class Parsed:
 
 
 def to_plain(value: Any) -> Any:
-    """Return ``value`` with dataclasses turned into dicts and tuples into lists, at any depth."""
+    """Return ``value`` with `Parsed` objects converted to dicts and tuples to lists, at any depth."""
     if isinstance(value, Parsed):
         return value.as_dict()
     if isinstance(value, Mapping):
@@ -74,7 +74,7 @@ def to_plain(value: Any) -> Any:
 
 
 def clean(text: str) -> str:
-    r"""Return ``text`` without ANSI escapes and control characters, with ``\n`` newlines and ordinary spaces."""
+    r"""Return ``text`` without ANSI escapes and control characters, and with ``\n`` and ordinary spaces only."""
     text = _NEWLINES.sub(_replace_newlines, _ANSI.sub("", text))
     return _UNICODE_SPACES.sub(" ", _CONTROL.sub("", text))
 
@@ -90,13 +90,13 @@ def has_ansi(text: str) -> bool:
 
 
 def clean_lines(text: str) -> list[str]:
-    """Return the lines of ``clean(text)`` without margins and trailing spaces, indentation kept."""
+    """Return the lines of ``clean(text)`` without margins and trailing spaces. The indentation is kept."""
     return strip_margins([line.rstrip() for line in clean(text).split("\n")])
 
 
 def strip_margins(lines: list[str]) -> list[str]:
-    """Return ``lines`` without the margin that a quote, a box, a comment or a log added to most of them."""
-    for _ in range(3):
+    """Return ``lines`` without the margins that quotes, boxes, comments or logs added to most of them."""
+    for _ in range(3):  # margins can be nested, for example a quoted log
         sample = list(itertools.islice((line for line in lines if line.strip()), _MAX_SAMPLE_LINES))
         margin = next((pattern for pattern in _MARGINS if _is_margin(pattern, sample)), None)
         if margin is None:
@@ -106,13 +106,13 @@ def strip_margins(lines: list[str]) -> list[str]:
 
 
 def _is_margin(margin: re.Pattern[str], sample: list[str]) -> bool:
-    """Return whether a margin pattern matches more than 60 % of the sample, and at least two lines."""
+    """Return whether a margin pattern matches at least two lines and more than 60 % of the sample."""
     hits = sum(margin.match(line) is not None for line in sample)
     return hits >= 2 and hits * 10 > len(sample) * 6
 
 
 def _strip_margin(line: str, margin: re.Pattern[str]) -> str:
-    """Return ``line`` without the margin, and without the same mark at its end (a box, a code span)."""
+    """Return ``line`` without the margin. The closing mark of a box or code span is removed, too."""
     match = margin.match(line)
     if not match:
         return line
@@ -127,19 +127,22 @@ def unquote(line: str) -> str:
 
 
 def to_int(text: str) -> int | None:
-    """Return ``text`` as an integer; None if it is not one or has more than 18 digits."""
+    """Return ``text`` as an integer; None if it is not an integer or has more than 18 digits."""
     text = text.strip()
     return int(text) if _INTEGER.fullmatch(text) else None
 
 
 def to_mib(text: str) -> int | None:
-    """Return the number of MiB in ``1024MiB``, ``1024 MiB`` or an old driver's ``1024MB`` (the same); else None."""
+    """Return the number of MiB in ``1024MiB``, ``1024 MiB`` or ``1024``; None for any other text.
+
+    Old drivers print ``1024MB``, which means the same.
+    """
     match = _MEBIBYTES.fullmatch(text.strip())
     return int(match[1]) if match else None
 
 
 def is_nothing(text: str) -> bool:
-    """Return whether ``text`` is a placeholder for "no value" (N/A, ERR!, Not Found, (null), …)."""
+    """Return whether ``text`` is empty or a placeholder for a missing value (N/A, ERR!, Not Found, (null), …)."""
     return text.strip().lower() in _PLACEHOLDERS
 
 

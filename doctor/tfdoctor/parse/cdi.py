@@ -1,7 +1,7 @@
-"""CDI specifications, as JSON or as the YAML that `nvidia-ctk cdi generate` writes.
+"""Parse CDI specifications in JSON or in the YAML that `nvidia-ctk cdi generate` writes.
 
-The YAML library is imported only if it is needed. Anchors, which the toolkit never writes, are rejected with
-their line number; so are documents that are too long or nested too deeply.
+The YAML library is imported only if it is needed. Documents that are too long or nested too deeply are rejected.
+Anchors are rejected, too, because the toolkit never writes them.
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ class CdiError(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Cdi:
-    """The devices and files that a specification makes available in containers."""
+    """The devices and files that a specification makes available to containers."""
 
     version: str
     kind: str
     devices: tuple[str, ...]
     paths: tuple[str, ...] = field(default=())
-    """The paths that must exist on the host, each once, in order: device nodes, mounts, programs of hooks."""
+    """The paths that must exist on the host, without duplicates: device nodes, mounts and hook programs."""
 
     @property
     def driver_version(self) -> str | None:
-        """The version in the file name of libcuda; None if no path is a libcuda."""
+        """The driver version in the file name of libcuda; None if no path is a libcuda with a version."""
         matches = (_DRIVER.search(path) for path in self.paths)
         return next((match[1] for match in matches if match is not None), None)
 
 
 def parse_cdi(text: str) -> Cdi:
-    """Parse a specification. Raises CdiError, with the line if it is known."""
+    """Parse a specification. Raise CdiError if it is invalid, with the line number if it is known."""
     if text.lstrip("\ufeff \t\r\n").startswith("{"):
         try:
             document = json.loads(text.lstrip("\ufeff"))
@@ -67,7 +67,7 @@ def _as_list(value: Any) -> list[Any]:
 
 
 def _list_host_paths(edit: dict[str, Any]) -> list[str]:
-    """Return the host paths that one set of edits uses."""
+    """Return the host paths in one `containerEdits` object."""
     nodes = [node for node in _as_list(edit.get("deviceNodes")) if isinstance(node, dict)]
     candidates: list[Any] = [node.get("hostPath") or node.get("path") for node in nodes]
     candidates += [mount.get("hostPath") for mount in _as_list(edit.get("mounts")) if isinstance(mount, dict)]
@@ -76,10 +76,10 @@ def _list_host_paths(edit: dict[str, Any]) -> list[str]:
 
 
 def _parse_yaml(text: str) -> Any:
-    """Return the first document of a YAML text; every scalar stays a string, and an empty one is None.
+    """Return the first document of a YAML text. Scalars are strings, and an empty plain scalar is None.
 
-    Built from the parser's events so that its cost is bounded: nesting is limited, and no value is repeated
-    through an alias. Raises CdiError.
+    The document is built from the parser's events so that its cost is bounded: the depth is limited, and no
+    alias can repeat a value. Raise CdiError if the text is not YAML, is empty or exceeds a limit.
     """
     import yaml
 
@@ -89,13 +89,13 @@ def _parse_yaml(text: str) -> Any:
     loader = getattr(yaml, "CBaseLoader", yaml.BaseLoader)
     top: list[Any] = []
     open_collections: list[tuple[Any, list[Any]]] = []
-    """The open collections, innermost last, each with the key that has no value yet, if any."""
+    """The open collections, the innermost last. Each has a list of its pending key, which is empty if there is none."""
     try:
         for event in yaml.parse(text, Loader=loader):
             if isinstance(event, yaml.DocumentEndEvent):
                 break
             if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
-                raise _make_error(event.start_mark, "an anchor is beyond what the toolkit writes")
+                raise _make_line_error(event.start_mark, "an anchor is beyond what the toolkit writes")
             if isinstance(event, yaml.ScalarEvent):
                 _insert(
                     open_collections,
@@ -105,13 +105,13 @@ def _parse_yaml(text: str) -> Any:
                 )
             elif isinstance(event, yaml.CollectionStartEvent):
                 if len(open_collections) >= MAX_DEPTH:
-                    raise _make_error(event.start_mark, "too deep")
+                    raise _make_line_error(event.start_mark, "too deep")
                 open_collections.append(({} if isinstance(event, yaml.MappingStartEvent) else [], []))
             elif isinstance(event, yaml.CollectionEndEvent):
                 _insert(open_collections, top, open_collections.pop()[0], event.start_mark)
     except yaml.MarkedYAMLError as error:
         position = error.context_mark or error.problem_mark
-        raise _make_error(position, str(error.problem or error.context or "not YAML")) from error
+        raise _make_line_error(position, str(error.problem or error.context or "not YAML")) from error
     except (yaml.YAMLError, ValueError) as error:
         if isinstance(error, CdiError):
             raise
@@ -124,7 +124,10 @@ def _parse_yaml(text: str) -> Any:
 
 
 def _insert(open_collections: list[tuple[Any, list[Any]]], top: list[Any], value: Any, mark: Any) -> None:
-    """Add a value to the innermost open collection, or to the document. Raises CdiError for a non-string key."""
+    """Add a value to the innermost open collection, or to `top` if there is none.
+
+    In a mapping, keys and values alternate. Raise CdiError if a key is not a string.
+    """
     collection, pending_key = open_collections[-1] if open_collections else (top, [])
     if isinstance(collection, list):
         collection.append(value)
@@ -133,8 +136,8 @@ def _insert(open_collections: list[tuple[Any, list[Any]]], top: list[Any], value
     elif isinstance(value, str):
         pending_key.append(value)
     else:
-        raise _make_error(mark, "a key that is no text")
+        raise _make_line_error(mark, "a key that is no text")
 
 
-def _make_error(mark: Any, reason: str) -> CdiError:
+def _make_line_error(mark: Any, reason: str) -> CdiError:
     return CdiError(f"line {mark.line + 1}: {reason}" if mark is not None else reason)

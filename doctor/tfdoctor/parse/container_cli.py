@@ -1,4 +1,4 @@
-"""``nvidia-container-cli info``: the driver and devices that the container toolkit finds."""
+"""Parse ``nvidia-container-cli info``, which lists the driver and the GPUs that the container toolkit finds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,10 @@ _LINE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class ContainerDevice(Parsed):
-    """A listed GPU; ``architecture`` is the compute capability. A value is None for ``(null)`` (Jetson)."""
+    """A listed GPU. ``architecture`` is its compute capability.
+
+    A value is None if its line is missing or has a placeholder such as ``(null)``, which Jetson devices print.
+    """
 
     model: str | None
     uuid: str | None
@@ -25,7 +28,7 @@ class ContainerDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class ContainerCli(Parsed):
-    """The parsed output; a value has several elements if the text contains several outputs."""
+    """The parsed output. The versions have several elements if the text contains several outputs."""
 
     nvrm_version: tuple[str | None, ...]
     cuda_version: tuple[str | None, ...]
@@ -35,10 +38,10 @@ class ContainerCli(Parsed):
 
 
 def parse_container_cli(text: str) -> ContainerCli:
-    """Parse ``nvidia-container-cli info``, even with its own debug lines in between."""
-    nvrm: list[str | None] = []
-    cuda: list[str | None] = []
-    bus: list[str | None] = []
+    """Parse the output of ``nvidia-container-cli info``. Debug lines in between are ignored."""
+    nvrm_versions: list[str | None] = []
+    cuda_versions: list[str | None] = []
+    bus_locations: list[str | None] = []
     devices: list[dict[str, str | None]] = []
     for line in clean_lines(text):
         match = _LINE.match(unquote(line))
@@ -46,23 +49,23 @@ def parse_container_cli(text: str) -> ContainerCli:
             continue
         key, value = match[1].lower(), value_or_none(match[2])
         if key == "nvrm version":
-            nvrm.append(value)
+            nvrm_versions.append(value)
         elif key == "cuda version":
-            cuda.append(value)
+            cuda_versions.append(value)
         elif key == "bus location":
-            bus.append(value)
+            bus_locations.append(value)
         else:
             # "Device Index" starts a device; an excerpt may start with any of its other lines.
             if not devices or key == "device index" or key in devices[-1]:
                 devices.append({})
             devices[-1][key] = value
     return ContainerCli(
-        nvrm_version=tuple(nvrm),
-        cuda_version=tuple(cuda),
+        nvrm_version=tuple(nvrm_versions),
+        cuda_version=tuple(cuda_versions),
         devices=tuple(
             ContainerDevice(device.get("model"), device.get("gpu uuid"), device.get("architecture"))
             for device in devices
         ),
-        bus_location=tuple(bus),
-        notes=() if nvrm or devices else ("no lines of nvidia-container-cli info",),
+        bus_location=tuple(bus_locations),
+        notes=() if nvrm_versions or devices else ("no lines of nvidia-container-cli info",),
     )

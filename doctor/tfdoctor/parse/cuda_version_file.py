@@ -1,4 +1,4 @@
-"""``/usr/local/cuda/version.txt`` (to 10.2) and ``version.json`` (since 11.1)."""
+"""Parse ``version.txt`` (up to CUDA 10.2) and ``version.json`` (since 11.1) of ``/usr/local/cuda``."""
 
 from __future__ import annotations
 
@@ -13,17 +13,21 @@ from tfdoctor.text import lazy_pattern
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# The file has no colon. With one it is nvidia-smi's header or a label in a bug report, which is accepted.
+# The file has no colon. The header of nvidia-smi and labels in bug reports have one; they are accepted, too.
 _TXT = lazy_pattern(rf"\bCUDA Version:? +({VERSION})", re.IGNORECASE)
 _COMPONENT = lazy_pattern(r'"([A-Za-z0-9_.-]{1,80})"\s{0,40}:\s{0,40}\{')
 _COMPONENT_VERSION = lazy_pattern(r'"version"\s{0,40}:\s{0,40}"([^"\n]{1,80})"')
-# A version that is further away belongs to another component.
+# A version that is farther away belongs to another component.
 _MAX_COMPONENT_CHARS = 600
 
 
 @dataclass(frozen=True, slots=True)
 class CudaVersionFile(Parsed):
-    """The parsed file; ``kind`` is its name, ``components`` maps version.json's keys (``cuda_nvcc``) to versions."""
+    """The parsed file.
+
+    ``kind`` is the name of the file; None if the text is neither file. ``components`` are the versions by key of
+    version.json, such as ``cuda_nvcc``.
+    """
 
     kind: str | None
     cuda_version: str | None
@@ -32,7 +36,7 @@ class CudaVersionFile(Parsed):
 
 
 def parse_cuda_version_file(text: str) -> CudaVersionFile:
-    """Parse either file, whole or in part."""
+    """Parse either file, or an excerpt of it."""
     text = clean(text)
     components = _parse_components(text)
     if components:
@@ -45,9 +49,9 @@ def parse_cuda_version_file(text: str) -> CudaVersionFile:
 
 
 def _parse_components(text: str) -> dict[str, str]:
-    """Return the version by component, from each ``"key": {… "version": "…"}``; the first of a repeated key.
+    """Return the version of each component, from entries of the form ``"key": {… "version": "…"}``.
 
-    The text need not be complete JSON.
+    The first entry of a key counts. The text need not be complete JSON.
     """
     versions: dict[str, str] = {}
     for match in _COMPONENT.finditer(text):

@@ -1,4 +1,4 @@
-"""``cudnn.h`` (up to 7) and ``cudnn_version.h`` (since 8): the version macros, usually filtered by grep."""
+"""Parse the version macros in ``cudnn.h`` (up to cuDNN 7) or ``cudnn_version.h`` (since 8)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _FIELDS = {"MAJOR": "major", "MINOR": "minor", "PATCHLEVEL": "patch"}
 
 @dataclass(frozen=True, slots=True)
 class CudnnVersion(Parsed):
-    """One set of version macros; a value is None if the excerpt lacks the macro."""
+    """The version macros of a header. A value is None if the excerpt lacks the macro."""
 
     major: int | None
     minor: int | None
@@ -21,7 +21,7 @@ class CudnnVersion(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class CudnnHeader(Parsed):
-    """The first set of version macros; ``all`` contains every set, for texts with several headers."""
+    """The version macros of the first header. ``all`` contains those of every header in the text."""
 
     major: int | None
     minor: int | None
@@ -31,15 +31,15 @@ class CudnnHeader(Parsed):
 
 
 def parse_cudnn_header(text: str) -> CudnnHeader:
-    """Parse the ``#define CUDNN_MAJOR`` lines, in any order and number."""
-    sets: list[dict[str, int]] = []
-    for macro, value in _MACRO.findall(clean(text)):
-        # A repeated macro starts another header.
-        if not sets or _FIELDS[macro] in sets[-1]:
-            sets.append({})
-        sets[-1][_FIELDS[macro]] = int(value)
+    """Parse ``#define CUDNN_MAJOR`` and similar lines, in any order."""
+    headers: list[dict[str, int]] = []
+    for suffix, value in _MACRO.findall(clean(text)):
+        # A repeated macro belongs to another header.
+        if not headers or _FIELDS[suffix] in headers[-1]:
+            headers.append({})
+        headers[-1][_FIELDS[suffix]] = int(value)
     versions = tuple(
-        CudnnVersion(macros.get("major"), macros.get("minor"), macros.get("patch")) for macros in sets
+        CudnnVersion(macros.get("major"), macros.get("minor"), macros.get("patch")) for macros in headers
     )
     if not versions:
         return CudnnHeader(

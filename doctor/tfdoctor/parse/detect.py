@@ -1,7 +1,7 @@
-"""Recognition of the tool that printed a text, for ``tfdoctor parse auto``.
+"""Recognise the tool that printed a text, for ``tfdoctor parse auto``.
 
-The tests go from texts that contain others (tf_env contains a table, a pasted table may contain nvcc's
-output) and from unambiguous marks to mere shapes.
+The order of the tests matters. Outputs that contain other outputs come first: tf_env contains an nvidia-smi table,
+for example. Unambiguous marks come before shapes that several tools share.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tfdoctor.parse.smi_version import parse_smi_version
 from tfdoctor.parse.tf_env import has_tf_env_titles
 from tfdoctor.parse.wrapped import unwrap
 
-# The beginning is enough; the rest of a huge log would only cost time.
+# The beginning of a huge log is enough.
 _MAX_CHARS = 200_000
 _CONTAINER_CLI = re.compile(
     r"(?im)^\W{0,20}(?:NVRM version:[ \t]*(?:[0-9]|\(null\))|Device Minor:|Bus Location:)"
@@ -37,13 +37,13 @@ _DOCKER = re.compile(
 
 
 def detect(text: str) -> str | None:
-    """Return the most likely kind of ``text``, a key of ``PARSERS``; None if it is none of them."""
+    """Return the most likely kind of ``text``, a key of ``PARSERS``; None if no kind is recognised."""
     text = clean(unwrap(text)[:_MAX_CHARS])
     return _detect_by_mark(text) or _detect_by_sentence(text) or _detect_by_shape(text)
 
 
 def _detect_by_mark(text: str) -> str | None:
-    """Return the kind of a text with an unambiguous mark."""
+    """Return the kind of a text with an unambiguous mark; None if there is no such mark."""
     if "<nvidia_smi_log" in text:
         return "smi_q_xml"
     if has_tf_env_titles(text):
@@ -68,7 +68,7 @@ def _detect_by_mark(text: str) -> str | None:
 
 
 def _detect_by_sentence(text: str) -> str | None:
-    """Return the kind of a text with a known sentence or an nvidia-smi table."""
+    """Return the kind of a text with a known sentence or an nvidia-smi table; None if it has neither."""
     failure = parse_smi_failure(text).kind
     if failure and failure != "command_not_found":
         return "smi_failure"
@@ -80,7 +80,7 @@ def _detect_by_sentence(text: str) -> str | None:
 
 
 def _detect_by_shape(text: str) -> str | None:
-    """Return the kind of a text whose lines have a known shape."""
+    """Return the kind of a text whose lines have a known shape; None if no shape is known."""
     if _LDCONFIG.search(text):
         return "ldconfig"
     if parse_lspci(text).devices:

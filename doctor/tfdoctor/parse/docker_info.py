@@ -1,4 +1,4 @@
-"""``docker info``: whole, filtered by grep, or as JSON."""
+"""Parse ``docker info`` as plain text or as JSON."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from tfdoctor.records import dataclass
 
 _LINE = r"(?m)^[^\w\n]{0,40}%s:[ \t]*(\S[^\n]*)"
 _RUNTIMES = re.compile(_LINE % "Runtimes")
-_DEFAULT = re.compile(_LINE % "Default Runtime")
-_SERVER = re.compile(_LINE % "Server Version")
+_DEFAULT_RUNTIME = re.compile(_LINE % "Default Runtime")
+_SERVER_VERSION = re.compile(_LINE % "Server Version")
 # docker info -f '{{.Runtimes}}' prints a Go map: map[name:{…} name:{…}].
 _GO_RUNTIME = re.compile(r"\b([a-z][A-Za-z0-9_.-]{0,80}):\{")
 
 
 @dataclass(frozen=True, slots=True)
 class DockerInfo(Parsed):
-    """The parsed output; ``nvidia_runtime`` is true if one of the ``runtimes`` is NVIDIA's."""
+    """The parsed output. ``nvidia_runtime`` is true if ``runtimes`` contains an NVIDIA runtime."""
 
     runtimes: tuple[str, ...]
     nvidia_runtime: bool
@@ -28,7 +28,7 @@ class DockerInfo(Parsed):
 
 
 def parse_docker_info(text: str) -> DockerInfo:
-    """Parse ``docker info``; missing values are None, or empty for the runtimes."""
+    """Parse ``docker info``, even if it was filtered by grep. A missing value is None or an empty tuple."""
     text = "\n".join(clean_lines(text))
     return _parse_json(text) or _parse_text(text)
 
@@ -38,7 +38,7 @@ def _parse_text(text: str) -> DockerInfo:
     names = (
         tuple(runtimes[1].replace(",", " ").replace("`", " ").split()) if runtimes else _parse_go_map(text)
     )
-    return _make_info(names, _find_value(_DEFAULT, text), _find_value(_SERVER, text))
+    return _make_info(names, _find_value(_DEFAULT_RUNTIME, text), _find_value(_SERVER_VERSION, text))
 
 
 def _make_info(names: tuple[str, ...], default: str | None, server: str | None) -> DockerInfo:
@@ -62,7 +62,7 @@ def _parse_go_map(text: str) -> tuple[str, ...]:
 
 
 def _parse_json(text: str) -> DockerInfo | None:
-    """Return the result for ``docker info --format '{{json .}}'``; None if the text is not that."""
+    """Parse the output of ``docker info --format '{{json .}}'``; return None if the text is something else."""
     document = parse_info(text)
     if document is None or not isinstance(document.get("Runtimes"), dict):
         return None

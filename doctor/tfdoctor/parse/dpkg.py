@@ -1,4 +1,4 @@
-"""``dpkg -l`` and ``apt list --installed``."""
+"""Parse ``dpkg -l`` and ``apt list --installed``."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ _ARCHITECTURES = (
     "amd64|i386|all|any|arm64|armhf|armel|ppc64el|ppc64|s390x|riscv64|x32|loong64|mips64el|sparc64"
     "|<none>|<keine>|<aucun>|<无>"
 )
-# Wanted action, status, error flag. The architecture distinguishes a row from prose that starts with two such
-# letters.
+# The first group is the selection state, the package state and an error flag. The architecture distinguishes a
+# row from prose that starts with two such letters.
 _ROW = re.compile(
     rf"([uihrp][ncHUFWti]R?)[ \t]+(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
 _NOT_INSTALLED_ROW = re.compile(r"([uihrp][ncHUFWti]R?)[ \t]+(\S{1,300})[ \t]+(<none>)[ \t]*()(?=\(|$)")
-"""A row of a package that is not installed, from a dpkg that prints no architectures."""
+"""Row of a package that is not installed, as printed by a dpkg without an architecture column."""
 _APT_ROW = re.compile(
     rf"([a-z0-9][a-z0-9+.-]{{0,300}})/(\S{{1,300}})[ \t]+(\S{{1,300}})[ \t]+({_ARCHITECTURES})(?=[ \t]|$)"
 )
@@ -25,11 +25,11 @@ _APT_ROW = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class DpkgRow(Parsed):
-    """A row of ``dpkg -l``, as printed.
+    """A row of ``dpkg -l``. The values are as printed.
 
-    ``status`` is for example ``ii`` (installed), ``rc`` (removed, configuration left) or ``un`` (unknown).
-    ``name`` keeps a ``:amd64``, ``version`` is ``<none>`` if none is installed, ``arch`` is empty if none is
-    printed.
+    ``status`` is for example ``ii`` (installed), ``rc`` (removed, but with configuration files) or ``un``
+    (unknown). ``name`` may end in ``:amd64``. ``version`` is ``<none>`` if the package is not installed. ``arch``
+    is empty if it is not printed.
     """
 
     status: str
@@ -40,7 +40,7 @@ class DpkgRow(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class AptRow(Parsed):
-    """A row of ``apt list``: the name without the suites after the slash."""
+    """A row of ``apt list``. The name excludes the slash and the suites after it."""
 
     name: str
     version: str
@@ -49,7 +49,7 @@ class AptRow(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Dpkg(Parsed):
-    """Both listings; ``n_rows`` counts the rows of ``dpkg -l`` only."""
+    """The rows of both listings. ``n_rows`` counts only the rows of ``dpkg -l``."""
 
     rows: tuple[DpkgRow, ...]
     n_rows: int
@@ -58,7 +58,7 @@ class Dpkg(Parsed):
 
 
 def parse_dpkg(text: str) -> Dpkg:
-    """Parse either listing, or both in one text, whole or filtered by grep."""
+    """Parse a text with either listing or both, even if it was filtered by grep."""
     rows: list[DpkgRow] = []
     apt_rows: list[AptRow] = []
     for line in map(unquote, clean_lines(text)):

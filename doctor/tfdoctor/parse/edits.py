@@ -1,4 +1,4 @@
-"""Edits of a text file as spans of its bytes: everything outside the spans stays unchanged."""
+"""Edit a text file by replacing spans of its bytes. Everything outside the spans stays unchanged."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ __all__ = ["Edit", "EditError", "Source", "apply_edits", "make_edits"]
 
 
 class EditError(Exception):
-    """A file cannot be edited; the message is the reason."""
+    """A file cannot be edited. The message is the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The content of a text file, as bytes and decoded."""
+    """The content of a text file, both as bytes and as text."""
 
     data: bytes
     text: str
-    """The text without its byte order mark; line endings as in the file."""
+    """The text without its byte order mark. Line endings are as in the file."""
     codec: str
     mark: bytes = b""
     """The byte order mark; b"" if there is none."""
@@ -38,23 +38,24 @@ class Edit:
 
 
 def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> list[Edit]:
-    """Return the edits for (start, end, new text) with offsets in characters; of overlapping ones the first.
+    """Return the edits for replacements (start, end, new text), whose offsets count characters.
 
-    Raises EditError if encoding the text again does not give the bytes of the file, or if the encoding lacks
-    a character of the new text.
+    Of overlapping replacements only the first is used. Raise EditError if the text cannot be encoded again to the
+    bytes of the file, if the encoding lacks a character of the new text, or if it cannot encode a part of a text
+    on its own.
     """
     replacements = sorted(set(replacements))
     if not replacements:
         return []
     try:
-        exact = source.mark + source.text.encode(source.codec, "surrogatepass") == source.data
+        is_exact = source.mark + source.text.encode(source.codec, "surrogatepass") == source.data
     except (UnicodeError, LookupError):
-        exact = False
-    if not exact:
+        is_exact = False
+    if not is_exact:
         msg = f"its encoding ({source.codec}) cannot be written back unchanged"
         raise EditError(msg)
     edits, position, offset = [], 0, len(source.mark)
-    expected = []
+    expected_parts = []
     for start, end, new in replacements:
         if start < position:
             continue
@@ -65,22 +66,22 @@ def make_edits(source: Source, replacements: Iterable[tuple[int, int, str]]) -> 
         except UnicodeEncodeError as error:
             msg = f"its encoding ({source.codec}) has no character {new[error.start]!r}"
             raise EditError(msg) from error
-        expected += [source.text[position:start], new]
+        expected_parts += [source.text[position:start], new]
         position, offset = end, offset + len(old)
-    corrected = "".join([*expected, source.text[position:]])
+    expected_text = "".join([*expected_parts, source.text[position:]])
     try:
-        changed = apply_edits(source.data, edits)
-        exact = changed == source.mark + corrected.encode(source.codec, "surrogatepass")
+        edited = apply_edits(source.data, edits)
+        is_exact = edited == source.mark + expected_text.encode(source.codec, "surrogatepass")
     except (EditError, UnicodeError):
-        exact = False
-    if not exact:  # encodings with state, such as punycode
+        is_exact = False
+    if not is_exact:  # the encoding has state, like punycode
         msg = f"its encoding ({source.codec}) cannot be edited in part"
         raise EditError(msg)
     return edits
 
 
 def apply_edits(data: bytes, edits: Iterable[Edit]) -> bytes:
-    """Return the bytes with the edits applied. Raises EditError if old bytes do not match or edits overlap."""
+    """Return the bytes with the edits applied. Raise EditError if the old bytes do not match or edits overlap."""
     parts, position = [], 0
     for edit in sorted(edits):
         end = edit.start + len(edit.old)

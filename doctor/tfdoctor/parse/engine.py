@@ -1,4 +1,4 @@
-"""Output and configuration files of container engines and NVIDIA's container toolkit."""
+"""Parse the output and the configuration files of container engines and of NVIDIA's container toolkit."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ _FAILURE_PHRASES = (
         ("cannot connect to the docker daemon", "failed to connect to the docker api", "connection refused"),
     ),
 )
-"""Kinds of failure, each with lower-case phrases that Docker's client of any release prints."""
+"""Kinds of failure, each with phrases (in lower case) that releases of the Docker client print."""
 
 
 def find_version(text: str) -> str | None:
-    """Return the first version number in the output of `--version`; None if there is none."""
+    """Return the first version number in the output of `--version`; None if there is no version number."""
     match = VERSION.search(text[:2000])
     return match[1].rstrip(".,") if match else None
 
 
 def parse_info(text: str) -> dict[str, Any] | None:
-    """Return the JSON object that `docker info --format '{{json .}}'` prints; None if there is none."""
+    """Return the JSON object that `docker info --format '{{json .}}'` prints; None if there is no valid object."""
     start = text.find("{")
     try:
         document = json.JSONDecoder().raw_decode(text, start)[0] if start >= 0 else None
@@ -37,7 +37,7 @@ def parse_info(text: str) -> dict[str, Any] | None:
 
 
 def classify_failure(stderr: str) -> str:
-    """Return the kind of failure of Docker's client: "permission", "context", "not-running" or "other"."""
+    """Return the kind of a Docker client failure: "permission", "context", "not-running" or "other"."""
     text = stderr[:8000].lower()
     return next(
         (kind for kind, phrases in _FAILURE_PHRASES if any(phrase in text for phrase in phrases)), "other"
@@ -47,7 +47,7 @@ def classify_failure(stderr: str) -> str:
 def parse_daemon_json(text: str) -> tuple[dict[str, Any], str]:
     """Return (object, "") for a daemon.json, or ({}, reason) if it is invalid.
 
-    An empty file is valid, as it is for dockerd.
+    An empty file is valid, because dockerd accepts it, too.
     """
     if not text.strip():
         return {}, ""
@@ -59,7 +59,7 @@ def parse_daemon_json(text: str) -> tuple[dict[str, Any], str]:
 
 
 def parse_toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
-    """Return (tables, "") for the toolkit's config.toml, or ({}, reason) if it is not TOML."""
+    """Return (tables, "") for the toolkit's config.toml, or ({}, reason) if it is not valid TOML."""
     try:
         return toml.loads(text), ""
     except toml.TomlError as error:
@@ -67,20 +67,20 @@ def parse_toolkit_toml(text: str) -> tuple[dict[str, Any], str]:
 
 
 def list_strings(value: Any) -> tuple[str, ...]:
-    """Return the strings of a list; () for any other value."""
+    """Return the strings in a list; () if the value is not a list."""
     return tuple(item for item in value if isinstance(item, str)) if isinstance(value, list) else ()
 
 
 def table_or_empty(value: Any) -> dict[str, Any]:
-    """Return a JSON object or TOML table; {} for any other value."""
+    """Return the value if it is a JSON object or TOML table, else {}."""
     return value if isinstance(value, dict) else {}
 
 
 def text_or_none(value: Any) -> str | None:
-    """Return a non-empty string; None for any other value."""
+    """Return the value if it is a non-empty string, else None."""
     return value if isinstance(value, str) and value else None
 
 
 def bool_or_none(value: Any) -> bool | None:
-    """Return a boolean; None for any other value."""
+    """Return the value if it is a boolean, else None."""
     return value if isinstance(value, bool) else None

@@ -1,7 +1,7 @@
-"""The kernel's log (``dmesg``, ``journalctl -k``, kern.log): messages about NVIDIA's GPUs and their driver.
+"""Parse messages about NVIDIA GPUs and their driver in the kernel log (``dmesg``, ``journalctl -k``, kern.log).
 
-Only the part since the last boot counts, and of messages about loading the driver only those after it was
-last loaded successfully. Messages of several lines are joined; NVRM begins each line with its own name.
+Messages before the last boot are ignored. Messages before the driver was last loaded are ignored, too, except for
+those in `PERMANENT_KINDS`. Messages of several lines are joined; NVRM starts each of its lines with "NVRM: ".
 """
 
 from __future__ import annotations
@@ -12,18 +12,18 @@ from tfdoctor.facts import KernelEvent
 from tfdoctor.text import clean_line, lazy_pattern
 
 MAX_LINES = 20_000
-"""Lines that are parsed, from the end."""
+"""Number of lines that are parsed, from the end of the log."""
 MAX_NVIDIA_LINES = 3_000
-"""Lines about NVIDIA among these, from the end: a broken GPU can cause thousands."""
+"""Number of lines about NVIDIA that are parsed, from the end of the log. A broken GPU can cause thousands."""
 MAX_EVENTS = 60
 MAX_JOINED_LINES = 6
-"""Most lines that are joined to one message of NVRM."""
+"""Largest number of lines that are joined to one NVRM message."""
 
 _BOOT = lazy_pattern(r"\bLinux version [0-9]{1,2}\.[0-9]{1,3}")
 _NVIDIA_LINE = lazy_pattern(
     r"NVRM|nvidia|Lockdown: |Loading of (?:unsigned|module with)|has fallen off the bus", re.IGNORECASE
 )
-# The prefix of a message: of syslog or journalctl, and the kernel's own time stamp.
+# The prefix of a message: the prefix of syslog or journalctl, and the time stamp of the kernel.
 _PREFIX = lazy_pattern(r"(?:[^\[\n]{0,120}?\bkernel: ?)?(?:\[[^\]\n]{1,40}\] ?)?")
 _ADDRESS = r"(?P<bus>[0-9A-Fa-f]{4}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2})"
 _XID = lazy_pattern(rf"NVRM: Xid \((?:PCI:)?{_ADDRESS}[^)]{{0,60}}\): (?P<number>[0-9]{{1,4}})\b")
@@ -75,20 +75,25 @@ EVENT_PATTERNS = (
         ),
     ),
 )
-"""(kind, pattern), the most specific kinds first: a message is of the first kind that it matches."""
+"""Pairs of kind and pattern. The first matching pattern decides, so the most specific ones come first."""
 PERMANENT_KINDS = frozenset({"xid", "bus-lost"})
-"""Kinds that remain true after the driver is loaded again."""
+"""Kinds of events that still matter after the driver is loaded again."""
 
 
 def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
-    """Return the events, each once with one of its messages and its count, in the order of first occurrence."""
+    """Return the events in the order of their first occurrence, without duplicates.
+
+    Events of the same kind, Xid and GPU are one event with a count.
+    """
     lines = text.split("\n")[-MAX_LINES:]
-    boots = [number for number, line in enumerate(lines) if "Linux version" in line and _BOOT.search(line)]
-    if boots:
-        lines = lines[boots[-1] :]
-    nvidia_lines = [number for number, line in enumerate(lines) if _NVIDIA_LINE.search(line)]
-    if len(nvidia_lines) > MAX_NVIDIA_LINES:
-        lines = lines[nvidia_lines[-MAX_NVIDIA_LINES] :]
+    boot_numbers = [
+        number for number, line in enumerate(lines) if "Linux version" in line and _BOOT.search(line)
+    ]
+    if boot_numbers:
+        lines = lines[boot_numbers[-1] :]
+    nvidia_numbers = [number for number, line in enumerate(lines) if _NVIDIA_LINE.search(line)]
+    if len(nvidia_numbers) > MAX_NVIDIA_LINES:
+        lines = lines[nvidia_numbers[-MAX_NVIDIA_LINES] :]
     events: dict[tuple[str, int | None, str | None], KernelEvent] = {}
     for message in _split_messages(lines):
         if _DRIVER_LOADED.search(message):
@@ -109,7 +114,7 @@ def parse_kernel_log(text: str) -> tuple[KernelEvent, ...]:
 
 
 def _split_messages(lines: list[str]) -> list[str]:
-    """Return the messages about NVIDIA, without their prefixes; lines of one NVRM message are joined."""
+    """Return the messages about NVIDIA without their prefixes. The lines of an NVRM message are joined."""
     messages: list[str] = []
     line_count = 0
     for line in lines:
@@ -119,13 +124,13 @@ def _split_messages(lines: list[str]) -> list[str]:
         prefix = _PREFIX.match(line)
         prefix_end = prefix.end() if prefix is not None else 0
         message = clean_line(line[prefix_end:], limit=400)
-        continued = (
+        is_continued = (
             message.startswith("NVRM: ")
             and messages
             and line_count < MAX_JOINED_LINES
-            and _is_continuation(messages[-1], message, stamped=bool(line[:prefix_end].strip()))
+            and _is_continuation(messages[-1], message, has_prefix=bool(line[:prefix_end].strip()))
         )
-        if continued:
+        if is_continued:
             messages[-1] = f"{messages[-1]} {message.removeprefix('NVRM: ')}"
             line_count += 1
         else:
@@ -134,10 +139,10 @@ def _split_messages(lines: list[str]) -> list[str]:
     return messages
 
 
-def _is_continuation(previous: str, message: str, *, stamped: bool) -> bool:
-    """Return whether a line continues the message before it.
+def _is_continuation(previous: str, message: str, *, has_prefix: bool) -> bool:
+    """Return whether a line continues the previous message.
 
-    `stamped`: the line has a prefix of its own, such as a time stamp.
+    `has_prefix` says whether the line has a prefix, such as a time stamp.
     """
     if (
         not previous.startswith("NVRM: ")
@@ -146,12 +151,12 @@ def _is_continuation(previous: str, message: str, *, stamped: bool) -> bool:
         or _DRIVER_LOADED.search(message)
     ):
         return False
-    ended = previous.endswith((".", "!", ")"))
-    return not ended or (not stamped and message[6:7].islower())
+    is_complete = previous.endswith((".", "!", ")"))
+    return not is_complete or (not has_prefix and message[6:7].islower())  # the character after "NVRM: "
 
 
 def _parse_event(message: str) -> KernelEvent | None:
-    """Return the event of a message; None if the message is of no known kind."""
+    """Return the event that a message reports; None if its kind is unknown."""
     xid = _XID.search(message)
     if xid is not None:
         process = _PROCESS.search(message)

@@ -1,4 +1,4 @@
-"""``ldconfig -p`` (the loader's cache) and ``ldconfig -v`` (the links that it would make)."""
+"""Parse ``ldconfig -p`` (the loader's cache) and ``ldconfig -v`` (the links that ldconfig creates)."""
 
 from __future__ import annotations
 
@@ -7,11 +7,10 @@ import re
 from tfdoctor.parse._text import Parsed, clean_lines
 from tfdoctor.records import dataclass
 
-# A damaged paste can have several entries on a line, hence finditer. The look-behind prevents a match at
-# every offset of a long word.
+# The look-behind prevents a match at every offset of a long word.
 _ENTRY = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+\(([^()\n]{1,200})\)[ \t]+=>[ \t]+(/[^\s`]+)")
 _LINK = re.compile(r"(?<![^\s()#>])([^\s()#>]+)[ \t]+->[ \t]+([^\s()`]+)")
-# Matched by soname, so that libicudata or other libraries in CUDA's folder do not count.
+# This matches the soname, so that libicudata or other libraries in the CUDA folder do not count.
 _CUDA_FAMILY = re.compile(
     r"lib(?:cu(?:da|dnn|blas|fft|rand|solver|sparse|pti|inj|file|tensor|pc|gtc|sbox)|accinj|checkpoint|nv|npp|nccl)"
 )
@@ -19,7 +18,7 @@ _CUDA_FAMILY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CachedLibrary(Parsed):
-    """A row of the cache; ``abi`` is the text in parentheses (``libc6,x86-64``)."""
+    """An entry of the cache. ``abi`` is the text in parentheses, such as ``libc6,x86-64``."""
 
     soname: str
     path: str
@@ -28,7 +27,7 @@ class CachedLibrary(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class LibraryLink(Parsed):
-    """A row of ``ldconfig -v``: a link and the file that it points to."""
+    """A link in ``ldconfig -v``, and the file that it points to."""
 
     soname: str
     target: str
@@ -36,7 +35,10 @@ class LibraryLink(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Ldconfig(Parsed):
-    """Cache rows and links in order; ``cuda_related`` are NVIDIA's sonames of both, sorted, each once."""
+    """The cache entries and the links, in order.
+
+    ``cuda_related`` are the sonames of NVIDIA libraries in both, sorted and without duplicates.
+    """
 
     libs: tuple[CachedLibrary, ...]
     links: tuple[LibraryLink, ...]
@@ -45,7 +47,7 @@ class Ldconfig(Parsed):
 
 
 def parse_ldconfig(text: str) -> Ldconfig:
-    """Parse either form: whole, filtered by grep, commented out, or with joined lines."""
+    """Parse either output, even if it was filtered by grep or commented out, or if lines were joined."""
     libs: list[CachedLibrary] = []
     links: list[LibraryLink] = []
     for line in clean_lines(text):

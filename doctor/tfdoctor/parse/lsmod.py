@@ -1,4 +1,4 @@
-"""``lsmod`` and ``/proc/modules``: the loaded kernel modules and the modules that use them."""
+"""Parse ``lsmod`` and ``/proc/modules``, which list the loaded kernel modules."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _ROW = lazy_pattern(
 
 @dataclass(frozen=True, slots=True)
 class ListedModule(Parsed):
-    """A module: ``size`` in bytes, ``used`` its reference count, ``by`` the modules that use it."""
+    """A kernel module. ``size`` is in bytes, ``used`` is the reference count, ``by`` are the modules that use it."""
 
     module: str
     size: int
@@ -24,7 +24,7 @@ class ListedModule(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class Lsmod(Parsed):
-    """The number of modules, those of NVIDIA's driver, and whether nouveau is loaded."""
+    """The number of all modules, the modules of the NVIDIA driver, and whether nouveau is loaded."""
 
     n_modules: int
     nvidia_modules: tuple[ListedModule, ...]
@@ -33,12 +33,12 @@ class Lsmod(Parsed):
 
 
 def parse_modules(text: str) -> list[ListedModule]:
-    """Return every module of ``lsmod`` (whole or filtered by grep) or ``/proc/modules``."""
+    """Return every module in the output of ``lsmod`` or in ``/proc/modules``."""
     return [module for line in clean_lines(text) if (module := _parse_row(line)) is not None]
 
 
 def parse_lsmod(text: str) -> Lsmod:
-    """Parse either listing; keep the modules that matter for NVIDIA GPUs."""
+    """Parse either listing, even if it was filtered by grep."""
     modules = parse_modules(text)
     return Lsmod(
         n_modules=len(modules),
@@ -53,5 +53,6 @@ def _parse_row(line: str) -> ListedModule | None:
     if not match:
         return None
     users = (match[4] or "").split(",")
-    other_users = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
-    return ListedModule(match[1], int(match[2]), int(match[3]), other_users)
+    # /proc/modules prints "-" for no users and adds flags such as "[permanent]".
+    user_modules = tuple(user for user in users if user not in ("", "-") and not user.startswith("["))
+    return ListedModule(match[1], int(match[2]), int(match[3]), user_modules)

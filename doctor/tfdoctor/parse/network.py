@@ -1,4 +1,4 @@
-"""The kernel's tables of sockets and addresses (proc(5)): /proc/net/tcp, tcp6, fib_trie, if_inet6."""
+"""Parse the kernel's tables of sockets and addresses in /proc/net: tcp, tcp6, fib_trie and if_inet6 (proc(5))."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 
 __all__ = ["parse_ipv4_addresses", "parse_ipv6_addresses", "parse_listening_ports"]
 
-_LISTEN = "0A"
+_LISTEN = "0A"  # TCP_LISTEN in hexadecimal
 
 
 def parse_listening_ports(text: str) -> set[int]:
@@ -23,18 +23,18 @@ def parse_listening_ports(text: str) -> set[int]:
 
 
 def parse_ipv4_addresses(text: str) -> set[str]:
-    """Return this machine's IPv4 addresses, which /proc/net/fib_trie lists before "/32 host LOCAL"."""
+    """Return the IPv4 addresses of this machine. /proc/net/fib_trie marks them with "/32 host LOCAL"."""
     addresses = set()
-    for name in re.findall(r"\|--\s{1,4}([\d.]{7,15})\n\s{1,200}/32 host LOCAL", text):
+    for address in re.findall(r"\|--\s{1,4}([\d.]{7,15})\n\s{1,200}/32 host LOCAL", text):
         try:
-            addresses.add(str(ipaddress.IPv4Address(name)))
+            addresses.add(str(ipaddress.IPv4Address(address)))
         except ValueError:
             continue
     return addresses
 
 
 def parse_ipv6_addresses(text: str) -> set[str]:
-    """Return this machine's IPv6 addresses, from /proc/net/if_inet6."""
+    """Return the IPv6 addresses of this machine, from /proc/net/if_inet6."""
     lines = (line.split(maxsplit=1)[:1] for line in text.splitlines())
     return {
         str(ipaddress.IPv6Address(int(fields[0], 16)))

@@ -1,4 +1,4 @@
-"""``nvcc --version``: the toolkit's compiler, which says nothing about the driver or TensorFlow's CUDA."""
+"""Parse ``nvcc --version``. The compiler's version says nothing about the driver or TensorFlow's CUDA."""
 
 from __future__ import annotations
 
@@ -9,14 +9,17 @@ from tfdoctor.text import lazy_pattern
 
 _RELEASE = lazy_pattern(r"\brelease ([0-9]{1,3}\.[0-9]{1,3})\b")
 _VERSION = lazy_pattern(rf"\bV({VERSION})\b")
-# Missing up to 10.2; "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2.
+# "cuda_11.0_bu.TC445_37.…" in 11.0, "cuda_X.Y.rX.Y/compiler.N" since 11.2. Up to 10.2 there is no such line.
 _BUILD = lazy_pattern(r"\bBuild (cuda_[^\s`\"'”]+)")
 _BUILT_ON = lazy_pattern(r"\bBuilt on +([^\n]+)")
 
 
 @dataclass(frozen=True, slots=True)
 class Nvcc(Parsed):
-    """The parsed output; ``found`` is whether nvcc answered, ``release`` is X.Y, ``version`` X.Y.Z."""
+    """The parsed output. ``found`` says whether nvcc ran, ``release`` is X.Y, and ``version`` is X.Y.Z.
+
+    A value is None if the text lacks it.
+    """
 
     found: bool
     release: str | None
@@ -27,7 +30,7 @@ class Nvcc(Parsed):
 
 
 def parse_nvcc(text: str) -> Nvcc:
-    """Parse ``nvcc --version`` (or ``-V``), or the shell's message that there is no nvcc."""
+    """Parse the output of ``nvcc --version`` or ``-V``, or the shell's message that nvcc does not exist."""
     text = clean(text)
     release = _RELEASE.search(text)
     if not release:
@@ -49,10 +52,13 @@ def parse_nvcc(text: str) -> Nvcc:
 
 
 def _parse_build_date(text: str) -> str | None:
-    """Return the build date: one word joined by underscores, unless the paste lost them; None if missing."""
+    """Return the build date; None if it is missing.
+
+    nvcc joins its words with underscores. If a paste lost them, the rest of the line is returned.
+    """
     match = _BUILT_ON.search(text)
     if not match:
         return None
     rest = match[1].split("Cuda compilation")[0].strip(" \t`")
-    first = rest.split(" ")[0]
-    return (first if "_" in first else rest) or None
+    first_word = rest.split(" ")[0]
+    return (first_word if "_" in first_word else rest) or None

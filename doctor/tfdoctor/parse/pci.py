@@ -1,4 +1,4 @@
-"""PCI devices: ``lspci`` in its usual forms."""
+"""Parse the PCI devices in the output of ``lspci``."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tfdoctor.records import dataclass
 
 NVIDIA_VENDOR_ID = "10de"
 
-# "01:00.0 …", "0000:01:00.0 …", after quote marks or grep's line number ("12:01:00.0 …").
+# "01:00.0 …" or "0000:01:00.0 …", perhaps after quote marks or grep's line number ("12:01:00.0 …").
 _DEVICE = re.compile(
     r"[ \t>*#|`-]*(?:[0-9]{1,6}[:-])??"
     r"(?P<slot>(?:[0-9A-Fa-f]{4,8}:)?[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])[ \t]+(?P<rest>\S[^\n]*)"
@@ -31,10 +31,11 @@ _DISPLAY_CLASSES = (
 
 @dataclass(frozen=True, slots=True)
 class PciDevice(Parsed):
-    """A PCI function; ``cls`` and ``device`` are as lspci prints them.
+    """A PCI function. ``cls`` and ``device`` are as printed.
 
-    ``vendor_device_id`` has the form ``10de:1b80``, None if unknown. ``display`` is true for PCI class 03;
-    ``driver`` is the kernel driver bound to the device, None if not printed.
+    ``display`` is true for display controllers (PCI class 03). ``vendor_device_id`` has the form ``10de:1b80``;
+    None if it is not printed. ``driver`` is the kernel driver that is bound to the device; None if it is not
+    printed.
     """
 
     slot: str
@@ -49,10 +50,10 @@ class PciDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class PciDevices(Parsed):
-    """NVIDIA's functions and all display controllers, in order; other devices are omitted.
+    """The NVIDIA functions and all display controllers, in order. Other devices are omitted.
 
-    ``n_nvidia_functions`` also counts audio, USB and NVSwitch functions. ``drivers_in_use`` has each "Kernel
-    driver in use" line, in order.
+    ``n_nvidia_functions`` also counts audio, USB and NVSwitch functions. ``drivers_in_use`` has the driver of each
+    "Kernel driver in use" line, in order.
     """
 
     devices: tuple[PciDevice, ...]
@@ -63,7 +64,7 @@ class PciDevices(Parsed):
 
 
 def parse_lspci(text: str) -> PciDevices:
-    """Parse ``lspci`` with any of ``-n -nn -k -v -D -mm``."""
+    """Parse the output of ``lspci`` with any of the options ``-n -nn -k -v -D -mm``."""
     devices: list[PciDevice] = []
     drivers: list[str] = []
     for line in clean_lines(text):
@@ -87,7 +88,7 @@ def parse_lspci(text: str) -> PciDevices:
 
 
 def _parse_device(slot: str, rest: str) -> PciDevice:
-    """Return a device from its slot and the rest of its line."""
+    """Return a device, given its slot and the rest of its line."""
     if numeric := _NUMERIC.match(rest):
         return _make_device(
             slot, numeric["cls"], rest[numeric.start("ids") :], numeric["ids"], numeric["cls"]
@@ -95,7 +96,7 @@ def _parse_device(slot: str, rest: str) -> PciDevice:
     if rest.startswith('"'):
         return _parse_machine_readable(slot, rest)
     cls, _, name = rest.partition(": ")
-    class_id = _CLASS_ID.search(cls[-12:])
+    class_id = _CLASS_ID.search(cls[-12:])  # the end is enough, and a long text would take quadratic time
     if class_id:
         cls = cls[: -len(class_id[0])]
     ids = _IDS.findall(name)
@@ -105,7 +106,7 @@ def _parse_device(slot: str, rest: str) -> PciDevice:
 
 
 def _parse_machine_readable(slot: str, rest: str) -> PciDevice:
-    """Return a device of ``lspci -mm``: class, vendor, device in quotes, with ``-nn`` each with its id."""
+    """Return a device in the format of ``lspci -mm``: quoted class, vendor and device, with IDs if ``-nn`` is used."""
     fields = [*_QUOTED.findall(rest), "", "", ""][:3]
     id_matches = [_CLASS_ID.search(field[-12:]) for field in fields]
     names = [

@@ -1,4 +1,4 @@
-"""``pip freeze``, ``pip list``, ``conda list`` and ``conda list --export``."""
+"""Parse ``pip freeze``, ``pip list``, ``conda list`` and ``conda list --export``."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _NAME = r"[A-Za-z0-9_][A-Za-z0-9_.-]*"
 _FREEZE = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])?[ \t]*===?[ \t]*([^\s=;,#\\]+)[ \t]*(?:[;#\\].*)?")
 _FREEZE_URL = re.compile(rf"({_NAME})(?:\[[^\]\s]{{0,200}}\])? @ (\S+).*")
 _EXPORT = re.compile(rf"(?:- )?({_NAME})=([^\s=]+)(?:=([^\s=]+))?")
-_LEGACY = re.compile(rf"({_NAME}) \(([^\s(),]+)(?:, [^()]*)?\)")
+_LEGACY_PIP_LIST = re.compile(rf"({_NAME}) \(([^\s(),]+)(?:, [^()]*)?\)")
 _VERSION = re.compile(r"[0-9A-Za-z][^\s=,;()]*")
 _HAS_DIGIT = re.compile(r"[0-9]")
-_COLUMNS = ("pip_list", "word", "build")
+_COLUMN_LAYOUTS = ("pip_list", "word", "build")
 _NAME_ONLY = re.compile(_NAME)
-# Start of the name: TensorFlow, the CUDA that it could use, and packages that compete for the GPU.
+# Beginnings of relevant names: TensorFlow, CUDA libraries, and packages that compete for the GPU.
 _RELEVANT = re.compile(
     r"(?:tensorflow|tensorboard|tf[-_]|tf-nightly|_tflow|intel[-_]tensorflow|keras|torch|pytorch|jax|nvidia|cuda|cudnn"
     r"|cupy|nccl)",
@@ -27,7 +27,7 @@ _RELEVANT = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Package(Parsed):
-    """A distribution; ``version`` is None if it was installed from a URL or folder."""
+    """A package. ``version`` is None if it was installed from a URL or folder."""
 
     name: str
     version: str | None
@@ -35,9 +35,10 @@ class Package(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class PipConda(Parsed):
-    """The parsed listing; ``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``.
+    """The parsed listing.
 
-    ``relevant`` are the packages that matter for TensorFlow and GPUs, in order; ``packages`` are all.
+    ``format`` is ``freeze``, ``pip_list``, ``conda_list`` or ``conda_export``; None if there are no packages.
+    ``packages`` are all packages, and ``relevant`` those that matter for TensorFlow and GPUs.
     """
 
     format: str | None
@@ -48,21 +49,23 @@ class PipConda(Parsed):
 
 
 def parse_pip_conda(text: str) -> PipConda:
-    """Parse a package listing in the format that most of its lines have; other lines are ignored."""
+    """Parse a package listing in the format of most of its lines. Other lines are ignored."""
     lines = [line for line in clean_lines(text) if line.strip() and not is_fence(line)]
     entries = [entry for line in lines if (entry := _parse_row(line)) is not None]
     counts = Counter(layout for layout, _ in entries)
     if counts["build"] or any(map(_is_conda_header, lines)):
-        # In conda's listing a line with only a name and version is a pip package, and a third word is a
+        # In a conda listing a line with only a name and a version is a pip package, and a third word is a
         # build.
-        entries = [("conda_list" if layout in _COLUMNS else layout, package) for layout, package in entries]
+        entries = [
+            ("conda_list" if layout in _COLUMN_LAYOUTS else layout, package) for layout, package in entries
+        ]
     else:
         entries = [entry for entry in entries if entry[0] != "word"]
     counts = Counter(layout for layout, _ in entries)
     if not counts:
         return PipConda(None, 0, (), notes=("no package lines",))
     layout = max(counts, key=counts.__getitem__)
-    packages = tuple(package for kind, package in entries if kind == layout)
+    packages = tuple(package for entry_layout, package in entries if entry_layout == layout)
     return PipConda(
         format=layout,
         n_packages=len(packages),
@@ -72,7 +75,7 @@ def parse_pip_conda(text: str) -> PipConda:
 
 
 def _parse_row(line: str) -> tuple[str, Package] | None:
-    """Return the layout and package of a line; None if it is not a package line."""
+    """Return the layout and the package of a line; None if it is not a package line."""
     core = line.strip(" \t`>│|")
     if match := _FREEZE.fullmatch(core):
         return "freeze", Package(match[1], match[2])
@@ -80,13 +83,17 @@ def _parse_row(line: str) -> tuple[str, Package] | None:
         return "freeze", Package(match[1], None)
     if match := _EXPORT.fullmatch(core):
         return "conda_export", Package(match[1], match[2])
-    if match := _LEGACY.fullmatch(core):
+    if match := _LEGACY_PIP_LIST.fullmatch(core):
         return "pip_list", Package(match[1], match[2])
     return _parse_columns(core)
 
 
 def _parse_columns(core: str) -> tuple[str, Package] | None:
-    """Parse ``name version [build [channel]]`` (layouts "build", "word") or ``name version [location]``."""
+    """Return the layout and the package of a line in columns; None if it is not a package line.
+
+    The layout is "pip_list" for ``name version [location]``. For ``name version build [channel]`` it is "build", or
+    "word" if the build has no digit and may be an ordinary word.
+    """
     tokens = core.split(None, 4)
     if not 2 <= len(tokens) <= 4 or not _NAME_ONLY.fullmatch(tokens[0]) or not _VERSION.fullmatch(tokens[1]):
         return None

@@ -1,4 +1,7 @@
-"""``/proc/driver/nvidia/version``: the loaded kernel module, which can differ from the user-space driver."""
+"""Parse ``/proc/driver/nvidia/version``, the version of the loaded kernel module.
+
+It can differ from the version of the user-space driver.
+"""
 
 from __future__ import annotations
 
@@ -10,13 +13,16 @@ from tfdoctor.text import lazy_pattern
 
 _NVRM = lazy_pattern(r"NVRM version:[ \t]*([^\n]*)", re.IGNORECASE)
 _GCC = lazy_pattern(r"GCC version:[ \t]*([^\n]*)", re.IGNORECASE)
-# Must not match within x86_64 or aarch64.
+# This must not match within x86_64 or aarch64.
 _VERSION = lazy_pattern(rf"(?<![\w.])({VERSION})(?![\w.])")
 
 
 @dataclass(frozen=True, slots=True)
 class ProcVersion(Parsed):
-    """The parsed file; ``module`` is the text before the version, ``gcc`` the compiler; None if not printed."""
+    """The parsed file. ``module`` is the text before the version, and ``gcc`` is the compiler.
+
+    A value is None if the text lacks it.
+    """
 
     driver_version: str | None
     open_kernel_module: bool | None
@@ -26,7 +32,7 @@ class ProcVersion(Parsed):
 
 
 def parse_proc_version(text: str) -> ProcVersion:
-    """Parse ``cat /proc/driver/nvidia/version``, even if its two lines were joined."""
+    """Parse the content of the file, even if its two lines were joined."""
     text = clean(text)
     gcc = _GCC.search(text)
     compiler = gcc[1].strip(" \t`") or None if gcc else None

@@ -1,4 +1,4 @@
-"""The size of Python source: its syntax tree takes several hundred bytes of memory per token."""
+"""Limit the size of Python source, because its syntax tree takes several hundred bytes of memory per token."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from itertools import islice
 __all__ = ["MAX_TOKENS", "has_many_tokens"]
 
 MAX_TOKENS = 500_000
-"""Most tokens of a text that is parsed; a tree of that size takes about 450 MB."""
+"""Largest number of tokens in a text that is parsed. A tree of that size takes about 450 MB."""
 _TOKEN = re.compile(r"""#[^\n]*|\"{3}.*?\"{3}|'{3}.*?'{3}|"[^"\n]*"|'[^'\n]*'|\w+|[^\s\w]""", re.S)
 
 
 def has_many_tokens(text: str) -> bool:
-    """Return whether a text has more than MAX_TOKENS tokens; a comment or string counts as one."""
+    """Return whether a text has more than MAX_TOKENS tokens. A comment or string counts as one token."""
     return len(text) > MAX_TOKENS and any(islice(_TOKEN.finditer(text), MAX_TOKENS, None))

@@ -1,8 +1,4 @@
-"""The table of all parsers.
-
-``PARSERS`` maps each kind to its parser. ``parse(kind, text)`` returns the dict that ``tfdoctor parse KIND
---json`` prints as ``data``; ``detect(text)`` recognises the kind of a text, for ``auto``.
-"""
+"""The table of all parsers, ``PARSERS``, by the kind of text that ``tfdoctor parse KIND`` accepts."""
 
 from __future__ import annotations
 
@@ -63,5 +59,8 @@ PARSERS: dict[str, Callable[[str], Parsed]] = {
 
 
 def parse(kind: str, text: str) -> dict[str, Any]:
-    """Return the result of the parser for ``kind`` as a dict. Raises KeyError for an unknown kind."""
+    """Return the result of the parser for ``kind`` as a dict, which ``tfdoctor parse KIND --json`` prints as ``data``.
+
+    Raise KeyError if the kind is unknown.
+    """
     return PARSERS[kind](unwrap(text)).as_dict()

@@ -1,4 +1,4 @@
-"""``nvidia-smi --query-… --format=csv[,noheader][,nounits]``."""
+"""Parse the CSV output of ``nvidia-smi --query-… --format=csv[,noheader][,nounits]``."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from collections import Counter
 from tfdoctor.parse._text import Parsed, clean_lines, is_fence
 from tfdoctor.records import dataclass
 
-# A property name as in --help-query-gpu, with its unit unless nounits; pdsh adds a host to the first.
+# A property name as in --help-query-gpu, with its unit unless nounits is given. pdsh adds a host to the first one.
 _COLUMN = re.compile(r"(?:\S{1,200}:[ \t])?[a-z][A-Za-z0-9_]*(?:\.[A-Za-z0-9_]+)*(?: \[[A-Za-z%/]{1,8}\])?")
 _PLAIN_COLUMNS = frozenset({
     "name", "gpu_name", "index", "uuid", "gpu_uuid", "serial", "gpu_serial", "count", "timestamp", "pstate",
     "pid", "process_name", "vbios_version", "driver_version", "kmd_version", "compute_cap", "compute_mode",
 })  # fmt: skip
 # Values that identify a row without a header; one matching cell is enough.
-_VALUE = re.compile(
+_TYPICAL_VALUE = re.compile(
     r"(?:-?[0-9]{1,15}(?:\.[0-9]{1,9}){0,4}(?: ?(?:MiB|MB|GiB|%|W|MHz|C|us|KB/s))?"
     r"|\[?(?:N/A|Not Supported|Not Found|Unknown Error|Insufficient Permissions|GPU is lost)\]?"
     r"|(?:GPU|MIG)-\S{1,80}|[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|P[0-9]{1,2}"
@@ -25,7 +25,7 @@ _VALUE = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class SmiCsv(Parsed):
-    """The parsed table; ``header`` is None with ``noheader``; cells are stripped strings, as printed."""
+    """The parsed table. ``header`` is None if there is no header. Cells are strings as printed, without outer spaces."""
 
     header: tuple[str, ...] | None
     n_rows: int
@@ -34,19 +34,21 @@ class SmiCsv(Parsed):
 
 
 def parse_smi_csv(text: str) -> SmiCsv:
-    """Parse CSV output; prompts, fences and prose around it are ignored."""
-    lines = [_split_cells(line) for line in clean_lines(text) if _can_be_data(line)]
-    header_at = next((number for number, cells in enumerate(lines) if _is_header(cells)), None)
+    """Parse CSV output. Prompts, Markdown fences and prose around it are ignored."""
+    cell_lines = [_split_cells(line) for line in clean_lines(text) if _can_be_data(line)]
+    header_at = next((number for number, cells in enumerate(cell_lines) if _is_header(cells)), None)
     if header_at is not None:
-        header = lines[header_at]
+        header = cell_lines[header_at]
         rows = tuple(
-            cells for cells in lines[header_at + 1 :] if len(cells) == len(header) and _is_data(cells, header)
+            cells
+            for cells in cell_lines[header_at + 1 :]
+            if len(cells) == len(header) and _is_data(cells, header)
         )
         return SmiCsv(header, len(rows), rows)
-    candidates = [cells for cells in lines if _has_value(cells)]
+    candidates = [cells for cells in cell_lines if _has_typical_value(cells)]
     if not candidates:
         return SmiCsv(None, 0, (), notes=("no rows",))
-    # Without a header, rows are the lines with the most frequent number of cells; on a tie the larger one.
+    # Without a header, rows are the lines with the most frequent number of cells, or the largest of several.
     counts = Counter(map(len, candidates))
     width = max(counts, key=lambda size: (counts[size], size))
     rows = tuple(cells for cells in candidates if len(cells) == width)
@@ -68,9 +70,12 @@ def _is_header(cells: tuple[str, ...]) -> bool:
 
 
 def _is_data(cells: tuple[str, ...], header: tuple[str, ...]) -> bool:
-    """Return whether cells are a data row and not a repeated header (``-l``) or, in one column, a prompt."""
+    """Return whether the cells are a data row.
+
+    With ``-l`` the header is repeated, and in a table of one column a prompt looks like a cell.
+    """
     return cells != header and (len(cells) > 1 or not cells[0].endswith(("$", "#", ">")))
 
 
-def _has_value(cells: tuple[str, ...]) -> bool:
-    return any(_VALUE.fullmatch(cell) for cell in cells)
+def _has_typical_value(cells: tuple[str, ...]) -> bool:
+    return any(_TYPICAL_VALUE.fullmatch(cell) for cell in cells)

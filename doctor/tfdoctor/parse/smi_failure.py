@@ -1,4 +1,4 @@
-"""Failures of nvidia-smi: the messages and exit statuses that appear instead of its output, classified."""
+"""Classify the messages and exit statuses of nvidia-smi failures."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tfdoctor.parse._text import VERSION, Parsed, clean
 from tfdoctor.records import dataclass
 from tfdoctor.text import lazy_pattern
 
-#: Exit statuses that name a cause by themselves: nvidia-smi's are NVML's error numbers, 127 is the shell's.
+#: Kind of failure by exit status. nvidia-smi exits with NVML's error number, and 127 comes from the shell.
 EXIT_STATUS_KINDS = {
     4: "nvml_insufficient_permissions",
     6: "no_devices",
@@ -20,7 +20,7 @@ EXIT_STATUS_KINDS = {
     127: "command_not_found",
 }
 
-# Messages of shells and launchers that a program does not exist, in the languages of bug reports.
+# Phrases with which shells and launchers report that a program does not exist, in the languages of bug reports.
 _NOT_FOUND_PHRASES = (
     "not found", "could not be found", "cannot be found", "can't be found", "couldn't find",
     "could not find", "cannot find", "can't find", "unable to find", "unable to locate",
@@ -35,7 +35,7 @@ _NOT_FOUND_PHRASES = (
     "認識されていません", "찾을 수 없", "내부 또는 외부 명령",
 )  # fmt: skip
 
-# Sentences in lower case with single spaces. The first one in the text is the main failure.
+# These patterns match text in lower case with single spaces. The first match in the text is the main failure.
 _NVML_PREFIX = (
     r"(?:failed to initialize nvml|could not initialize nvml|nvml error|(?<!shut down )nvml: )[: ]{0,3}"
 )
@@ -48,7 +48,7 @@ _NOT_IN_CONTAINER = (
     r"\"?nvidia-smi(?:\.exe)?\\?\"?: (?:executable file not found|stat [^\n]{0,80}no such file)"
     r"|executable file [`'\"]?nvidia-smi[`'\"]? not found"
 )
-_SENTENCES = tuple(
+_FAILURE_PATTERNS = tuple(
     (kind, lazy_pattern(pattern))
     for kind, pattern in (
         ("driver_not_communicating", r"couldn't communicate with (?:the )?nvidia driver"),
@@ -73,9 +73,9 @@ _SENTENCES = tuple(
         ("executable_not_found_in_container", _NOT_IN_CONTAINER),
     )
 )
-_HANDLE = " the device handle for "
+_HANDLE_PHRASE = " the device handle for "
 _HANDLE_KINDS = {"gpu_lost", "device_handle_unknown_error", "device_handle_not_found"}
-# The domain has exactly 8 or 4 digits, because the index can precede it directly ("GPU00000:81:00.0").
+# The domain has exactly 8 or 4 digits, because text can precede it directly ("GPU00000:81:00.0").
 _BUS_ID = lazy_pattern(r"(?:[0-9A-Fa-f]{8}|[0-9A-Fa-f]{4}):[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7]")
 _NVML_VERSION = lazy_pattern(rf"NVML library version:? ({VERSION})", re.IGNORECASE)
 _EXIT_STATUS = lazy_pattern(
@@ -83,7 +83,7 @@ _EXIT_STATUS = lazy_pattern(
     r"([0-9]{1,3})\b",
     re.IGNORECASE,
 )
-_REPORTERS = (
+_REPORTING_TOOLS = (
     "nvidia-container-cli", "nvidia-container-runtime", "nvidia-device-plugin", "gpustat", "nvtop", "nvitop",
     "dcgm", "pynvml",
 )  # fmt: skip
@@ -92,10 +92,12 @@ _NVCC_LINES = lazy_pattern(r"cuda compilation tools|\bnvcc: nvidia")
 
 @dataclass(frozen=True, slots=True)
 class SmiFailureText(Parsed):
-    """The parsed text; ``kind`` is the main failure (None if none is recognised), ``also`` has the others.
+    """The classified text.
 
-    ``reported_by`` is another tool that printed the message; ``exit_status`` comes from the caller, else from
-    the text; ``nvcc_also_present`` is true if the text also contains nvcc's output.
+    ``kind`` is the main failure; None if no failure is recognised. ``also`` are the other failures.
+    ``reported_by`` is the other tool that printed the message; None if no tool is named. ``exit_status`` comes
+    from the caller, or else from the text. ``nvcc_also_present`` is true if the text also contains the output of
+    nvcc.
     """
 
     kind: str | None
@@ -109,10 +111,10 @@ class SmiFailureText(Parsed):
 
 
 def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureText:
-    """Classify a message of nvidia-smi, its shell, or a related tool.
+    """Classify a failure message of nvidia-smi, the shell or a related tool.
 
-    ``exit_status`` is that of the process, if the caller ran it; it is used only if no sentence is
-    recognised.
+    ``exit_status`` is the exit status of nvidia-smi if the caller ran it, else None. It decides the kind only if
+    no message is recognised.
     """
     text = clean(text).replace("’", "'").replace("‘", "'").replace("´", "'")
     flat = " ".join(text.split())
@@ -129,7 +131,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureTe
     return SmiFailureText(
         kind=kinds[0] if kinds else None,
         bus_id=_find_bus_id(flat, lowered),
-        reported_by=next((tool for tool in _REPORTERS if tool in lowered), None),
+        reported_by=next((tool for tool in _REPORTING_TOOLS if tool in lowered), None),
         nvml_version=version[1] if version else None,
         exit_status=status,
         also=tuple(kinds[1:]),
@@ -139,7 +141,7 @@ def parse_smi_failure(text: str, exit_status: int | None = None) -> SmiFailureTe
 
 
 def says_not_found(text: str, program: str) -> bool:
-    """Return whether a line of ``text`` says, in one of many languages, that ``program`` does not exist."""
+    """Return whether a line of ``text`` says that ``program`` does not exist, in one of many languages."""
     return any(_line_says_not_found(line, program) for line in text.lower().split("\n"))
 
 
@@ -150,11 +152,16 @@ def _line_says_not_found(line: str, program: str) -> bool:
 
 
 def _find_kinds(text: str, lowered: str) -> list[str]:
-    """Return all kinds in the text, by position, each once; a shutdown failure comes first only if it is alone."""
-    positions = {kind: match.start() for kind, pattern in _SENTENCES if (match := pattern.search(lowered))}
-    handle_at = lowered.find(_HANDLE)
-    if handle_at >= 0 and not positions.keys() & _HANDLE_KINDS:
-        positions["device_handle_error"] = handle_at
+    """Return the kinds of failure in the text by position, without duplicates.
+
+    A shutdown failure is not the main failure if there is another one.
+    """
+    positions = {
+        kind: match.start() for kind, pattern in _FAILURE_PATTERNS if (match := pattern.search(lowered))
+    }
+    handle_position = lowered.find(_HANDLE_PHRASE)
+    if handle_position >= 0 and not positions.keys() & _HANDLE_KINDS:
+        positions["device_handle_error"] = handle_position
     if not positions and says_not_found(text, "nvidia-smi"):
         return ["command_not_found"]
     kinds = sorted(positions, key=positions.__getitem__)
@@ -164,12 +171,12 @@ def _find_kinds(text: str, lowered: str) -> list[str]:
 
 
 def _find_bus_id(flat: str, lowered: str) -> str | None:
-    """Return the GPU in "Unable to determine the device handle for GPU …"; None if there is none."""
-    start = lowered.find(_HANDLE)
-    # Lower-casing can change the length of some letters; then the position is unreliable.
+    """Return the PCI bus ID in "Unable to determine the device handle for GPU …"; None if there is no such ID."""
+    start = lowered.find(_HANDLE_PHRASE)
+    # The position is unreliable if the conversion to lower case changed the length of a letter.
     if start < 0 or len(flat) != len(lowered):
         return None
-    match = _BUS_ID.search(flat, start, start + len(_HANDLE) + 40)
+    match = _BUS_ID.search(flat, start, start + len(_HANDLE_PHRASE) + 40)
     return match[0] if match else None
 
 

@@ -1,8 +1,8 @@
-"""``nvidia-smi -q -x``: the health of each GPU and the processes on it.
+"""Parse the health and the processes of each GPU in the XML report of ``nvidia-smi -q -x``.
 
-Kept apart from smi_xml, whose fields are those that ``tfdoctor parse`` prints. Element names changed over the
-years (``clocks_throttle_reasons`` became ``clocks_event_reasons``, ``pending_blacklist`` was added beside
-``pending_retirement``); all are supported. A value that is missing or N/A is None.
+This is separate from smi_xml, because ``tfdoctor parse`` prints all fields of smi_xml. Old and new element names
+are supported: for example, ``clocks_throttle_reasons`` became ``clocks_event_reasons``. A value that is missing or
+N/A is None.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ UNCORRECTED_COUNTERS = (
     "dram_uncorrectable",
     "double_bit/total",
 )
-"""Counters of uncorrectable errors, by GPU generation; a report has some of them."""
+"""Elements that count uncorrectable errors. The GPU generation decides which of them a report contains."""
 REASON_PREFIXES = ("clocks_event_reason_", "clocks_throttle_reason_")
-"""Prefixes of the elements that name slowdown reasons."""
+"""Prefixes of the elements for reasons of reduced clocks."""
 SLOWDOWNS = frozenset(
     {
         "hw_slowdown",
@@ -37,11 +37,11 @@ SLOWDOWNS = frozenset(
         "sw_power_cap",
     }
 )
-"""Reasons that count as slowdowns."""
+"""Reasons of reduced clocks that count as slowdowns. An idle GPU, for example, does not."""
 
 
 def parse_smi_health(text: str) -> tuple[tuple[CardHealth, tuple[SmiProcess, ...]], ...]:
-    """Return the health and processes of each ``<gpu>``, in the report's order; () if there is no report."""
+    """Return the health and the processes of each GPU in the report; () if there is no report."""
     root = read_report(text)
     return (
         tuple((_parse_health(gpu), _list_processes(gpu)) for gpu in root.findall("gpu"))
@@ -57,7 +57,10 @@ def _get_text(element: Element, path: str) -> str | None:
 
 
 def _get_flag(element: Element, *paths: str) -> bool | None:
-    """Return whether the first usable value is yes, enabled, on or active; None if there is no usable value."""
+    """Return the first boolean among the values at `paths`; None if there is none.
+
+    Yes, enabled, on and active mean true; no, disabled, off and not active mean false.
+    """
     for path in paths:
         value = (_get_text(element, path) or "").lower()
         if value in ("yes", "enabled", "on", "active"):
@@ -98,9 +101,12 @@ def _parse_health(gpu: Element) -> CardHealth:
     )
 
 
-def _count_uncorrected(gpu: Element, which: str) -> int | None:
-    """Return the number of uncorrected errors ("volatile" or "aggregate"); None if it is not reported."""
-    section = gpu.find(f"ecc_errors/{which}")
+def _count_uncorrected(gpu: Element, section_name: str) -> int | None:
+    """Return the number of uncorrected errors; None if it is not reported.
+
+    The section is "volatile" for errors since the last boot, or "aggregate" for errors in the GPU's lifetime.
+    """
+    section = gpu.find(f"ecc_errors/{section_name}")
     if section is None:
         return None
     counts = [to_int(section.findtext(path) or "") for path in UNCORRECTED_COUNTERS]
@@ -125,13 +131,13 @@ def _get_number(gpu: Element, path: str) -> int | None:
     return to_int(fields[0]) if fields else None
 
 
-def _get_lanes(gpu: Element, which: str) -> int | None:
-    """Return the link width ("16x" or "x16") as a number; None if it is missing."""
-    return to_int((_get_text(gpu, f"pci/pci_gpu_link_info/link_widths/{which}_link_width") or "").strip("xX"))
+def _get_lanes(gpu: Element, kind: str) -> int | None:
+    """Return the "current" or "max" link width ("16x" or "x16") as a number of lanes; None if it is missing."""
+    return to_int((_get_text(gpu, f"pci/pci_gpu_link_info/link_widths/{kind}_link_width") or "").strip("xX"))
 
 
 def _get_watts(gpu: Element, *names: str) -> float | None:
-    """Return the first value of `names` in watts; None if it is missing."""
+    """Return the first numeric value among `names` in watts; None if there is none."""
     for section in ("gpu_power_readings", "power_readings"):
         for name in names:
             fields = (_get_text(gpu, f"{section}/{name}") or "").split()

@@ -1,4 +1,4 @@
-"""``nvidia-smi -L``: one line per GPU, followed by one line for each of its MIG devices."""
+"""Parse ``nvidia-smi -L``, which prints a line for each GPU and for each of its MIG devices."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _UUID = "(UUID:"
 
 @dataclass(frozen=True, slots=True)
 class ListedMigDevice(Parsed):
-    """A MIG device; ``profile`` is its profile (``1g.10gb``), ``index`` its number on the GPU."""
+    """A MIG device. ``profile`` is for example ``1g.10gb``, and ``index`` is the device number on the GPU."""
 
     profile: str
     index: int
@@ -28,7 +28,7 @@ class ListedMigDevice(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class ListedGpu(Parsed):
-    """A listed GPU; ``uuid`` is as printed, even if shortened."""
+    """A listed GPU. ``uuid`` is as printed, even if it is truncated."""
 
     index: int
     name: str | None
@@ -38,7 +38,7 @@ class ListedGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiList(Parsed):
-    """All listed GPUs, in order; the counts are of lines, including MIG lines without a GPU line before them."""
+    """The listed GPUs in order. ``n_mig_lines`` includes MIG lines without a GPU line before them."""
 
     gpus: tuple[ListedGpu, ...]
     n_gpu_lines: int
@@ -47,10 +47,10 @@ class SmiList(Parsed):
 
 
 def parse_smi_list(text: str) -> SmiList:
-    """Parse ``nvidia-smi -L``; prompts, pod prefixes and lost indentation are ignored."""
+    """Parse the output of ``nvidia-smi -L``. Prompts, pod prefixes and indentation are ignored."""
     gpu_entries: list[tuple[int, str | None, str | None]] = []
     mig_lists: list[list[ListedMigDevice]] = []
-    orphans = 0
+    orphan_count = 0
     for start, rest in _split_entries(text):
         name, uuid = _split_name_and_uuid(rest)
         if start["gpu"]:
@@ -59,29 +59,31 @@ def parse_smi_list(text: str) -> SmiList:
         elif mig_lists:
             mig_lists[-1].append(ListedMigDevice(start["profile"], int(start["device"]), uuid))
         else:
-            orphans += 1
-    notes = (f"{orphans} MIG lines stand before any GPU line",) if orphans else ()
+            orphan_count += 1
+    notes = (f"{orphan_count} MIG lines stand before any GPU line",) if orphan_count else ()
     return SmiList(
         gpus=tuple(
             ListedGpu(*entry, tuple(devices)) for entry, devices in zip(gpu_entries, mig_lists, strict=True)
         ),
         n_gpu_lines=len(gpu_entries),
-        n_mig_lines=sum(map(len, mig_lists)) + orphans,
+        n_mig_lines=sum(map(len, mig_lists)) + orphan_count,
         notes=notes,
     )
 
 
 def _split_entries(text: str) -> Iterator[tuple[re.Match[str], str]]:
-    """Yield the start of each entry and the text after it; a bug report may have joined the lines."""
+    """Yield the match of each entry's start and the text after it. A bug report may have joined the lines."""
     for line in clean_lines(text):
         starts = list(_ENTRY.finditer(line))
-        ends = [match.start() for match in starts[1:]] + [len(line)] * bool(starts)
+        ends = [match.start() for match in starts[1:]] + [len(line)] * bool(
+            starts
+        )  # empty if starts is empty
         for match, end in zip(starts, ends, strict=True):
             yield match, line[match.end() : end]
 
 
 def _split_name_and_uuid(rest: str) -> tuple[str | None, str | None]:
-    """Split ``NVIDIA H100 (UUID: GPU-…)``; a truncated UUID is kept."""
+    """Return the name and the UUID in ``NVIDIA H100 (UUID: GPU-…)``; None for each that is missing."""
     name, separator, tail = rest.partition(_UUID)
     uuid = tail.split(")")[0].strip() if separator else ""
     return name.strip() or None, uuid or None

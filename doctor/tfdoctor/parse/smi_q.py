@@ -1,4 +1,4 @@
-"""``nvidia-smi -q``: the full report, ``key : value`` lines in indented sections."""
+"""Parse the report of ``nvidia-smi -q``, which has ``key : value`` lines in indented sections."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _GPU_NUMBER = re.compile(r"\s*GPU [0-9]{1,3}\s*")
 
 @dataclass(frozen=True, slots=True)
 class QueriedGpu(Parsed):
-    """The section of one GPU; memory in MiB, ``driver_model`` as printed ("N/A" on Linux)."""
+    """The section of a GPU. ``driver_model`` is as printed ("N/A" on Linux)."""
 
     bus_id: str | None
     name: str | None
@@ -27,7 +27,7 @@ class QueriedGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiQuery(Parsed):
-    """The report; ``kmd_version`` and ``cuda_umd_version`` are printed since 610 beside the older two."""
+    """The report. ``kmd_version`` and ``cuda_umd_version`` are printed since driver 610."""
 
     timestamp: str | None
     driver_version: str | None
@@ -41,7 +41,7 @@ class SmiQuery(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class _Entry:
-    """A line of the report; the heading of a section has no value."""
+    """A line of the report. ``value`` is None for the heading of a section."""
 
     indent: int
     key: str
@@ -50,15 +50,15 @@ class _Entry:
 
 
 def parse_smi_q(text: str) -> SmiQuery:
-    """Parse ``nvidia-smi -q``, whole or truncated."""
-    head: list[_Entry] = []
-    blocks: list[tuple[str | None, list[_Entry]]] = []
+    """Parse the output of ``nvidia-smi -q``, even if it is truncated."""
+    top_entries: list[_Entry] = []
+    gpu_sections: list[tuple[str | None, list[_Entry]]] = []
     section = ""
     for line in clean_lines(text):
         line = line.lstrip(">│|") if line[:1] in ">│|" else line  # noqa: PLW2901 - a quoted paste
         gpu = _GPU.fullmatch(line)
         if gpu or _GPU_NUMBER.fullmatch(line):
-            blocks.append((gpu[1] if gpu else None, []))
+            gpu_sections.append((gpu[1] if gpu else None, []))
             section = ""
             continue
         entry = _parse_entry(line, section)
@@ -66,18 +66,21 @@ def parse_smi_q(text: str) -> SmiQuery:
             continue
         if entry.value is None:
             section = entry.key
-        (blocks[-1][1] if blocks else head).append(entry)
-    top = {entry.key: entry.value for entry in reversed(head) if entry.value is not None}
-    kmd, umd = _clean_version(top.get("KMD Version")), _clean_version(top.get("CUDA UMD Version"))
+        (gpu_sections[-1][1] if gpu_sections else top_entries).append(entry)
+    top_values = {entry.key: entry.value for entry in reversed(top_entries) if entry.value is not None}
+    kmd, umd = (
+        _clean_version(top_values.get("KMD Version")),
+        _clean_version(top_values.get("CUDA UMD Version")),
+    )
     return SmiQuery(
-        timestamp=top.get("Timestamp"),
-        driver_version=_clean_version(top.get("Driver Version")) or kmd,
-        cuda_version=_clean_version(top.get("CUDA Version")) or umd,
+        timestamp=top_values.get("Timestamp"),
+        driver_version=_clean_version(top_values.get("Driver Version")) or kmd,
+        cuda_version=_clean_version(top_values.get("CUDA Version")) or umd,
         kmd_version=kmd,
         cuda_umd_version=umd,
-        attached_gpus=to_int(top.get("Attached GPUs") or ""),
-        gpus=tuple(_make_gpu(bus_id, entries) for bus_id, entries in blocks),
-        notes=() if top else ("no 'key : value' lines before the first GPU",),
+        attached_gpus=to_int(top_values.get("Attached GPUs") or ""),
+        gpus=tuple(_make_gpu(bus_id, entries) for bus_id, entries in gpu_sections),
+        notes=() if top_values else ("no 'key : value' lines before the first GPU",),
     )
 
 
@@ -95,7 +98,7 @@ def _parse_entry(line: str, section: str) -> _Entry | None:
 
 
 def _clean_version(raw: str | None) -> str | None:
-    """Return the version without a remark such as ``[Deprecated; …]``; None for N/A or a remark alone."""
+    """Return the version without a remark such as ``[Deprecated; …]``; None if there is no version."""
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
@@ -115,7 +118,7 @@ def _make_gpu(bus_id: str | None, entries: list[_Entry]) -> QueriedGpu:
 
 
 def _find_value(entries: list[_Entry], key: str, section: str | None = None) -> str | None:
-    """Return the first value of ``key`` (in ``section``, if given); None if there is none."""
+    """Return the first value of ``key``; None if there is none. A ``section`` of None means any section."""
     values = (
         e.value for e in entries if e.key == key and section in (None, e.section) and e.value is not None
     )
@@ -123,7 +126,10 @@ def _find_value(entries: list[_Entry], key: str, section: str | None = None) -> 
 
 
 def _find_memory(entries: list[_Entry], key: str) -> int | None:
-    """Return the GPU's own framebuffer memory in MiB; MIG devices repeat the section, indented deeper."""
+    """Return the framebuffer memory of the GPU in MiB; None if it is missing.
+
+    MIG devices repeat the section with a deeper indentation.
+    """
     matches = [e for e in entries if e.key == key and e.section == "FB Memory Usage" and e.value is not None]
     if not matches:
         return None
@@ -133,7 +139,7 @@ def _find_memory(entries: list[_Entry], key: str) -> int | None:
 
 
 def _count_processes(entries: list[_Entry]) -> int | None:
-    """Return the number of listed process ids; None if the list is absent or unavailable."""
+    """Return the number of listed processes; None if the list is missing or unavailable."""
     listed = sum(entry.key == "Process ID" for entry in entries)
     heading = next((entry for entry in entries if entry.key in ("Processes", "Compute Processes")), None)
     if heading is None:

@@ -1,11 +1,11 @@
-"""The plain ``nvidia-smi`` table of drivers 304 (2013) to 616 (2026), Linux, Windows, WSL, Jetson, MIG.
+"""Parse the plain ``nvidia-smi`` table of drivers 304 (2013) to 616 (2026) on Linux, Windows, WSL and Jetson.
 
-The table is read as a stream of cells, not by columns: widths, rules and headings changed a dozen times, and
-pastes lose indentation, pipes, borders and line ends. A cell is identified by its content:
+The table is read as a sequence of cells, not by columns. Widths, rules and headings changed a dozen times, and
+pasted tables lose indentation, pipes, borders and line ends. A cell is identified by its content:
 
 * a GPU starts at ``<index> <name> <persistence or driver model>`` followed by ``<bus id> <display>``;
-* its memory is the first ``<used>MiB / <total>MiB`` before the next GPU, its MIG mode a cell that says
-  ``Enabled``;
+* its memory is the first ``<used>MiB / <total>MiB`` before the next GPU;
+* its MIG mode is on if one of its cells is ``Enabled``;
 * a MIG device is a cell of four numbers followed by a memory cell;
 * a process is a cell that starts with the GPU's index and a process id.
 """
@@ -29,7 +29,7 @@ _DRIVER = re.compile(r"\b(?:Driver|KMD)\s{0,40}Version:\s{0,40}(?P<value>[^|\n]{
 _CUDA = re.compile(r"\bCUDA\s{0,40}(?:UMD\s{0,40})?Version:\s{0,40}(?P<value>[^|\n]{1,60})")
 _VERSION_WORD = re.compile(r"[0-9][0-9.]*")
 
-# A run of marks is tried from its first one only; trying each would take quadratic time.
+# The look-behind tries a run of marks only from its start, because trying each mark would take quadratic time.
 _RULE = re.compile(r"(?<![+|:`])[+|:`]*(?P<rule>-{3,}|={3,})[-=+|:` ]*")
 # A rule within a line, in a paragraph that lost its line ends.
 _INLINE_RULE = re.compile(r"[+|](?:-{5,}|={5,})[-=+|]*")
@@ -39,7 +39,7 @@ _CARET_CONTROL = re.compile(r"\^[A-Z\[]")
 _ESCAPED_NEWLINE = re.compile(r"(?:\\r)?\\n(?=[\s|+\"',\\0-9]|$|[A-Z][a-z][a-z] [A-Z])")
 _JSON_LINE = re.compile(r"\s*\"(.*?)(?:\\n)?\",?\s*")
 
-# Up to driver 295 a dot followed the index.
+# Up to driver 295 the index is followed by a dot.
 _INDEX = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?=\S)")
 _BUS_ID = re.compile(
     r"(?P<bus>[0-9A-Fa-f]{4,8}:[0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-9A-Fa-f]|N/A|ERR!)\s{1,40}(?P<display>On|Off|N/A|ERR!)"
@@ -57,16 +57,17 @@ _UNTYPED_PROCESS = re.compile(r"\s*(?P<gpu>[0-9]{1,3})\s+(?P<pid>[0-9]{1,10})\s+
 _NOT_SUPPORTED = re.compile(r"\s*([0-9]{1,3})(?:\\?\.)?\s+(?:ERROR: )?Not Supported\s*")
 _PROCESS_MEMORY = re.compile(r"[0-9]{1,12}\s?Mi?B|N/A|ERR!")
 
-# No table is wider than 100 columns; a terminal did not break a longer line.
+# No table is wider than 100 columns, so a much longer line is not a part of a broken row.
 _MAX_ROW_CHARS = 200
 _OPENING_MARKS = " \t>│┃\"'`*#"
 
 
 @dataclass(frozen=True, slots=True)
 class TableGpu(Parsed):
-    """A GPU row; memory in MiB, None if not printed or cut off.
+    """A GPU row. A value is None if it is not printed or cut off.
 
-    ``name`` is as printed, even if shortened with dots.
+    ``name`` is as printed, even if it is shortened with dots. ``mode`` is the persistence mode, or the driver model
+    on Windows.
     """
 
     index: int
@@ -80,7 +81,7 @@ class TableGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TableProcess(Parsed):
-    """A process row; ``gi`` and ``ci`` as printed ("N/A" or a number), None before 450. Memory in MiB."""
+    """A process row. The MIG columns ``gi`` and ``ci`` are as printed ("N/A" or a number); None before driver 450."""
 
     gpu: int
     gi: str | None
@@ -93,7 +94,7 @@ class TableProcess(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TableMigDevice(Parsed):
-    """A MIG device row; memory in MiB."""
+    """A MIG device row."""
 
     gpu: int
     gi: int
@@ -107,11 +108,19 @@ class TableMigDevice(Parsed):
 class SmiTable(Parsed):
     """The whole table.
 
-    ``driver_version`` is that of the kernel driver (KMD), which under WSL and in some containers differs from
-    ``smi_version``. ``cuda_version`` is the newest CUDA that the driver supports, None for N/A or ERR!; the
-    ``*_raw`` fields are the values as printed. ``process_table`` is ``complete``, ``none_found`` (as the
-    table says), ``empty`` (closed without a row), ``absent``, ``cut`` (before any row), ``rows_then_cut`` or
-    ``not_supported``; ``n_processes`` is None if the number is unknown.
+    ``driver_version`` is the version of the kernel driver (KMD), which differs from ``smi_version`` under WSL and in
+    some containers. ``cuda_version`` is the newest CUDA that the driver supports; None for N/A or ERR!. The
+    ``*_raw`` fields are the values as printed. ``n_processes`` is None if the number is unknown.
+
+    ``process_table`` is one of:
+
+    * ``complete``: all rows are there;
+    * ``none_found``: the table says that there are no processes;
+    * ``empty``: it has a closing rule, but no row;
+    * ``absent``: there is no such table;
+    * ``cut``: the text ends before any row;
+    * ``rows_then_cut``: the text ends after a row;
+    * ``not_supported``: nvidia-smi cannot list the processes of a GPU.
     """
 
     smi_version: str | None
@@ -130,10 +139,11 @@ class SmiTable(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class _Cell:
-    """The text between two pipes or line ends; a horizontal rule is the cell ``---`` or ``===``."""
+    """The text between two pipes or line ends. A horizontal rule is the cell ``---`` or ``===``."""
 
     text: str
     closed: bool = True
+    """True if a pipe ends the cell, False if the end of the line does."""
 
     @property
     def is_rule(self) -> bool:
@@ -142,7 +152,7 @@ class _Cell:
 
 @dataclass(frozen=True, slots=True)
 class _Sections:
-    """The cells of the GPU, MIG and process tables; ``processes`` is None if there is no such table."""
+    """The cells of the GPU, MIG and process tables. ``processes`` is None if there is no process table."""
 
     gpus: list[_Cell]
     mig: list[_Cell]
@@ -150,15 +160,15 @@ class _Sections:
 
 
 def parse_smi_table(text: str) -> SmiTable:
-    """Parse the first ``nvidia-smi`` table in ``text``, whatever the rest of the text is."""
+    """Parse the first ``nvidia-smi`` table in ``text``. Other text around it is ignored."""
     lines = _join_broken_rows(_split_plain_lines(text))
     lines, header = _find_table(lines)
     smi = _HEADER.search(header)
     driver_raw, cuda_raw = _find_field(_DRIVER, header), _find_field(_CUDA, header)
-    sections = _split_sections(list(_split_all_cells(lines)))
+    sections = _split_sections(list(_iter_cells(lines)))
     gpus = tuple(_parse_gpus(sections.gpus))
     processes = tuple(_parse_processes(sections.processes or ()))
-    unsupported = tuple(_list_unsupported(sections.processes or ()))
+    unsupported = tuple(_iter_unsupported(sections.processes or ()))
     state = _get_process_table_state(sections.processes, processes, unsupported)
     return SmiTable(
         smi_version=_clean_version(smi["smi"]) if smi else None,
@@ -172,7 +182,7 @@ def parse_smi_table(text: str) -> SmiTable:
         not_supported_process_rows=unsupported,
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
-        notes=tuple(_make_notes(smi is not None, gpus, cuda_raw, driver_raw)),
+        notes=tuple(_iter_notes(smi is not None, gpus, cuda_raw, driver_raw)),
     )
 
 
@@ -190,7 +200,7 @@ def looks_like_smi_table(text: str) -> bool:
 
 
 def _split_plain_lines(text: str) -> list[str]:
-    """Return the lines without escapes, JSON quoting and typed control characters.
+    """Return the lines without terminal escapes, JSON quoting and control characters in caret notation.
 
     Vertical box-drawing characters become pipes.
     """
@@ -202,7 +212,7 @@ def _split_plain_lines(text: str) -> list[str]:
 
 
 def _unquote_json(line: str) -> str:
-    """Return the text of a line in a notebook's ``"text": [...]`` list; any other line unchanged."""
+    """Return the text of a line in a notebook's ``"text": [...]`` list. Any other line is returned unchanged."""
     stripped = line.strip()
     if len(stripped) > 1 and stripped[0] == '"' and stripped.rstrip(",")[-1:] == '"':
         body = stripped.rstrip(",")[1:-1]
@@ -220,11 +230,11 @@ def _ends_row(line: str) -> bool:
 
 
 def _join_broken_rows(lines: list[str]) -> list[str]:
-    """Join rows that a narrow terminal or a mail program broke.
+    """Return the lines with the rows joined that a narrow terminal or a mail program broke.
 
-    A row is broken if it starts with a pipe, does not end with one, and one of the next three lines, none of
-    which starts a row, ends it. Shorter pieces are padded to the length of the longest one: the copy lost the
-    trailing spaces, and a word that was cut at the margin must be joined without any.
+    A row is broken if it starts with a pipe but does not end with one, and if one of the next three lines ends it.
+    None of these lines may start a row. Shorter pieces are padded to the length of the longest one, because the
+    copy lost their trailing spaces. A word that was cut at the margin must be joined without a space.
     """
     spans: dict[int, int] = {}
     number = 0
@@ -234,7 +244,7 @@ def _join_broken_rows(lines: list[str]) -> list[str]:
             spans[number] = end
         number = end + 1
     broken = [lines[i] for start, end in spans.items() for i in range(start, end)]
-    width = max(map(len, [*broken, *_list_broken_rules(lines)]), default=0) if broken else 0
+    width = max(map(len, [*broken, *_iter_broken_rules(lines)]), default=0) if broken else 0
     rows: list[str] = []
     number = 0
     while number < len(lines):
@@ -245,8 +255,8 @@ def _join_broken_rows(lines: list[str]) -> list[str]:
     return rows
 
 
-def _list_broken_rules(lines: list[str]) -> Iterator[str]:
-    """Yield the first halves of broken rules, which show the margin even if rows were broken at spaces."""
+def _iter_broken_rules(lines: list[str]) -> Iterator[str]:
+    """Yield the first halves of broken rules. They show the margin even if the rows were broken at spaces."""
     for line, following in itertools.pairwise(lines):
         if len(line) <= _MAX_ROW_CHARS and _RULE.fullmatch(line.strip()) and not _ends_row(line):
             core = following.strip()
@@ -255,7 +265,7 @@ def _list_broken_rules(lines: list[str]) -> Iterator[str]:
 
 
 def _find_row_end(lines: list[str], start: int) -> int:
-    """Return the index of the last line of the row that starts at ``start``: ``start`` unless the row is broken."""
+    """Return the index of the last line of the row that starts at ``start``. It is ``start`` unless the row is broken."""
     first = lines[start].lstrip(_OPENING_MARKS)
     if not first.startswith("|") or _ends_row(lines[start]) or len(lines[start]) > _MAX_ROW_CHARS:
         return start
@@ -269,7 +279,10 @@ def _find_row_end(lines: list[str], start: int) -> int:
 
 
 def _find_table(lines: list[str]) -> tuple[list[str], str]:
-    """Return the lines of the first table, and its version line (joined with the next two if it was broken)."""
+    """Return the lines of the first table, and its version line.
+
+    A broken version line is joined with the next two lines. Without a table, all lines are returned.
+    """
     starts = [i for i, line in enumerate(lines) if _HEADER.search(line)]
     tables = [i for i in starts if _DRIVER.search(" ".join(lines[i : i + 3]))] or starts
     if tables:
@@ -282,7 +295,7 @@ def _find_table(lines: list[str]) -> tuple[list[str], str]:
     return lines, version_line
 
 
-def _split_all_cells(lines: Iterable[str]) -> Iterator[_Cell]:
+def _iter_cells(lines: Iterable[str]) -> Iterator[_Cell]:
     for line in lines:
         core = line.strip()
         # A rule can follow a log prefix or be cut anywhere, so it is searched within the line.
@@ -337,7 +350,7 @@ def _split_sections(cells: list[_Cell]) -> _Sections:
 
 
 def _find_field(pattern: re.Pattern[str], header: str) -> str | None:
-    """Return the value after a label of the version line, up to the next label, pipe or gap; None if missing."""
+    """Return the value after a label in the version line, up to the next label, pipe or gap; None if it is missing."""
     match = pattern.search(header)
     if not match:
         return None
@@ -361,7 +374,7 @@ def _parse_gpus(cells: list[_Cell]) -> Iterator[TableGpu]:
 
 
 def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
-    """Return the GPU that starts in this cell; its bus id is in the next cell or missing. None if it is no start."""
+    """Return the GPU whose row starts in this cell; None if no row starts in it. The bus ID is in the next cell."""
     cell = cells[number]
     index = _INDEX.match(cell.text)
     if not index or cell.is_rule:
@@ -369,9 +382,9 @@ def _parse_gpu_start(cells: list[_Cell], number: int) -> TableGpu | None:
     rest = cell.text[index.end() :].strip()
     following = cells[number + 1].text.strip() if number + 1 < len(cells) else ""
     bus = _BUS_ID.match(following)
-    if bus is None and (inside := _BUS_ID.search(rest)) and inside.start() > 0:
-        # No pipe between the two, in a paste without pipes.
-        bus, rest = inside, rest[: inside.start()].strip()
+    if bus is None and (inline_bus := _BUS_ID.search(rest)) and inline_bus.start() > 0:
+        # The paste has no pipes, so name and bus ID are in one cell.
+        bus, rest = inline_bus, rest[: inline_bus.start()].strip()
     name, mode = _split_name_and_mode(rest)
     if bus is not None:
         return _make_named_gpu(int(index[1]), name, None if is_nothing(bus["bus"]) else bus["bus"], mode)
@@ -389,7 +402,7 @@ def _make_named_gpu(index: int, name: str, bus_id: str | None, mode: str | None)
 
 
 def _split_name_and_mode(rest: str) -> tuple[str, str | None]:
-    """Split ``GeForce RTX 208... WDDM`` into name and mode; the mode can be missing."""
+    """Split ``GeForce RTX 208... WDDM`` into the name and the mode; the mode is None if it is missing."""
     parts = rest.rsplit(None, 1)
     if len(parts) == 2 and parts[1].rstrip("*") in _MODES:
         return parts[0].strip(), parts[1]
@@ -397,12 +410,12 @@ def _split_name_and_mode(rest: str) -> tuple[str, str | None]:
 
 
 def _is_name(text: str) -> bool:
-    """Return whether ``text`` can be a product name: it starts with a letter and is not a heading."""
+    """Return whether ``text`` can be a product name, which starts with a letter and is not a heading."""
     return text[:1].isalpha() and not text.startswith("Name ")
 
 
 def _find_memory(row: list[_Cell]) -> tuple[int | None, int | None]:
-    """Return used and total MiB of the first memory cell among the cells of a GPU or MIG device."""
+    """Return the used and the total MiB of a GPU or MIG device, from the first memory cell; None if missing."""
     for cell in row:
         if match := _MEMORY.search(cell.text):
             return int(match["used"]), int(match["total"])
@@ -414,7 +427,7 @@ def _find_memory(row: list[_Cell]) -> tuple[int | None, int | None]:
 def _parse_mig_devices(cells: list[_Cell]) -> Iterator[TableMigDevice]:
     starts = [(i, match) for i, cell in enumerate(cells) if (match := _MIG_DEVICE.fullmatch(cell.text))]
     for start, match in starts:
-        # Only the next cell: BAR1 usage on the line below looks the same.
+        # Only the next cell is searched, because the BAR1 usage on the line below looks the same.
         used, total = _find_memory(cells[start + 1 : start + 2])
         gpu, gi, ci, device = (int(number) for number in match.groups())
         yield TableMigDevice(gpu, gi, ci, device, used, total)
@@ -442,7 +455,7 @@ def _parse_process(text: str) -> TableProcess | None:
 
 
 def _split_name_and_memory(rest: str) -> tuple[str | None, int | None]:
-    """Split ``/usr/bin/python3   644MiB`` into name and MiB; either can be missing."""
+    """Split ``/usr/bin/python3   644MiB`` into the name and the MiB; None for each that is missing."""
     rest = rest.strip()
     parts = rest.rsplit(None, 1)
     if not parts:
@@ -452,7 +465,7 @@ def _split_name_and_memory(rest: str) -> tuple[str | None, int | None]:
     return rest, None
 
 
-def _list_unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
+def _iter_unsupported(cells: Iterable[_Cell]) -> Iterator[int]:
     """Yield the GPUs whose row says "Not Supported" instead of listing processes."""
     for cell in cells:
         if match := _NOT_SUPPORTED.fullmatch(cell.text):
@@ -498,10 +511,10 @@ def _count_processes(
     return None
 
 
-def _make_notes(
-    header: bool, gpus: tuple[TableGpu, ...], cuda_raw: str | None, driver_raw: str | None
+def _iter_notes(
+    has_header: bool, gpus: tuple[TableGpu, ...], cuda_raw: str | None, driver_raw: str | None
 ) -> Iterator[str]:
-    if not header:
+    if not has_header:
         yield "the version line is not there"
     if not gpus:
         yield "no GPU row"

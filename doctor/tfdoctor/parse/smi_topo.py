@@ -1,4 +1,4 @@
-"""``nvidia-smi topo -m``: the connections between GPUs and network cards."""
+"""Parse ``nvidia-smi topo -m``, the matrix of connections between GPUs and network adapters."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ if TYPE_CHECKING:
 
 _AFFINITY_COLUMNS = ("CPU Affinity", "NUMA Affinity", "GPU NUMA ID")
 _GPU = lazy_pattern(r"GPU[0-9]{1,4}")
-# A connection between two devices; SOC was renamed to SYS.
+# A connection between two devices. SOC is the former name of SYS.
 _LINK = lazy_pattern(r"X|SYS|SOC|NODE|PHB|PXB|PIX|PSB|NV[0-9]{1,3}|C2C|N/A|OK|NS|CNS|GNS|TNS|U|DR|--")
-# The rest of an underline sequence whose escape character was lost.
+# An underline sequence that lost its escape character.
 _BARE_SGR = lazy_pattern(r"\[[0-9]{0,3}m")
 
 
 @dataclass(frozen=True, slots=True)
 class SmiTopo(Parsed):
-    """The parsed matrix; ``matrix`` maps row to column to link, ``affinity_tokens`` has the text to its right by GPU.
+    """The parsed matrix. ``matrix`` has the links by row and column.
 
-    The affinity tokens are separated by spaces only. An empty cell leaves no trace, so their columns are
-    unknown.
+    ``affinity_tokens`` has the words to the right of the matrix by GPU. Their columns are unknown, because an empty
+    cell cannot be distinguished from a gap. ``ansi`` says whether the text contains terminal escapes.
     """
 
     n_gpus: int
@@ -40,7 +40,7 @@ class SmiTopo(Parsed):
 
 
 def parse_smi_topo(text: str) -> SmiTopo:
-    """Parse the matrix; with tabs or spaces, with or without the header's indentation and underlining."""
+    """Parse the matrix, with tabs or spaces. The indentation and the underlining of the header are optional."""
     lines = [_BARE_SGR.sub("", line) for line in clean_lines(text)]
     header_at = next((number for number, line in enumerate(lines) if _is_header(line)), None)
     if header_at is None:
@@ -62,10 +62,10 @@ def parse_smi_topo(text: str) -> SmiTopo:
         matrix[label] = dict(zip(names, links, strict=False))
         if _GPU.fullmatch(label):
             affinity[label] = tuple(tokens[1 + len(names) :])
-    gpus = sum(_GPU.fullmatch(name) is not None for name in names)
+    gpu_count = sum(_GPU.fullmatch(name) is not None for name in names)
     missing = [name for name in names if name not in matrix]
     return SmiTopo(
-        n_gpus=gpus,
+        n_gpus=gpu_count,
         columns=names,
         nics=tuple(name for name in names if not _GPU.fullmatch(name)),
         matrix=matrix,
@@ -78,7 +78,7 @@ def parse_smi_topo(text: str) -> SmiTopo:
 
 
 def _is_header(line: str) -> bool:
-    """Return whether a line is the header: it starts with a GPU that is followed by a column, not by a link."""
+    """Return whether a line is the header. In a header a column name, not a link, follows the first GPU."""
     tokens = line.split()
     if not tokens or not _GPU.fullmatch(tokens[0]):
         return False
@@ -86,7 +86,7 @@ def _is_header(line: str) -> bool:
 
 
 def _parse_header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the device columns and the affinity columns; the names of the latter contain spaces."""
+    """Return the device columns and the affinity columns. The names of affinity columns contain spaces."""
     positions = {name: line.find(name) for name in _AFFINITY_COLUMNS}
     affinity_columns = tuple(name for name in _AFFINITY_COLUMNS if positions[name] >= 0)
     end = min((positions[name] for name in affinity_columns), default=len(line))
@@ -94,7 +94,7 @@ def _parse_header(line: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _parse_nic_legend(lines: list[str], devices: set[str]) -> dict[str, str]:
-    """Return the device by NIC, from the lines ``NIC0: mlx5_0`` under the matrix."""
+    """Return the device by NIC name, from lines such as ``NIC0: mlx5_0`` below the matrix."""
     legend: dict[str, str] = {}
     for line in lines:
         name, colon, device = line.strip().partition(":")

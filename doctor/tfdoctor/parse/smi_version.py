@@ -1,6 +1,6 @@
-"""``nvidia-smi --version`` (since 525): four lines ``name : value``.
+"""Parse ``nvidia-smi --version`` (since driver 525), which prints ``name : value`` lines.
 
-Since 610 ``DRIVER version`` and ``CUDA Version`` only refer to the line to read instead.
+Since driver 610 ``DRIVER version`` and ``CUDA Version`` only refer to the lines that replace them.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _VERSION = re.compile(VERSION)
 
 @dataclass(frozen=True, slots=True)
 class SmiVersion(Parsed):
-    """The parsed output; ``fields`` has every line as printed, ``driver_version`` is the kernel driver's (KMD)."""
+    """The parsed output. ``fields`` has all values as printed. ``driver_version`` is that of the kernel driver (KMD)."""
 
     fields: Mapping[str, str] = field(default_factory=dict)
     driver_version: str | None = None
@@ -32,7 +32,7 @@ class SmiVersion(Parsed):
 
 
 def parse_smi_version(text: str) -> SmiVersion:
-    """Parse ``nvidia-smi --version``; a value that is not a version (N/A, a deprecation remark) is None."""
+    """Parse the output. A value that is not a version, such as N/A or a deprecation remark, is None."""
     fields: dict[str, str] = {}
     for line in clean_lines(text):
         if match := _LINE.match(unquote(line)):

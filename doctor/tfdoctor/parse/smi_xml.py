@@ -1,6 +1,6 @@
-"""``nvidia-smi -q -x``: the XML report, DTD v2 (2012) to v13 (2026).
+"""Parse the XML report of ``nvidia-smi -q -x``, DTD v2 (2012) to v13 (2026).
 
-Parsed with defusedxml (no entities, no external resources). A truncated report is read up to its end.
+defusedxml rejects entities and external resources. A truncated report is parsed as far as it goes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DTD = re.compile(r"nvsmi_device_(v[0-9]{1,3})\.dtd")
 
 @dataclass(frozen=True, slots=True)
 class XmlGpu(Parsed):
-    """A ``<gpu>`` element; memory in MiB, ``position`` counts the elements from 0."""
+    """A ``<gpu>`` element. ``position`` is its index in the report, from 0. A value is None if it is missing."""
 
     position: int
     bus_id: str | None
@@ -50,7 +50,7 @@ class XmlGpu(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class SmiXml(Parsed):
-    """The whole report; ``driver_version`` is that of the kernel driver (KMD), ``*_raw`` are values as printed."""
+    """The report. ``driver_version`` is that of the kernel driver (KMD), and ``*_raw`` are values as printed."""
 
     dtd: str | None
     timestamp: str | None
@@ -65,7 +65,7 @@ class SmiXml(Parsed):
 
 
 def parse_smi_xml(text: str) -> SmiXml:
-    """Parse ``nvidia-smi -q -x``; text around the document (prompts, fences) is ignored."""
+    """Parse the report. Text around it, such as prompts and Markdown fences, is ignored."""
     document = _extract_document(clean(text))
     root, problem = _parse_document(document)
     dtd = _DTD.search(document[:4000])
@@ -76,10 +76,10 @@ def parse_smi_xml(text: str) -> SmiXml:
     cuda_raw = _get_first_usable(root, "cuda_umd_version", "cuda_version")
     return SmiXml(
         dtd=dtd[1] if dtd else None,
-        timestamp=_text(root, "timestamp"),
+        timestamp=_get_text(root, "timestamp"),
         driver_version=_clean_version(driver_raw),
         cuda_version=_clean_version(cuda_raw),
-        attached_gpus=to_int(_text(root, "attached_gpus") or ""),
+        attached_gpus=to_int(_get_text(root, "attached_gpus") or ""),
         gpus=tuple(_make_gpu(position, element) for position, element in enumerate(root.findall("gpu"))),
         cuda_version_raw=cuda_raw,
         driver_version_raw=driver_raw,
@@ -89,12 +89,12 @@ def parse_smi_xml(text: str) -> SmiXml:
 
 
 def read_report(text: str) -> Element | None:
-    """Return the root element of ``nvidia-smi -q -x``, as far as it is well-formed; None if there is none."""
+    """Return the root element of a report, as far as it is well-formed; None if there is no report."""
     return _parse_document(_extract_document(clean(text)))[0]
 
 
 def _extract_document(text: str) -> str:
-    """Return the text from the DOCTYPE or root element to the root's end.
+    """Return the text from the DOCTYPE or the root element to the end of the root element; "" if there is none.
 
     The XML declaration is dropped, because its encoding does not apply to decoded text.
     """
@@ -108,7 +108,7 @@ def _extract_document(text: str) -> str:
 
 
 def _parse_document(document: str) -> tuple[Element | None, str | None]:
-    """Return the root element, as far as the document is well-formed, and the problem or None."""
+    """Return the root element, as far as the document is well-formed, and the problem; None for each if there is none."""
     if not document:
         return None, "no <nvidia_smi_log> element"
     root: Element | None = None
@@ -123,23 +123,20 @@ def _parse_document(document: str) -> tuple[Element | None, str | None]:
     return root, None
 
 
-def _text(element: Element, path: str) -> str | None:
+def _get_text(element: Element, path: str) -> str | None:
     """Return the stripped text at ``path``; None if the element is missing or empty."""
     content = element.findtext(path)
     return content.strip() or None if content else None
 
 
 def _get_first_usable(element: Element, *paths: str) -> str | None:
-    """Return the first of ``paths`` with a usable value, else the first with any text; None if there is none."""
-    texts = [text for path in paths if (text := _text(element, path)) is not None]
+    """Return the first text at ``paths`` that is a usable version, or else the first text; None if there is none."""
+    texts = [text for path in paths if (text := _get_text(element, path)) is not None]
     return next((text for text in texts if _clean_version(text)), texts[0] if texts else None)
 
 
 def _clean_version(raw: str | None) -> str | None:
-    """Return the version in ``raw`` without a deprecation remark.
-
-    None for N/A, "Not Found", and a remark alone.
-    """
+    """Return the version without a deprecation remark; None if ``raw`` is a placeholder or only a remark."""
     if raw is None or raw.lower().startswith("deprecated"):
         return None
     return value_or_none(raw.split("[")[0])
@@ -148,28 +145,28 @@ def _clean_version(raw: str | None) -> str | None:
 def _make_gpu(position: int, gpu: Element) -> XmlGpu:
     return XmlGpu(
         position=position,
-        bus_id=gpu.get("id") or _text(gpu, "pci/pci_bus_id"),
-        name=_text(gpu, "product_name"),
-        uuid=_text(gpu, "uuid"),
+        bus_id=gpu.get("id") or _get_text(gpu, "pci/pci_bus_id"),
+        name=_get_text(gpu, "product_name"),
+        uuid=_get_text(gpu, "uuid"),
         memory_total_mib=_get_memory(gpu, "total"),
         memory_used_mib=_get_memory(gpu, "used"),
-        mig=_text(gpu, "mig_mode/current_mig") == "Enabled",
+        mig=_get_text(gpu, "mig_mode/current_mig") == "Enabled",
         n_mig_devices=len(gpu.findall("mig_devices/mig_device")),
-        driver_model=_text(gpu, "driver_model/current_dm"),
+        driver_model=_get_text(gpu, "driver_model/current_dm"),
         n_processes=_count_processes(gpu),
-        minor_number=to_int(_text(gpu, "minor_number") or ""),
-        compute_mode=_text(gpu, "compute_mode"),
-        persistence_mode=_text(gpu, "persistence_mode"),
-        ecc_mode=_text(gpu, "ecc_mode/current_ecc"),
-        architecture=_text(gpu, "product_architecture"),
-        addressing_mode=_text(gpu, "addressing_mode"),
-        virtualization_mode=_text(gpu, "gpu_virtualization_mode/virtualization_mode"),
-        fabric_state=_text(gpu, "fabric/state"),
+        minor_number=to_int(_get_text(gpu, "minor_number") or ""),
+        compute_mode=_get_text(gpu, "compute_mode"),
+        persistence_mode=_get_text(gpu, "persistence_mode"),
+        ecc_mode=_get_text(gpu, "ecc_mode/current_ecc"),
+        architecture=_get_text(gpu, "product_architecture"),
+        addressing_mode=_get_text(gpu, "addressing_mode"),
+        virtualization_mode=_get_text(gpu, "gpu_virtualization_mode/virtualization_mode"),
+        fabric_state=_get_text(gpu, "fabric/state"),
     )
 
 
-def _get_memory(gpu: Element, which: str) -> int | None:
-    text = _text(gpu, f"fb_memory_usage/{which}")
+def _get_memory(gpu: Element, kind: str) -> int | None:
+    text = _get_text(gpu, f"fb_memory_usage/{kind}")
     return None if text is None else to_mib(text)
 
 
@@ -182,4 +179,5 @@ def _count_processes(gpu: Element) -> int | None:
         return None
     listed = len(processes.findall("process_info"))
     remark = (processes.text or "").strip()
+    # A placeholder such as N/A means that the list is unavailable, but "None" means that it is empty.
     return None if listed == 0 and remark and is_nothing(remark) and remark.lower() != "none" else listed

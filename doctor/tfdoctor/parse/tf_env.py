@@ -1,4 +1,4 @@
-"""TensorFlow's ``tf_env_collect.sh``: the report that its issue template requests, 2016 to now."""
+"""Parse the report of TensorFlow's ``tf_env_collect.sh``, which its issue template requests."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
 _TITLE = re.compile(r"== ([A-Za-z][^=\n]{0,60}?) *={2,}")
-_PIP = re.compile(
+_PIP_PACKAGE = re.compile(
     r"([A-Za-z0-9_][A-Za-z0-9_.-]*)(?:==|[ \t]+)\(?([0-9][^\s(),]*)\)?(?:[ \t]+(?:/|[A-Za-z]:\\)\S.*)?"
 )
 _PYTHON = re.compile(r"(?m)^python version: *([0-9][0-9A-Za-z.+]*)")
@@ -30,7 +30,7 @@ _IMPORT_ERROR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class EnvSmi(Parsed):
-    """The report's nvidia-smi section: the values of a table, or ``failure`` (a kind of ``smi_failure``)."""
+    """The nvidia-smi section: the values of a table, or ``failure``, which is a kind of ``smi_failure``."""
 
     driver_version: str | None = None
     cuda_version: str | None = None
@@ -41,7 +41,7 @@ class EnvSmi(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class EnvRun(Parsed):
-    """One run of the script; a value is None if its section is missing, ``ld_library_path`` also if it is unset."""
+    """A run of the script. A value is None if its section is missing, or for ``ld_library_path`` if it is unset."""
 
     python_version: str | None
     docker: bool | None
@@ -56,7 +56,7 @@ class EnvRun(Parsed):
 
 @dataclass(frozen=True, slots=True)
 class TfEnv(Parsed):
-    """All runs: the script appends to its file, so a file often contains several."""
+    """All runs in a report. The script appends to its file, so there are often several."""
 
     n_runs: int
     runs: tuple[EnvRun, ...] = field(default=())
@@ -64,7 +64,7 @@ class TfEnv(Parsed):
 
 
 def parse_tf_env(text: str) -> TfEnv:
-    """Parse a ``tf_env.txt``; a repeated section title starts the next run."""
+    """Parse a ``tf_env.txt``. A repeated section title starts the next run."""
     runs: list[dict[str, list[str]]] = []
     current: list[str] | None = None
     for line in clean_lines(text):
@@ -114,7 +114,7 @@ def _make_run(sections: Mapping[str, str]) -> EnvRun:
 
 
 def _find_python_version(sections: Mapping[str, str]) -> str | None:
-    """Return the version in the section on Python, else in the tuple of ``sys.version_info``; None if missing."""
+    """Return the version in the Python section, or else in the tuple of ``sys.version_info``; None if it is missing."""
     if match := _PYTHON.search(sections.get("check python", "")):
         return match[1]
     numbers = _PYTHON_TUPLE.search(sections.get("python version", ""))
@@ -122,13 +122,13 @@ def _find_python_version(sections: Mapping[str, str]) -> str | None:
 
 
 def _parse_flag(section: str | None, yes: str, no: str) -> bool | None:
-    """Return whether a section says `yes`, or `no`; None for anything else."""
+    """Return True if a section starts with the word `yes`, False if with `no`; None for any other text."""
     tokens = (section or "").lower().split()
     return tokens[0] == yes if tokens and tokens[0] in (yes, no) else None
 
 
 def _parse_pips(section: str) -> dict[str, str]:
-    matches = (_PIP.fullmatch(line.strip()) for line in section.split("\n"))
+    matches = (_PIP_PACKAGE.fullmatch(line.strip()) for line in section.split("\n"))
     return {match[1]: match[2] for match in matches if match}
 
 

@@ -1,4 +1,4 @@
-"""TOML parsing on every supported Python version."""
+"""Parse TOML on every supported Python version."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ class TomlError(ValueError):
 
 
 def loads(text: str) -> dict[str, Any]:
-    """Return the tables of a TOML text. Raises TomlError."""
+    """Return the tables of a TOML text. Raise TomlError if it is invalid."""
     module: Any = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
     try:
         tables: dict[str, Any] = module.loads(text)

@@ -1,4 +1,4 @@
-"""Outputs that are wrapped in something else: JSON, JSON lines, a notebook, a Markdown list, a sentence."""
+"""Extract a tool's output that is wrapped in JSON, JSON lines, a notebook, a Markdown list or a sentence."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _MAX_JSON_CHARS = 16 << 20
 """Longer texts are not parsed as JSON."""
 _MAX_DEPTH = 40
 _RECORD_KEYS = ("log", "message", "msg", "text", "line")
-"""Keys under which log records store a program's output."""
+"""Keys of a log record that can contain a program's output."""
 _QUOTED = re.compile(r'[ \t]*("(?:[^"\\]|\\.)*"),?[ \t]*')
 _BULLET = re.compile(r"[-*+] ")
 _NUMBER = re.compile(r"([0-9]{1,4})[.)] ")
@@ -24,11 +24,11 @@ _INTRODUCTION = re.compile(
     r"(?:says|said|gave|(?:print|show|give|output|return)(?:s|ed))(?: me| this)?:?)[ \t]+(?=[^\n]{8})",
     re.MULTILINE,
 )
-"""A phrase that an author puts before an output on the same line. No program starts a line like that."""
+"""A phrase such as "nvidia-smi shows" that an author writes before an output, on the same line."""
 
 
 def unwrap(text: str) -> str:
-    """Return the wrapped output; the text itself if it is not wrapped. Never raises."""
+    """Return the wrapped output, or the text itself if it is not wrapped. Never raise an exception."""
     first_char = text.lstrip("\ufeff \t\r\n")[:1]
     if first_char and first_char in '{["' and len(text) <= _MAX_JSON_CHARS:
         return _unwrap_document(text) or _unwrap_records(text) or text
@@ -38,16 +38,16 @@ def unwrap(text: str) -> str:
 def _unwrap_document(text: str) -> str:
     """Return the output in a text that is a JSON document; "" if there is none."""
     try:
-        outputs = list(_list_printed(json.loads(text.lstrip("\ufeff")), 0))
+        outputs = list(_iter_outputs(json.loads(text.lstrip("\ufeff")), 0))
     except (ValueError, RecursionError):
         return ""
     return "\n".join(outputs)
 
 
-def _list_printed(value: Any, depth: int) -> Iterator[str]:
-    """Yield the strings that contain several lines, and the lists of lines, joined.
+def _iter_outputs(value: Any, depth: int) -> Iterator[str]:
+    """Yield the strings with several lines, and the lists of lines as one string.
 
-    The JSON output of tools contains neither.
+    The JSON output of tools contains neither, so they are wrapped outputs.
     """
     if depth > _MAX_DEPTH:
         return
@@ -61,18 +61,21 @@ def _list_printed(value: Any, depth: int) -> Iterator[str]:
                 yield joined.rstrip("\n")
             return
         for item in value:
-            yield from _list_printed(item, depth + 1)
+            yield from _iter_outputs(item, depth + 1)
     elif isinstance(value, dict):
         for item in value.values():
-            yield from _list_printed(item, depth + 1)
+            yield from _iter_outputs(item, depth + 1)
 
 
 def _unwrap_records(text: str) -> str:
-    """Return the texts of JSON lines, each a record or a string; "" if most lines are something else."""
+    """Return the texts of JSON lines, which are records or strings; "" if too few lines are.
+
+    At least two lines and more than 60 % of all lines must be.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     texts = [_unwrap_line(line) for line in lines]
-    found_texts = [content for content in texts if content is not None]
-    return "\n".join(found_texts) if len(found_texts) >= 2 and len(found_texts) * 10 > len(lines) * 6 else ""
+    valid_texts = [content for content in texts if content is not None]
+    return "\n".join(valid_texts) if len(valid_texts) >= 2 and len(valid_texts) * 10 > len(lines) * 6 else ""
 
 
 def _unwrap_line(line: str) -> str | None:
@@ -87,7 +90,7 @@ def _unwrap_line(line: str) -> str | None:
 
 
 def _strip_bullets(text: str) -> str:
-    """Return the text without bullets or numbers if every line is a list item."""
+    """Return the text without bullets or numbers if every line is a list item, else the text unchanged."""
     lines = text.splitlines()
     items = [line for line in lines if line.strip()]
     if len(items) < 2:

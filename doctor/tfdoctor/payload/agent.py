@@ -34,12 +34,12 @@ else:
 
 
 def text(data):
-    """Return bytes as Base64 text."""
+    """Return bytes as a Base64 string."""
     return base64.b64encode(data).decode("ascii")
 
 
 def to_bytes(name):
-    """Return a name as bytes."""
+    """Return a path or another name as bytes, in the encoding of the file system."""
     return name.encode("utf-8", "strict" if UNKNOWN == "replace" else UNKNOWN)
 
 
@@ -63,8 +63,8 @@ def op_hello(request):
 
 
 def op_read(request):
+    """Return a part of a file, its size, and its device and inode."""
     # O_NONBLOCK: opening a FIFO must not block.
-    """Return part of a file with its size and identity."""
     descriptor = os.open(to_bytes(request["path"]), os.O_RDONLY | os.O_NONBLOCK)
     try:
         stream = os.fdopen(descriptor, "rb")
@@ -113,7 +113,7 @@ def op_which(request):
 
 
 def op_put(request):
-    """Write files to a new temporary folder."""
+    """Write files to a new temporary folder, and return the folder."""
     folder = tempfile.mkdtemp(prefix="tfdoctor-")
     for name, data in request["files"].items():
         with open(os.path.join(folder, os.path.basename(name)), "wb") as stream:
@@ -122,7 +122,7 @@ def op_put(request):
 
 
 def op_run(request):
-    """Run a command; kill its process group at its time limit."""
+    """Run a command, and return its output and status. Its process group is killed at the time limit."""
     env = dict(ENVIRON)
     for name in request.get("unset", []):
         env.pop(to_bytes(name), None)
@@ -166,7 +166,7 @@ def op_run(request):
 
 
 def kill(pid):
-    """Kill the process group of a command."""
+    """Kill the process group of a command, if it still exists."""
     try:
         os.killpg(pid, signal.SIGKILL)
     except OSError:
@@ -185,7 +185,7 @@ OPERATIONS = {
 
 
 def answer(request):
-    """Handle one request and print the response."""
+    """Handle a request, and print the response. An error becomes a response with `errno` and `strerror`."""
     request_id = request["id"]
     try:
         line = json.dumps(dict(OPERATIONS[request["op"]](request), id=request_id))

@@ -24,7 +24,7 @@ def say(**facts):
 
 
 def list_gpus(tf):
-    """Return the names of the registered GPUs, if possible by a function that does not create devices."""
+    """Return the names of the registered GPUs. The devices are not created if this release can list them without."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, "list_physical_devices"):
@@ -69,20 +69,20 @@ def compute_product(tf, device, matrix):
 
 
 def initialize(tf):
-    """Create all of TensorFlow's devices. After a failure this must not be repeated, because 2.21 then hangs."""
+    """Create all of TensorFlow's devices. Do not repeat this after a failure, because TensorFlow 2.21 then hangs."""
     if is_eager(tf):
         with tf.device("/CPU:0"):
             tf.constant(0.0)
 
 
 def compute(tf, index):
-    """Compare a product on a GPU with numpy's; return "GPU:N ok" or the failure."""
+    """Compare a matrix product on a GPU with that of numpy. Return "GPU:N ok" or "GPU:N failed: ..."."""
     import numpy
 
     matrix = numpy.random.RandomState(7).uniform(-1.0, 1.0, (MATRIX_ROWS, MATRIX_ROWS)).astype("float32")
     expected = matrix.astype("float64").dot(matrix.astype("float64"))
     result = compute_product(tf, "/GPU:%d" % index if is_eager(tf) else "/gpu:%d" % index, matrix)
-    # TF32 keeps 10 bits of each factor: an error of 2**-11 per product, times sqrt(SIZE) for the sum.
+    # TF32 keeps 10 bits of each factor: an error of 2**-11 per product, times sqrt(MATRIX_ROWS) for the sum.
     deviation = float(numpy.abs(result - expected).max())
     limit = 2.0**-10 * MATRIX_ROWS**0.5
     if not deviation <= limit:

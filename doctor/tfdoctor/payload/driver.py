@@ -27,7 +27,7 @@ def text(value):
 
 
 def find_mapped(fragment):
-    """Return the path of a mapped file whose name contains `fragment`; None if there is none."""
+    """Return the path of the first mapped file whose name contains `fragment`; None if there is none."""
     try:
         with open("/proc/self/maps") as maps:
             for line in maps:
@@ -40,7 +40,7 @@ def find_mapped(fragment):
 
 
 def load(name):
-    """Return (library, "") or (None, error)."""
+    """Return a loaded library and "", or None and the error if it cannot be loaded."""
     try:
         return ctypes.CDLL(name), ""
     except OSError as error:
@@ -48,7 +48,7 @@ def load(name):
 
 
 def function(library, *choices):
-    """Return the first of several functions that a library has; None if it has none of them."""
+    """Return the first of the functions `choices` that a library has; None if it has none of them."""
     for name in choices:
         try:
             return getattr(library, name)
@@ -58,7 +58,7 @@ def function(library, *choices):
 
 
 def attribute(library, device, number, answer):
-    """Return an attribute of a device; None if the query fails, with the error in `answer`."""
+    """Return an attribute of a device. If the query fails, return None and store the error in `answer`."""
     query = function(library, "cuDeviceGetAttribute")
     value = ctypes.c_int(0)
     status = query(ctypes.byref(value), number, device) if query is not None else -1
@@ -74,7 +74,7 @@ def uuid_text(raw):
 
 
 def cuda_device(library, ordinal):
-    """Return the facts about one CUDA device."""
+    """Return the facts about a CUDA device."""
     device = ctypes.c_int(0)
     answer = {"ordinal": ordinal}
     get = function(library, "cuDeviceGet")
@@ -109,7 +109,7 @@ def cuda_device(library, ordinal):
 
 
 def list_closed_nodes():
-    """Return the device nodes that this user may not open, judged by their permissions alone."""
+    """Return the device nodes that this user may not open according to their permissions. The nodes are not opened."""
     try:
         names = sorted(os.listdir("/dev"))
     except OSError:
@@ -119,9 +119,10 @@ def list_closed_nodes():
 
 
 def list_refused_nodes(closed):
-    """Return the device nodes that this user may open but the kernel refuses (EPERM), as a cgroup does.
+    """Return the device nodes that this user may open according to their permissions, but that the kernel refuses.
 
-    Called only after cuInit has failed, which tried to open them itself.
+    A cgroup can refuse them with EPERM. This opens the nodes, so it is called only after cuInit, which opens them
+    as well, has failed.
     """
     refused = []
     try:
@@ -196,7 +197,7 @@ class PciInfo(ctypes.Structure):  # nvmlPciInfo_t, version 3
 
 
 def nvml_device(library, index):
-    """Return the facts about one NVML device."""
+    """Return the facts about an NVML device."""
     answer = {"index": index}
     handle = ctypes.c_void_p()
     get = function(library, "nvmlDeviceGetHandleByIndex_v2", "nvmlDeviceGetHandleByIndex")
@@ -252,7 +253,7 @@ def nvml(name):
 
 
 def say(key, value):
-    # Each library has a line of its own, which is kept if the next one crashes or hangs.
+    # Each library gets a separate line, which is not lost if the next library crashes or hangs.
     print(MARKER + json.dumps({key: value}))
     sys.stdout.flush()
 

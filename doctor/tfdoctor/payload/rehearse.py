@@ -28,7 +28,7 @@ for loaded in set(sys.modules) - AT_START:
 MARKER = "tfdoctor-payload:"
 OUTPUT = sys.stdout
 MAX_FRAMES = 40
-# Start of Python 2's message about a module that it cannot find.
+# Beginning of Python 2's message about a module that it cannot find.
 NOT_FOUND_PREFIX = "No module named "
 
 
@@ -38,7 +38,10 @@ def say(**facts):
 
 
 def list_traceback_files():
-    """Return the files in the traceback of the current error, innermost last, without Python's import system."""
+    """Return the files in the traceback of the current error, the innermost last.
+
+    Files of this script and of Python's import system are omitted.
+    """
     paths = []
     for entry in traceback.extract_tb(sys.exc_info()[2])[-MAX_FRAMES:]:
         if (
@@ -52,7 +55,7 @@ def list_traceback_files():
 
 
 def find_root_error(error):
-    """Return the first ImportError of a chain, because packages replace the loader's error by their own."""
+    """Return the innermost ImportError of a chain. Packages replace the loader's error with their own."""
     for _ in range(MAX_FRAMES):
         cause = getattr(error, "__cause__", None) or getattr(error, "__context__", None)
         if not isinstance(cause, ImportError):
@@ -62,7 +65,7 @@ def find_root_error(error):
 
 
 def find_missing_module(error):
-    """Return the name of the module that was not found; Python 2 has it only in the message. None for other errors."""
+    """Return the name of the module that was not found; None for other errors. Python 2 has it only in the message."""
     if type(error).__name__ == "ModuleNotFoundError":
         return error.name
     message = str(error)
@@ -71,7 +74,7 @@ def find_missing_module(error):
         innermost = sys.exc_info()[2]
         while innermost.tb_next is not None:
             innermost = innermost.tb_next
-        # For "a.b" the message says "b" if "a" exists: only the start of a requested name is a module name.
+        # For "a.b" the message names only "b" if "a" exists, so a name counts only if a requested name starts with it.
         if innermost.tb_frame.f_code is load.__code__:
             requested = [innermost.tb_frame.f_locals["name"]]
         else:
@@ -101,7 +104,7 @@ def load(name):
 
 
 def access_attribute(name, chain):
-    """Access an attribute of a module as `from name import first` does, importing a submodule if necessary."""
+    """Access an attribute of a module, such as "a.b", as TensorFlow does. Import a submodule if necessary."""
     value = sys.modules[name]
     first, _, rest = chain.partition(".")
     if not hasattr(value, first):
@@ -126,7 +129,7 @@ def get_module_path(name):
 
 
 def rehearse(name, chains):
-    """Import a module and access attributes of it; return the facts about the error, or {}."""
+    """Import a module and access its attributes. Return the facts about the error; {} if there was none."""
     try:
         load(name)
         for chain in chains:
@@ -139,7 +142,7 @@ def rehearse(name, chains):
 
 
 def run_source(path):
-    """Execute a generated source of TensorFlow, to test whether this protobuf accepts it."""
+    """Execute a generated source, to test whether this protobuf accepts it. Return the facts about the error or {}."""
     try:
         with open(path, "rb") as stream:
             code = compile(stream.read(), path, "exec", 0, True)
@@ -152,7 +155,7 @@ def run_source(path):
 
 
 def rehearse_and_report(key, name, chains):
-    """Import one module and print the result."""
+    """Import a module, and print the result under `key`."""
     say(at=name)
     answer = rehearse(name, chains)
     answer.update(name=name, file=get_module_path(name), top=get_module_path(name.split(".")[0]))

@@ -1,8 +1,8 @@
 # Part of rehearse.py: a stand-in for TensorFlow, with which Keras can be imported without it.
 #
-# Keras imports TensorFlow, which a rehearsal must not do. While it is imported, Keras uses TensorFlow's
-# names, classes to derive from, decorators, and calls whose results do not matter. All of them are instances
-# of Anything here.
+# Keras imports TensorFlow, but a rehearsal must not import it. While Keras is imported, it uses names of
+# TensorFlow as base classes, decorators, and functions whose results do not matter. Here all of these names
+# are instances of Anything.
 import os
 import re
 import sys
@@ -14,7 +14,10 @@ UNUSABLE_FOLDER = os.path.join(os.devnull, "keras")
 
 
 class Anything(object):
-    """Any name of TensorFlow: has every attribute, can be called, derived from and compared, passes as a class."""
+    """A stand-in for any TensorFlow name.
+
+    It has every attribute, can be called, derived from and compared, and passes as a class.
+    """
 
     __bases__ = ()
     __class__ = property(lambda self: type)
@@ -75,14 +78,14 @@ class Anything(object):
 
 
 class Wrapper(object):
-    """TensorFlow's wrapper of a module, whose result Keras puts in the place of the module."""
+    """A stand-in for TensorFlow's module wrapper, with which Keras replaces a module. It returns the module itself."""
 
     def __new__(cls, module, *args, **options):
         return module
 
 
 class StandInBase(object):
-    """The base of classes that are derived from a class of TensorFlow."""
+    """The base class of classes that derive from a TensorFlow class."""
 
     def __init__(self, *args, **options):
         pass
@@ -98,7 +101,7 @@ DYNAMIC_NAME_PHRASES = ("import *", "globals()", "setattr(", "__getattr__", "exe
 
 
 class Module(types.ModuleType):
-    """A module of TensorFlow. It has every name except those that the installed file certainly lacks."""
+    """A stand-in for a TensorFlow module. It has every name except for names that the installed file cannot define."""
 
     def __getattr__(self, name):
         if name == "keras":
@@ -111,7 +114,10 @@ class Module(types.ModuleType):
 
 
 def is_name_missing(real, name):
-    """Return whether the module with this file or folder (None: unknown) certainly has no such name."""
+    """Return whether a module certainly does not define a name.
+
+    `real` is the installed file or folder of the module; None if it is unknown.
+    """
     if real is None or find_module_path(real, name):
         return False
     path = os.path.join(real, "__init__.py") if os.path.isdir(real) else real
@@ -126,7 +132,7 @@ def is_name_missing(real, name):
 
 
 def find_module_path(folder, name):
-    """Return the file or folder of the module with this name in a folder of TensorFlow; None if there is none."""
+    """Return the file or folder of the module `name` in a folder; None if there is none."""
     try:
         names = os.listdir(folder)
     except OSError:
@@ -137,7 +143,7 @@ def find_module_path(folder, name):
 
 
 class Finder(object):
-    """A finder for every module of TensorFlow except those that are certainly not installed."""
+    """A finder for TensorFlow modules, except for those that are certainly not installed."""
 
     def __init__(self, version, folder):
         self.version, self.folder = version, folder
@@ -156,9 +162,9 @@ class Finder(object):
         return spec
 
     def real(self, parts):
-        """Return the file or folder of one of TensorFlow's modules; None if it is unknown."""
+        """Return the file or folder of a TensorFlow module, given the parts of its name; None if it is unknown."""
         if self.folder is None or not parts:
-            return None  # the package's own names are assembled while it is imported
+            return None  # the names of the package itself are assembled during its import
         for path in (os.path.join(self.folder, "_api", "v2"), self.folder):
             for part in parts:
                 path = path and find_module_path(path, part)
@@ -176,7 +182,7 @@ class Finder(object):
 
 
 def find_installed():
-    """Return TensorFlow's folder without importing it; None if it is not installed."""
+    """Return TensorFlow's folder; None if it is not installed. TensorFlow is not imported."""
     from importlib.machinery import PathFinder
 
     try:
@@ -188,7 +194,7 @@ def find_installed():
 
 
 def install_stand_in(version):
-    """Make `import tensorflow` use the stand-in, and keep Keras from creating its settings file."""
+    """Make `import tensorflow` use the stand-in, and prevent Keras from creating its settings file."""
     sys.meta_path.insert(0, Finder(version, find_installed()))
     home = os.environ.get("KERAS_HOME") or os.path.join(os.path.expanduser("~"), ".keras")
     if not os.path.isfile(os.path.join(home, "keras.json")):

@@ -47,7 +47,7 @@ STAGE_FUNCTIONS = {"import": do_import, "visible": do_visible, "compute": do_com
 
 
 def set_alarm(seconds):
-    """End the process by SIGALRM after these seconds; 0 cancels that."""
+    """End the process with SIGALRM after these seconds. 0 cancels the alarm."""
     if hasattr(signal, "alarm"):
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         if hasattr(signal, "pthread_sigmask"):
@@ -56,36 +56,36 @@ def set_alarm(seconds):
 
 
 def run_stage(run, stage, limit):
-    """Run one stage and print its result; return whether it has not failed."""
+    """Run a stage and print its result. Return False if it failed."""
     say(stage=stage, status="begin")
     set_alarm(limit)
     started = time.time()
-    pulse = ProgressReporter(stage, limit)
-    pulse.start()
-    status, raw, facts = "passed", "", {}
+    progress = ProgressReporter(stage, limit)
+    progress.start()
+    status, full_error, facts = "passed", "", {}
     try:
         detail, facts = STAGE_FUNCTIONS[stage](run)
     except MissingFeature as error:
         # A missing NCCL is not a failure.
         status, detail = ("skipped" if stage == "nccl" else "failed"), "%s" % error
-        raw = detail if status == "failed" else ""
+        full_error = detail if status == "failed" else ""
     except WrongResult as error:
         status, detail = "failed", "%s" % error
-        raw, facts = getattr(error, "raw", "") or detail, getattr(error, "facts", {})
+        full_error, facts = getattr(error, "raw", "") or detail, getattr(error, "facts", {})
     except BaseException as error:
-        status, raw = "failed", text(error)
-        detail = summarize_error(raw)
+        status, full_error = "failed", text(error)
+        detail = summarize_error(full_error)
     finally:
-        pulse.over.set()
+        progress.over.set()
         set_alarm(0)
-    say(stage=stage, status=status, detail=detail[:MAX_ERROR_CHARS], seconds=measure_since(started), error=raw, **facts)
+    say(stage=stage, status=status, detail=detail[:MAX_ERROR_CHARS], seconds=measure_since(started), error=full_error, **facts)
     return status != "failed"
 
 
 def main():
     WRITER.reserve_stdout()
     request = json.loads(sys.argv[1]) if len(sys.argv) > 1 else {}
-    # Whatever the environment says, do not take the whole memory of a GPU.
+    # Do not allocate the whole memory of a GPU, whatever the environment says.
     os.environ["TF_FORCE_GPU_ALLOW_GROWTH"] = "true"
     stages = set(request.get("stages") or DEFAULT_STAGES) | set(DEFAULT_STAGES[:2])
     limits = request.get("limits") or {}

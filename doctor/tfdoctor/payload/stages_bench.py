@@ -1,9 +1,9 @@
 # Part of stages.py: the time that work takes on each device (bench). Results are not checked here.
 #
-# All graphs are built first and run in turns, so that a temporary disturbance of the machine adds to the
-# spread of each of them and does not shift the median of one. The line after each turn contains all times so
-# far and replaces the previous one. Each call fetches a number that depends on the whole work: it arrives
-# when the device has finished.
+# All graphs are built first and then run in turns, so that a temporary disturbance of the machine increases
+# the spread of all times and does not shift the median of one graph. The line after each turn contains all
+# times so far, and replaces the previous line. Each call fetches a number that depends on the whole work, so
+# it ends when the device has finished.
 import os
 import re
 import tempfile
@@ -15,22 +15,22 @@ from stages_devices import Card, public_config
 from stages_output import MAX_ERROR_CHARS, WrongResult, say, summarize_error, text
 
 ROUNDS = 8
-MAX_SAMPLES = 400  # most times of one piece of work
-MIN_SAMPLES = 12  # fewest times of a precise result
-MIN_ROUNDS = 6  # fewest rounds of a precise result: the machine's own speed may change between rounds
+MAX_SAMPLES = 400  # largest number of times of a piece of work
+MIN_SAMPLES = 12  # smallest number of times for a precise result
+MIN_ROUNDS = 6  # smallest number of rounds for a precise result, because the machine's speed changes between rounds
 WARM_UP_SHARE, EAGER_WARM_UP_SHARE = 0.5, 0.8  # shares of the time after which no first call starts: in sessions, and afterwards
 MAX_RELATIVE_ERROR = 0.01  # half the width of the median's interval, as a share of the median
 TICKS_PER_S = 100.0  # units of /proc/stat per second
-# Lines of TensorFlow's log about compilation, and about connections between devices.
+# Lines in TensorFlow's log about compilation and about connections between devices.
 RELEVANT_LOG_LINE = re.compile(
     r"PTX|ptxas|using XLA|jit-compiled|[Aa]utotun|[Pp]eer access|edge matrix|\] +\d+: +[NY]( [NY])*\s*$|\] +0( \d+)+\s*$"
 )
 
 
 class MachineBenchmark(object):
-    """Work of the processor without TensorFlow: it shows the machine's own speed while TensorFlow is timed.
+    """A computation without TensorFlow, which shows the speed of the machine while TensorFlow is timed.
 
-    A Fourier transform, because numpy computes it in one thread everywhere.
+    It is a Fourier transform, because numpy computes it in a single thread on every machine.
     """
 
     POINTS = 8192
@@ -54,7 +54,7 @@ class MachineBenchmark(object):
         self.seconds.append(clock() - start)
 
     def report(self):
-        """Print the median time so far."""
+        """Print the median of the times so far."""
         if self.seconds:
             median = sorted(self.seconds)[len(self.seconds) // 2]
             say(stage="bench", yardstick=dict(what=self.what, seconds=float("%.6g" % median)))
@@ -71,7 +71,7 @@ class TimedWork(object):
         self.quiet = self.smallest = False
 
     def report(self):
-        """Print the times so far, unless the piece is quiet."""
+        """Print the times so far, unless `quiet` is set."""
         if self.quiet:
             return
         line = dict(self.facts, samples=[float("%.6g" % seconds) for seconds in self.seconds], first=self.first)
@@ -86,9 +86,10 @@ class TimedWork(object):
 
 
 class LogCapture(object):
-    """Captures what is logged (also by C++), reduced to the relevant lines; the log still reaches its destination.
+    """A context manager that captures the relevant lines of the log, including those of C++.
 
-    A file is used because a pipe could fill up while nothing reads it.
+    The log still reaches standard error. It is captured in a file, because a pipe could fill up while nothing reads
+    it.
     """
 
     def __init__(self):
@@ -121,12 +122,12 @@ class LogCapture(object):
 
 
 def do_bench(run):
-    """Time the requested work on the requested devices."""
+    """Time the requested work on the requested devices, and return a summary and {}."""
     request = run.wish.get("bench") or {}
     budget = float(request.get("time") or 60)
     cards = select_devices(run, request.get("devices") or [])
-    autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
-    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], autotune=autotune)
+    uses_autotune = os.environ.get("TF_CUDNN_USE_AUTOTUNE", "1") not in ("0", "false", "False")
+    say(stage="bench", devices=[dict(card.details, device=short_name(card)) for card in cards], uses_autotune=uses_autotune)
     pieces, errors = [], []
     v1 = run.v1
     cpu_count = max([1] + [card.index + 1 for card in cards if card.kind == "CPU"])
@@ -166,7 +167,7 @@ def do_bench(run):
     for piece in pieces:
         if piece.quiet:
             piece.quiet = False
-            piece.tell()
+            piece.report()
     if not pieces:
         raise WrongResult("; ".join(sorted(set(errors)))[:300]) if errors else explain_unserved(request, cards)
     timed = sum(1 for piece in pieces if piece.seconds)
@@ -176,7 +177,7 @@ def do_bench(run):
 
 
 def explain_unserved(wish, cards):
-    """Return the error if no work fits the request: the request is wrong, not TensorFlow."""
+    """Return the error for a request that no work fits. It says that the request is wrong, not TensorFlow."""
     workloads, types = wish.get("workloads") or WORKLOADS, wish.get("dtypes") or DTYPES
     reasons = []
     kinds = [card.kind for card in cards]
@@ -195,7 +196,7 @@ def explain_unserved(wish, cards):
 
 
 def make_pieces(offered, session, pieces, refused, v1=None):
-    """Build pieces of work and add them to `pieces`, errors to `refused`.
+    """Build pieces of work and add them to `pieces`. Errors are added to `refused`.
 
     Variables are initialised before the first call, so that work that is never called takes no memory.
     """
@@ -212,7 +213,7 @@ def make_pieces(offered, session, pieces, refused, v1=None):
 
 
 def make_initializer(v1, session, before):
-    """Return a function that initialises the new variables; None if there are none."""
+    """Return a function that initialises the new variables; None if there are none. `before` are the IDs of old ones."""
     initializers = [variable.initializer for variable in v1.global_variables() if id(variable) not in before]
 
     def ready():
@@ -222,7 +223,10 @@ def make_initializer(v1, session, before):
 
 
 def sort_in_turns(pieces):
-    """Return the pieces, the smallest of each kind first, so that each kind gets some time if there is little."""
+    """Return the pieces in the order in which they are run.
+
+    The smallest of each kind come first, so that each kind gets some time even if there is little.
+    """
     ranks, seen = [], {}
     for piece in pieces:
         key = get_work_family(piece)
@@ -239,7 +243,10 @@ def get_work_family(piece):
 
 
 def split_cpu(run, count):
-    """Split the CPU for work without a session; if TensorFlow cannot, MirroredStrategy reports the error."""
+    """Split the CPU into logical devices for work without a session.
+
+    If TensorFlow cannot do that, MirroredStrategy reports the error later.
+    """
     configure, lister = public_config(run.tf, "set_logical_device_configuration"), public_config(run.tf, "list_physical_devices")
     configuration_class = public_config(run.tf, "LogicalDeviceConfiguration")
     if count > 1 and configure is not None and configuration_class is not None:
@@ -252,14 +259,14 @@ def split_cpu(run, count):
 def warm_up(pieces, began, budget, share):
     """Time the first call of each piece, which optimizes the graph, compiles, and selects algorithms.
 
-    The smallest piece of each kind may use all of the time, the others this share of it. Return the seconds
-    that do not count: those for initialising variables.
+    The smallest piece of each kind may start at any time within the budget, the others only within this share of it.
+    Return the seconds for initialising variables, which do not count.
     """
     too_slow, uncounted = {}, 0.0
     for piece in pieces:
         if too_slow.get(get_work_family(piece)) or clock() - began - uncounted > budget * (1.0 if piece.smallest else share):
             piece.left_out = "the time is used up"
-            piece.tell()
+            piece.report()
             continue
         try:
             start = clock()
@@ -277,12 +284,12 @@ def warm_up(pieces, began, budget, share):
                 too_slow[get_work_family(piece)] = True
         except Exception as error:
             piece.left_out = summarize_error(text(error))
-        piece.tell()
+        piece.report()
     return uncounted
 
 
 def run_rounds(pieces, began, budget, numbers, yardstick=None):
-    """Time the pieces in turns until the time is used up or the results are precise."""
+    """Time the pieces in turns, until the budget is used up or the results are precise."""
     active = [piece for piece in pieces if not piece.left_out]
     for number in numbers:
         imprecise = [piece for piece in active if not piece.left_out and not is_precise(piece)]
@@ -306,19 +313,19 @@ def run_rounds(pieces, began, budget, numbers, yardstick=None):
                 piece.left_out = summarize_error(text(error))
             piece.rounds += [0] * (number - len(piece.rounds)) + [len(piece.seconds) - count_before]
             measure_others(piece, load_before, read_cpu_load(), clock() - start)
-            piece.tell()
+            piece.report()
         if yardstick is not None:
-            yardstick.tell()
+            yardstick.report()
 
 
 def is_precise(piece):
-    """Return whether the 95 % interval of the median is narrow enough, in enough rounds."""
+    """Return whether there were enough rounds and the 95 % confidence interval of the median is narrow enough."""
     seconds = piece.seconds
     count = len(seconds)
     if len([round_count for round_count in piece.rounds if round_count]) < MIN_ROUNDS or count < MIN_SAMPLES * ROUNDS // 2:
         return False
     ordered = sorted(seconds)
-    half_width = int(0.98 * count**0.5) + 1
+    half_width = int(0.98 * count**0.5) + 1  # ranks of the interval: 1.96 * sqrt(count) / 2
     low, high = ordered[max(count // 2 - half_width, 0)], ordered[min(count // 2 + half_width, count - 1)]
     return (high - low) / 2.0 <= MAX_RELATIVE_ERROR * ordered[count // 2]
 
@@ -327,7 +334,11 @@ clock = getattr(time, "perf_counter", time.time)
 
 
 def read_cpu_load():
-    """Return (busy seconds of all processors and of this process, number of processors, throttled periods) or None."""
+    """Return the CPU load of the machine and of this process; None if it is unknown.
+
+    It is a tuple of the busy seconds of all processors, the busy seconds of this process, the number of processors,
+    and the number of throttled periods.
+    """
     try:
         with open("/proc/stat") as stream:
             stats = stream.read().splitlines()
@@ -340,7 +351,7 @@ def read_cpu_load():
 
 
 def count_throttled():
-    """Return how often a cgroup quota stopped this process; 0 if that is unknown."""
+    """Return how often a cgroup quota stopped this process; 0 if it is unknown."""
     for name in ("/sys/fs/cgroup/cpu.stat", "/sys/fs/cgroup/cpu/cpu.stat"):
         try:
             with open(find_own_group(name)) as stream:
@@ -366,9 +377,9 @@ def find_own_group(name):
 
 
 def measure_others(piece, before, after, seconds):
-    """Set the share of the processors that other processes used, 0 to 1; it is 1 if a quota stopped this process.
+    """Set `piece.others`, the share of the processors (0 to 1) that other processes used during the timing.
 
-    It remains None if the measured time is too short.
+    It is 1 if a quota stopped this process, and remains None if the measured time is too short.
     """
     if before is None or after is None or piece.others == 1.0:
         return
@@ -381,9 +392,9 @@ def measure_others(piece, before, after, seconds):
 
 
 def select_devices(run, names):
-    """Return the CPU and each GPU, or the devices in `asked`.
+    """Return the devices with these names, or the CPU and each GPU if `names` is empty.
 
-    Several CPUs are parts of it (logical devices). Raises Wrong if TensorFlow does not list a requested
+    Several CPUs are parts of it (logical devices). Raise Wrong if TensorFlow does not list a requested
     device.
     """
     gpus = {}

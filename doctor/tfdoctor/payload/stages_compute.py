@@ -10,7 +10,7 @@ from stages_output import MissingFeature, WrongResult, round_finite, plural, say
 TIMED_ROWS = 4096  # rows of the matrices that are timed: 64 MiB each in float32
 PRODUCTS_PER_RUN = 4  # products per run, so that the cost of starting one is negligible
 ESTIMATE_ROWS = 512  # rows of the product from which the time of large ones is estimated
-MAX_RUN_S, TARGET_RUN_S = 30.0, 3.0  # seconds: if a run takes longer than LONG, rows are halved until SHORT
+MAX_RUN_S, TARGET_RUN_S = 30.0, 3.0  # seconds: if a run takes longer than MAX_RUN_S, rows are halved until TARGET_RUN_S
 MIN_COPY_GBPS = 1.2  # GB/s; one lane of PCIe 3.0 carries 0.98, sixteen from pageable memory 3 and more
 ROUNDING_UNIT = {"float32": 2.0**-24, "float16": 2.0**-11, "bfloat16": 2.0**-8}
 TF32_UNIT = 2.0**-10
@@ -23,7 +23,7 @@ SMALL_CONVOLUTION = (2, 6, 6, 4, 8)
 
 
 def do_compute(run):
-    """Compare products on each device with numpy's, and time them."""
+    """Compare matrix products on each device with those of numpy, and time them."""
     try:
         run.open()
     except WrongResult as error:
@@ -50,7 +50,7 @@ def do_compute(run):
 
 
 def compute_on(run, card):
-    """Return (a summary, the first error or "") for all types on one device."""
+    """Test all types on a device. Return a summary, and the first error or ""."""
     results = []
     for dtype in ("float32", "float16", "bfloat16"):
         if not has_dtype(run, card, dtype):
@@ -98,15 +98,18 @@ def has_dtype(run, card, dtype):
 
 
 def compare(run, card, dtype):
-    """Return [(mode, largest deviation, its limit)] of a product on the device compared with numpy's in float64.
+    """Compare a product on the device with numpy's in float64. Return [(mode, largest deviation, its limit)].
 
-    Factors are independent, of mean 0 and variance 1/3, so a running sum of k products has the rms sqrt(k)/3.
-    Each of n additions has an error of at most u times that sum: together (they are independent) u * n / (3 *
-    sqrt(2)). The largest error of a million results, added up one by one, was 5 times that; 12 times is
-    allowed. TF32 cuts both factors to 10 bits: each product has an error of up to 2**-10 of either, together
-    2**-10 * sqrt(2 * n) / 3; the largest was 2.4 times that, 6 times is allowed. float16 and bfloat16 get
-    factors that they represent exactly (64ths), and their result is rounded to u, or several times if a sum
-    is composed of parts.
+    The factors are independent and have mean 0 and variance 1/3, so a running sum of k products has the rms
+    sqrt(k)/3. Each of n additions has an error of at most u times that sum. The errors are independent, so that
+    the total error is u * n / (3 * sqrt(2)). The largest error of a million results that were added one by one was
+    5 times as large; 12 times is allowed.
+
+    TF32 reduces both factors to 10 bits, so each product has an error of up to 2**-10 of either factor. The total
+    error is 2**-10 * sqrt(2 * n) / 3. The largest error was 2.4 times as large; 6 times is allowed.
+
+    The factors for float16 and bfloat16 are multiples of 1/64, which both represent exactly. Their result is
+    rounded to u once, or several times if a sum is composed of parts.
     """
     import numpy
 
@@ -140,7 +143,7 @@ def tf32_limit(n):
 
 
 class tf32_switch(object):
-    """A context manager that disables TF32, if requested and if this TensorFlow supports that."""
+    """A context manager that disables TF32 if `off` is true and this TensorFlow supports that."""
 
     def __init__(self, run, off):
         experimental = getattr(getattr(run.tf, "config", None), "experimental", None)
@@ -159,7 +162,7 @@ class tf32_switch(object):
 
 
 def product(run, card, dtype, left, right):
-    """Return a product on the device. Raises Missing if an optional type has no kernel."""
+    """Return a product on the device. Raise MissingFeature if an optional type has no kernel."""
     try:
         return multiply(run, card, dtype, left, right)
     except Exception as error:
@@ -183,9 +186,9 @@ def multiply(run, card, dtype, left, right):
 
 
 def measure(run, card, dtype, mode, first):
-    """Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note) of large products.
+    """Time large products. Return ({"gflops", "expected_gflops", "slow", "copy_gbps"}, a note).
 
-    With `first`, copying to the device is timed, too.
+    If `first` is true, copying to the device is timed, too.
     """
     import numpy
 
@@ -231,7 +234,7 @@ def measure(run, card, dtype, mode, first):
 
 
 def choose_rows(run, card, dtype):
-    """Return the number of rows to time: fewer if the device is so slow that it would use all of its time."""
+    """Return the number of rows to time. It is smaller if the device is too slow for the default."""
     import numpy
 
     v1 = run.v1
@@ -254,7 +257,7 @@ def choose_rows(run, card, dtype):
 
 
 def time_call(seconds, call):
-    """Return the mean seconds of a call, repeated for `seconds` seconds after one call that does not count."""
+    """Return the mean time of a call in seconds. It is repeated for `seconds` seconds, after a call to warm up."""
     call()
     started, count = time.time(), 0
     while not count or time.time() - started < seconds:
@@ -264,7 +267,7 @@ def time_call(seconds, call):
 
 
 def do_cudnn(run):
-    """Compare a convolution on each device with numpy's."""
+    """Compare a convolution on each device with that of numpy."""
     run.open()
     failures = []
     for card in run.cards:
@@ -284,7 +287,10 @@ def do_cudnn(run):
 
 
 def convolve_on(run, card):
-    """Return the largest deviation as a share of its limit. Raises Wrong if it exceeds the limit."""
+    """Return the largest deviation of a convolution as a share of its limit.
+
+    Raise WrongResult if it exceeds the limit.
+    """
     import numpy
 
     sizes = SMALL_CONVOLUTION if run.small else CONVOLUTION
@@ -304,7 +310,7 @@ def convolve_on(run, card):
         with run.session() as session:
             results = session.run(answers, dict(zip(fed, (image, kernel, gradient))))
     worst = 0.0
-    # Number of products in each result; cuDNN may use TF32, and Winograd's sums are no more precise.
+    # The last values are the numbers of products in each result. cuDNN may use TF32, and Winograd is not more precise.
     for name, array, expected, products in zip(
         ("the result", "the gradient of the input", "the gradient of the filter"),
         results,
@@ -318,8 +324,8 @@ def convolve_on(run, card):
     return worst
 
 
-def convolution(numpy, sizes, image, kernel, back):
-    """Return (result, gradient of the image, gradient of the kernel) of a convolution, computed by numpy.
+def convolution(numpy, sizes, image, kernel, result_gradient):
+    """Return the result, the gradient of the image and the gradient of the kernel of a convolution by numpy.
 
     The convolution is 3x3, NHWC, with SAME padding.
     """
@@ -327,12 +333,12 @@ def convolution(numpy, sizes, image, kernel, back):
     padded = numpy.zeros((n, h + 2, w + 2, cin))
     padded[:, 1:-1, 1:-1, :] = image
     result = numpy.zeros((n, h, w, cout))
-    of_image = numpy.zeros((n, h + 2, w + 2, cin))
-    of_kernel = numpy.zeros((3, 3, cin, cout))
+    image_gradient = numpy.zeros((n, h + 2, w + 2, cin))
+    kernel_gradient = numpy.zeros((3, 3, cin, cout))
     for i in range(3):
         for j in range(3):
             part = padded[:, i : i + h, j : j + w, :]
             result += part.dot(kernel[i, j])
-            of_image[:, i : i + h, j : j + w, :] += back.dot(kernel[i, j].T)
-            of_kernel[i, j] = part.reshape(-1, cin).T.dot(back.reshape(-1, cout))
-    return result, of_image[:, 1:-1, 1:-1, :], of_kernel
+            image_gradient[:, i : i + h, j : j + w, :] += result_gradient.dot(kernel[i, j].T)
+            kernel_gradient[i, j] = part.reshape(-1, cin).T.dot(result_gradient.reshape(-1, cout))
+    return result, image_gradient[:, 1:-1, 1:-1, :], kernel_gradient

@@ -7,7 +7,7 @@ from stages_output import WrongResult, plural, say, summarize_error, text
 
 DEFAULT_ROWS = {"GPU": 1024, "CPU": 256}
 SMALL_ROWS = 48
-TIMED_S = 0.3  # seconds
+TIMED_S = 0.3  # seconds for which a timed call is repeated
 
 
 class Card(object):
@@ -44,11 +44,11 @@ class Run(object):
 
     @property
     def v1(self):
-        """The names of TensorFlow 1, which 1.13 and later have under compat.v1."""
+        """The module with the TensorFlow 1 API, which is compat.v1 since 1.13."""
         return getattr(getattr(self.tf, "compat", None), "v1", None) or self.tf
 
     def config(self):
-        """Return a session's configuration: memory growth, and no CPU fallback if a device lacks a kernel."""
+        """Return a session configuration with memory growth, and without a fallback to the CPU."""
         return self.v1.ConfigProto(
             gpu_options=self.v1.GPUOptions(allow_growth=True), allow_soft_placement=False
         )
@@ -57,9 +57,9 @@ class Run(object):
         return self.v1.Session(config=self.config())
 
     def open(self):
-        """Create the devices, all of them, because TensorFlow cannot create some. Raises Wrong if that fails.
+        """Create all devices, because TensorFlow cannot create only some of them. Raise WrongResult if that fails.
 
-        It must not be repeated after a failure: TensorFlow 2.21 hangs the second time.
+        Do not repeat this after a failure, because TensorFlow 2.21 then hangs.
         """
         if self.opened:
             return
@@ -75,7 +75,7 @@ class Run(object):
 
 
 def public_config(tf, name):
-    """Return a function of tf.config, else of tf.config.experimental; None before 1.14."""
+    """Return a function of tf.config, or else of tf.config.experimental; None if neither has it."""
     config = getattr(tf, "config", None)
     for owner in (config, getattr(config, "experimental", None)):
         if hasattr(owner, name):
@@ -84,7 +84,7 @@ def public_config(tf, name):
 
 
 def list_by_creating(run):
-    """Return [(index, name, description)] of the devices by device_lib, the only way before 1.14.
+    """Return [(index, name, description)] of the devices, using device_lib. Releases before 1.14 have no other way.
 
     This creates the devices.
     """
@@ -102,7 +102,7 @@ def list_by_creating(run):
 
 
 def fill_description(card, description):
-    """Add details from a description like "device: 0, name: Tesla T4, [...], compute capability: 7.5"."""
+    """Add the details in a description like "device: 0, name: Tesla T4, [...], compute capability: 7.5" to `card`."""
     for key, label in (("device_name", "name"), ("compute_capability", "compute capability")):
         match = re.search(r"(?:^|, )%s: ([^,]{1,100})" % label, description)
         if match:
@@ -110,7 +110,7 @@ def fill_description(card, description):
 
 
 class no_keras_settings(object):
-    """A context manager that removes the settings file that the import of Keras creates."""
+    """A context manager that removes the settings file that importing Keras creates."""
 
     def __enter__(self):
         folders = [os.path.join(folder, ".keras") for folder in (os.path.expanduser("~"), "/tmp")]
@@ -182,5 +182,5 @@ def do_visible(run):
 
 
 def version_text(value):
-    """Return a compute capability as text."""
+    """Return a detail as text. A compute capability such as (8, 0) becomes "8.0"."""
     return ".".join(str(part) for part in value) if isinstance(value, tuple) else str(value)

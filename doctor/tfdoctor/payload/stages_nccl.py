@@ -12,7 +12,10 @@ SMALL = 1 << 12
 
 
 def do_nccl(run):
-    """Compare an all-reduce over all GPUs with numpy's sum, and time it."""
+    """Compare an all-reduce over all GPUs with the sum by numpy, and time it.
+
+    Raise MissingFeature if there are fewer than two GPUs or no NCCL, and WrongResult if a sum is wrong.
+    """
     count = len(run.cards)
     if run.kind != "GPU" or count < 2:
         raise MissingFeature("an all-reduce takes at least two GPUs; there %s %d" % ("is" if count == 1 else "are", count))
@@ -25,22 +28,22 @@ def do_nccl(run):
 
     v1, length = run.v1, SMALL if run.small else SUMMED_FLOATS
     random = numpy.random.RandomState(10)
-    # Whole numbers: their sums are exact in float32, in any order.
+    # The sums of integers are exact in float32, in any order.
     parts = [random.randint(-1000, 1001, length).astype("float32") for _ in run.cards]
     exact = sum(parts)
     with v1.Graph().as_default():
-        fed, variables = [], []
+        placeholders, variables = [], []
         for card in run.cards:
             with v1.device(card.device):
-                fed.append(v1.placeholder(v1.float32, (length,)))
-                variables.append(v1.Variable(fed[-1], trainable=False))
+                placeholders.append(v1.placeholder(v1.float32, (length,)))
+                variables.append(v1.Variable(placeholders[-1], trainable=False))
         sums = sum_tensors(run, all_sum, variables)
         repeated = sums
         for _ in range(TIMED_SUMS - 1):
             repeated = sum_tensors(run, all_sum, repeated)
         end = v1.group(*[tensor.op for tensor in repeated])
         with run.session() as session:
-            for tensor, placeholder, part in zip(variables, fed, parts):
+            for tensor, placeholder, part in zip(variables, placeholders, parts):
                 session.run(tensor.initializer, {placeholder: part})
             for index, summed in enumerate(session.run(sums)):
                 deviation = float(numpy.abs(summed - exact).max())
@@ -49,18 +52,18 @@ def do_nccl(run):
             if run.small:
                 return "an all-reduce over %d GPUs is right" % count, {}
             seconds = time_call(run.timed, lambda: session.run(end)) / TIMED_SUMS
-    algorithm = SUMMED_FLOATS * 4 / seconds / 1e9
-    bus = algorithm * 2 * (count - 1) / count
-    return "an all-reduce over %d GPUs is right: %.1f GB/s (%.1f GB/s on the bus)" % (count, algorithm, bus), {
-        "gbps": round_finite(algorithm),
-        "bus_gbps": round_finite(bus),
+    algorithm_gbps = SUMMED_FLOATS * 4 / seconds / 1e9
+    bus_gbps = algorithm_gbps * 2 * (count - 1) / count
+    return "an all-reduce over %d GPUs is right: %.1f GB/s (%.1f GB/s on the bus)" % (count, algorithm_gbps, bus_gbps), {
+        "gbps": round_finite(algorithm_gbps),
+        "bus_gbps": round_finite(bus_gbps),
     }
 
 
 def sum_tensors(run, all_sum, tensors):
-    """Return the sum of the tensors on each GPU.
+    """Return a tensor with the sum of the tensors for each GPU.
 
-    All of them must run together, because NCCL waits for the last.
+    All of them must run together, because NCCL waits for the last one.
     """
     copies = []
     for card, tensor in zip(run.cards, tensors):
@@ -70,7 +73,10 @@ def sum_tensors(run, all_sum, tensors):
 
 
 def find_all_sum(run):
-    """Return NCCL's all-reduce function, whose module depends on the release. Raises Missing if there is none."""
+    """Return the all-reduce function of NCCL, whose module depends on the release.
+
+    Raise MissingFeature if this TensorFlow has no NCCL.
+    """
     try:
         from tensorflow.python.ops import nccl_ops
     except ImportError:
@@ -83,7 +89,7 @@ def find_all_sum(run):
 
 
 def ask_topology():
-    """Return nvidia-smi's matrix of GPU connections; "" if it is unavailable."""
+    """Return the matrix of GPU connections that nvidia-smi prints; "" if it is unavailable."""
     try:
         process = subprocess.Popen(
             ["nvidia-smi", "topo", "-m"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, stdin=open(os.devnull)

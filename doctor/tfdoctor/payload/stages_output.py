@@ -9,14 +9,14 @@ import time
 MARKER = "tfdoctor-payload:"
 MAX_ERROR_CHARS = 2000  # characters of an error
 PROGRESS_INTERVAL_S = 10.0  # seconds between two "running" lines
-# Lines of TensorFlow 2's errors that only name a location, or nothing.
+# Lines of TensorFlow 2 errors that say nothing, or only name a location.
 NOISE_LINE = re.compile(
     r"\t| {4}|Graph execution error|\d+ root error|Detected at|Node: |  File |Stack trace|Original stack|\s*\[\["
 )
 
 
 class WrongResult(Exception):
-    """A result is not as required."""
+    """A result is wrong."""
 
 
 class MissingFeature(Exception):
@@ -24,14 +24,14 @@ class MissingFeature(Exception):
 
 
 class LineWriter(object):
-    """The destination of the lines: standard output. What others print there goes to standard error."""
+    """A writer of JSON lines to standard output. The output of other code is redirected to standard error."""
 
     def __init__(self):
         self.lock = threading.Lock()
         self.descriptor = 1
 
     def reserve_stdout(self):
-        """Reserve standard output for the lines; redirect the output of others to standard error."""
+        """Reserve standard output for the JSON lines, and redirect the output of other code to standard error."""
         try:
             private_output = os.dup(1)
             os.dup2(2, 1)
@@ -40,8 +40,8 @@ class LineWriter(object):
             pass
 
     def say(self, **facts):
-        # The leading newline: other output may lack one at its end.
-        """Print one JSON line."""
+        """Print a JSON line."""
+        # The leading newline is needed because other output may not end in one.
         line = ("\n" + MARKER + json.dumps(facts) + "\n").encode("ascii")
         with self.lock:
             while line:
@@ -53,7 +53,7 @@ say = WRITER.say
 
 
 class ProgressReporter(threading.Thread):
-    """A thread that reports how busy the process is: compiling PTX uses the CPU, a hang usually does not."""
+    """A thread that reports how busy the process is. Compiling PTX uses the CPU, but a hang usually does not."""
 
     def __init__(self, stage, limit):
         threading.Thread.__init__(self)
@@ -71,12 +71,12 @@ class ProgressReporter(threading.Thread):
 
 
 def get_cpu_seconds():
-    """Return the CPU seconds of this process."""
+    """Return the CPU time of this process in seconds."""
     return sum(os.times()[:2])
 
 
 def text(error):
-    """Return an error with its type, shortened; OpError.message lacks the stack of the graph."""
+    """Return an error with its type as text, shortened. OpError.message does not have the stack of the graph."""
     message = getattr(error, "message", None) or error
     try:
         message = "%s" % (message,)
@@ -84,7 +84,7 @@ def text(error):
             message = message.decode("utf-8", "replace")
     except Exception:
         message = repr(error)
-    if len(message) > MAX_ERROR_CHARS:  # the location in the program comes before the message, and is longer
+    if len(message) > MAX_ERROR_CHARS:  # the long location in the program comes before the message
         message = "\n".join(line for line in message.split("\n") if line.strip() and not NOISE_LINE.match(line)) or message
     return ("%s: %s" % (type(error).__name__, message))[:MAX_ERROR_CHARS]
 
@@ -101,7 +101,7 @@ def summarize_error(error):
 
 
 def merge_failures(failed, count, kind):
-    """Return one Wrong for several failures [(card, message, whole error)]; equal messages are merged."""
+    """Return a WrongResult for several failures [(card, message, whole error)]. Equal messages are merged."""
     messages = []
     for _, message, _ in failed:
         if message not in messages:

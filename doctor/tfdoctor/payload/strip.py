@@ -11,7 +11,7 @@ MIN_SAVED_BYTES = 1 << 20  # bytes; a smaller saving is not worth a changed file
 
 
 def find_segments_end(stream, size):
-    """Return the end of everything that the program headers describe; None if the file must not be changed."""
+    """Return the offset after all segments; None if the file has an unexpected layout and must not be changed."""
     stream.seek(0)
     header = stream.read(64)
     if len(header) < 64 or header[:6] != b"\x7fELF\x02\x01":
@@ -19,6 +19,7 @@ def find_segments_end(stream, size):
     kind, phoff, shoff, phentsize, phnum, shentsize, shnum = struct.unpack(
         "<16xH14xQQ6xHHHH2x", header
     )
+    # Only ET_DYN (3) with headers of the standard size, and with a plain number of program headers (not PN_XNUM).
     if kind != 3 or phentsize != 56 or phnum == 0xFFFF or shentsize != 64 or phoff > size:
         return None
     if not shoff or shoff + shnum * 64 > size:
@@ -35,14 +36,14 @@ def find_segments_end(stream, size):
     sections = stream.read(shnum * 64)
     for index in range(shnum):
         kind, flags, offset, length = struct.unpack_from("<4xIQ8xQQ", sections, index * 64)
-        mapped = flags & 2 and kind != 8  # SHF_ALLOC, and not SHT_NOBITS
-        if mapped and offset + length > end:
+        is_mapped = flags & 2 and kind != 8  # SHF_ALLOC, and not SHT_NOBITS
+        if is_mapped and offset + length > end:
             return None
     return end if shoff >= end else None
 
 
 def strip(path):
-    """Strip one file; return the number of bytes removed."""
+    """Strip a file, and return the number of removed bytes: 0 if it is left unchanged."""
     with open(path, "rb") as stream:  # opened for reading, because an image layer copies a file opened for writing
         size = os.fstat(stream.fileno()).st_size
         end = find_segments_end(stream, size)
@@ -58,7 +59,7 @@ def strip(path):
 
 
 def iter_objects(arguments):
-    """Yield the files, and the shared objects below the folders; links are not followed."""
+    """Yield the arguments that are files, and the shared objects below the folders. Links are not followed."""
     for argument in arguments:
         if os.path.isfile(argument):
             yield argument

@@ -28,7 +28,10 @@ MARKER = "tfdoctor-payload:"
 
 
 def implementation():
-    """Return the name as `platform` does, whose import would take longer than everything else here."""
+    """Return the name of the Python implementation, such as "CPython".
+
+    `platform` returns the same, but its import would take longer than everything else in this script.
+    """
     name = sys.implementation.name if hasattr(sys, "implementation") else "pypy" if "PyPy" in sys.version else "cpython"
     return {"cpython": "CPython", "pypy": "PyPy"}.get(name, name)
 
@@ -42,8 +45,8 @@ def machine():
 
 
 def glibc():
-    """Return the version of glibc; None if it is unknown."""
-    for name in ("CS_GNU_LIBC_VERSION", 2):  # Python 2 knows only glibc's number of it
+    """Return the glibc version; None if it is unknown."""
+    for name in ("CS_GNU_LIBC_VERSION", 2):  # Python 2 does not know the name, only glibc's number for it
         try:
             value = os.confstr(name)
         except (AttributeError, OSError, ValueError):
@@ -54,13 +57,13 @@ def glibc():
 
 
 def describe_target(path, site, package, stdlib):
-    """Return what is needed to choose the command that changes this Python, and where that installs to."""
+    """Return the facts that decide how packages can be installed into this Python, and into which folder."""
     try:
         from site import ENABLE_USER_SITE, getusersitepackages
 
-        user = getusersitepackages() if ENABLE_USER_SITE else None
+        user_site = getusersitepackages() if ENABLE_USER_SITE else None
     except Exception:
-        user = None
+        user_site = None
     unwritable = []
     for folder in site + [os.path.dirname(package) if package else None]:
         if folder and os.path.isdir(folder) and not os.access(folder, os.W_OK) and folder not in [entry[0] for entry in unwritable]:
@@ -68,7 +71,7 @@ def describe_target(path, site, package, stdlib):
     return {
         "pip": any(os.path.isfile(os.path.join(folder, "pip", "__init__.py")) for folder in path),
         "ensurepip": bool(stdlib) and os.path.isdir(os.path.join(stdlib, "ensurepip")),
-        "user_site": user,
+        "user_site": user_site,
         "unwritable": unwritable,
     }
 
@@ -87,8 +90,8 @@ def main():
     except Exception:
         site, stdlib, platform_name = [], None, ""
     cwd = os.getcwd()
-    programs = path if _SAFE else [cwd] + path  # as for programs in the working directory
-    installed, shared = list_distributions(programs)
+    program_path = path if _SAFE else [cwd] + path  # the path of programs in the working directory
+    installed, shared = list_distributions(program_path)
     package = describe_tensorflow(path)
     answer = {
         "version": sys.version.split()[0],
@@ -113,7 +116,7 @@ def main():
         "tensorflow": package,
         "behind": find_behind(path, package) if package else None,
         "shadow": find_shadowing_file(cwd, path if package else []),
-        "shadows": list_shadows(programs),
+        "shadows": list_shadows(program_path),
         "mapped": list_mapped(stdlib),
         "modules": list_companions(path),
         "noexec": list_noexec(path),

@@ -1,4 +1,4 @@
-# Part of target.py: inspecting files and folders, and noting those that may not be read.
+# Part of target.py: inspect files and folders, and record those that may not be read.
 import errno
 import os
 import re
@@ -9,7 +9,7 @@ import sys
 MAX_READ_BYTES = 1 << 20
 REFUSED_PATHS = []  # paths that exist but may not be read or listed
 LISTED_FOLDERS = {}
-# e_machine of an ELF object, by the kernel's name of the machine.
+# e_machine of an ELF object, by the machine name of the kernel.
 MACHINES = {"x86_64": b"\x3e\x00", "aarch64": b"\xb7\x00"}
 SYSTEM_LIBRARY = re.compile(
     r"^lib(z|stdc\+\+|gcc_s|ffi|ssl|crypto|lzma|bz2|expat|uuid|gomp|gfortran|openblas\w*|blas|lapack|m|c|dl|rt|pthread)\.so"
@@ -17,7 +17,7 @@ SYSTEM_LIBRARY = re.compile(
 
 
 def note_refused(path, error):
-    """Note a path that this user may not access."""
+    """Record a path if this user may not access it (EACCES)."""
     if error.errno == errno.EACCES and path not in REFUSED_PATHS:
         REFUSED_PATHS.append(path)
 
@@ -33,7 +33,7 @@ def read(path, limit=MAX_READ_BYTES):
 
 
 def names(folder):
-    """Return the names in a folder, sorted; [] if it cannot be listed."""
+    """Return the sorted names in a folder; [] if it cannot be listed."""
     if folder not in LISTED_FOLDERS:
         try:
             LISTED_FOLDERS[folder] = sorted(os.listdir(folder or "."))
@@ -44,9 +44,9 @@ def names(folder):
 
 
 def get_size(path):
-    """Return the size of a file in bytes; -1 if it is no regular file or inaccessible, None if it does not exist.
+    """Return the size of a file in bytes; None if it does not exist.
 
-    An inaccessible file is also noted.
+    -1 if it is not a regular file, or if it is inaccessible. An inaccessible file is also recorded.
     """
     try:
         status = os.stat(path)
@@ -57,9 +57,9 @@ def get_size(path):
 
 
 def is_truncated(path, size):
-    """Return whether an ELF object ends before the end that its headers state; False for any other file.
+    """Return whether an ELF object is shorter than its headers state.
 
-    A file of less than 64 bytes counts as truncated.
+    Any file of less than 64 bytes counts as truncated, and any other file that is not ELF does not.
     """
     try:
         with open(path, "rb") as stream:
@@ -80,20 +80,20 @@ def is_truncated(path, size):
 
 
 def is_foreign_object(path):
-    """Return whether a file does not start like a shared object for this machine."""
+    """Return whether a file is not a shared object for this machine, according to its first bytes."""
     try:
         with open(path, "rb") as stream:
             head = stream.read(20)
     except (IOError, OSError):
         return False
     if head.startswith(b"\x7fELF\x02\x01"):
-        kernel = os.uname()[4] if hasattr(os, "uname") else ""
-        return head[18:20] != MACHINES.get(kernel, head[18:20])
-    return not head.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))
+        kernel_machine = os.uname()[4] if hasattr(os, "uname") else ""
+        return head[18:20] != MACHINES.get(kernel_machine, head[18:20])
+    return not head.startswith((b"MZ", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe"))  # Windows and macOS
 
 
 def hash_file(path, limit=(4 << 20) + 1):
-    """Return the hash of a file's beginning in the form of RECORD; None if it cannot be read."""
+    """Return the hash of a file's first `limit` bytes in the form of RECORD; None if it cannot be read."""
     import base64  # seldom needed, and slow to import
     import hashlib
 
@@ -118,7 +118,11 @@ def is_broken(path):
 
 
 def list_closed():
-    """Return [path, path that forbids access, its owner, whether that is this user, its mode] for each noted path."""
+    """Return the recorded paths that this user may not access.
+
+    Each entry is [path, path that forbids access, its owner, whether this user owns it, its mode]. The last three
+    are None if the path cannot be inspected.
+    """
     entries, paths = [], sorted(set(REFUSED_PATHS), key=lambda path: (("-info" + os.sep) in path, REFUSED_PATHS.index(path)))
     for path in paths:
         if len(entries) >= 60:
@@ -147,7 +151,7 @@ def list_closed():
 
 
 def get_owner(path):
-    """Return the owner of a path; "" if it is unknown."""
+    """Return the user name of a path's owner; "" if it is unknown."""
     try:
         import pwd
 
@@ -157,7 +161,10 @@ def get_owner(path):
 
 
 def list_carried():
-    """Return the libraries in LD_LIBRARY_PATH and LD_PRELOAD that replace system libraries of Python's own modules."""
+    """Return the libraries in LD_PRELOAD, and those in LD_LIBRARY_PATH that replace system libraries.
+
+    Only system libraries that Python or its packages use are considered.
+    """
     paths = [name for name in os.environ.get("LD_PRELOAD", "").replace(":", " ").split()]
     for folder in os.environ.get("LD_LIBRARY_PATH", "").replace(";", ":").split(":"):
         paths += [os.path.join(folder, name) for name in names(folder) if folder and SYSTEM_LIBRARY.match(name)]
@@ -185,7 +192,10 @@ def list_noexec(path):
 
 
 def list_mapped(stdlib):
-    """Return the shared objects that are mapped already, because .pth files and sitecustomize can load some."""
+    """Return the shared objects that are already mapped. .pth files and sitecustomize can load some.
+
+    Those in the folder of the standard library are omitted.
+    """
     paths = []
     try:
         with open("/proc/self/maps") as maps:

@@ -18,7 +18,7 @@ def locate(path):
         if os.path.isfile(os.path.join(folder or ".", "tensorflow", "__init__.py")):
             return os.path.join(folder, "tensorflow")
         if os.path.isdir(os.path.join(folder or ".", "tensorflow")):
-            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # notes whether it may be read
+            read(os.path.join(folder, "tensorflow", "__init__.py"), 1)  # records the file if it may not be read
     for folder in path:  # a half-deleted installation
         if os.path.isdir(os.path.join(folder or ".", "tensorflow", "python")):
             return os.path.join(folder, "tensorflow")
@@ -34,7 +34,7 @@ def locate(path):
 
 
 def find_compiled(source):
-    """Return the path of a source file's bytecode."""
+    """Return the bytecode path of a source file."""
     try:
         from importlib.util import cache_from_source
 
@@ -44,7 +44,7 @@ def find_compiled(source):
 
 
 def describe_tensorflow(path):
-    """Return the facts about the TensorFlow on this path; None if there is none."""
+    """Return the facts about the first TensorFlow on a path; None if there is none."""
     package = locate(path)
     if package is None:
         return None
@@ -58,7 +58,7 @@ def describe_tensorflow(path):
     result["plugins"] = list_plugins(path)
     for entry in names(core):
         if re.match(r"^libtensorflow_framework\.(so(\.\d+)*|\d+\.dylib)$", entry):
-            # several names of one file: other libraries need the one with the major version
+            # The file has several names. Other libraries need the name with the major version.
             if result["framework"] is None or re.search(r"\.so\.\d+$", entry):
                 result["framework"] = os.path.join(core, entry)
     python = os.path.join(core, "python")
@@ -90,7 +90,7 @@ def describe_tensorflow(path):
 
 
 def find_behind(path, first):
-    """Return the TensorFlow that Python would find without the folder of the first one; None if there is no other."""
+    """Return the facts about the TensorFlow behind the first one on the path; None if there is no other one."""
     folder = os.path.dirname(first["package_dir"])
     remaining = [entry for entry in path if os.path.realpath(entry or ".") != os.path.realpath(folder)]
     other = describe_tensorflow(remaining) if len(remaining) < len(path) else None
@@ -112,7 +112,7 @@ def list_plugin_folders(path):
 
 
 def list_plugins(path):
-    """Return the files in tensorflow-plugins/, which TensorFlow loads when it is imported."""
+    """Return the shared objects in tensorflow-plugins/, which TensorFlow's import loads."""
     paths = []
     for folder in list_plugin_folders(path):
         plugin_folder = os.path.join(folder, "tensorflow-plugins")
@@ -121,9 +121,9 @@ def list_plugins(path):
 
 
 def get_module_name(entry):
-    """Return the name of the module that a directory entry can be; "" if it cannot be one.
+    """Return the module name of a directory entry; "" if the entry cannot be a module.
 
-    A folder is a module only if it has an __init__, which `is_package` tests.
+    Any folder counts. `is_package` tests whether it has an __init__.
     """
     base, dot, kind = entry.partition(".")
     if kind == "py" or (dot and kind.rpartition(".")[2] in ("so", "pyd")):
@@ -132,7 +132,7 @@ def get_module_name(entry):
 
 
 def is_package(folder, entry):
-    """Return whether an entry is a file or a folder with an __init__."""
+    """Return whether a directory entry is a file, or a folder with an __init__."""
     path = os.path.join(folder or ".", entry)
     if not os.path.isdir(path):
         return True
@@ -140,7 +140,7 @@ def is_package(folder, entry):
 
 
 def list_zipped(path):
-    """Return the names in the top folder of a ZIP archive (an egg, say); [] if the file is something else."""
+    """Return the names in the top folder of a ZIP archive, such as an egg; [] if the file is something else."""
     if not os.path.isfile(path):
         return []
     import zipfile
@@ -170,7 +170,10 @@ def find_shadowing_file(cwd, path):
 
 
 def list_shadows(path):
-    """Return modules that are found twice: (name, file or folder that Python takes, other folder with it)."""
+    """Return the modules that are in several folders of the path.
+
+    Each entry is [name, file or folder that Python imports, other folder with the module].
+    """
     first_found, shadowed = {}, []
     for name in sys.builtin_module_names:
         first_found[name] = None
@@ -190,7 +193,7 @@ def list_shadows(path):
             if earlier == "":
                 first_found[name] = (folder, entry)
             elif earlier is not None and name not in COMMON_FOLDERS and len(shadowed) < 200:
-                if is_package(*earlier):  # of folders without an __init__ all on the path form one package
+                if is_package(*earlier):  # all folders of a name without an __init__ form one namespace package
                     shadowed.append([name, os.path.join(*earlier), folder])
                 else:
                     first_found[name] = (folder, entry)  # a real package has precedence over a folder without __init__

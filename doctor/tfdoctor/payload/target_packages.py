@@ -18,7 +18,7 @@ WATCHED = frozenset(
         " opencv-python opencv-python-headless tf-keras tensorboard tensorflow-estimator keras pyarrow numexpr bottleneck"
     ).split()
 )
-"""Packages that TensorFlow, Keras or one of these imports if they are installed, without requiring them."""
+"""Packages that TensorFlow, Keras or one of these imports if they are installed, although it does not require them."""
 LIBRARY_PACKAGE = re.compile(r"^(nvidia|tensorflow|tf[-_]nightly|intel[-_]tensorflow|cuda|cudnn)", re.IGNORECASE)
 MODULE = re.compile(r"\.(?:py|pyd|so(?:\.[\w.]{1,60})?)\Z")
 LISTED = re.compile(r"(?:\.so(?:\.[\w.]{1,60})?|/bin/ptxas|/libdevice\.10\.bc)\Z")
@@ -28,19 +28,19 @@ TOOL_WORDS = ("/ptxas,", "/libdevice.10.bc,")
 RECORD_LIMIT, MAX_LINE_CHARS = 8 << 20, 1000
 MAX_LINES, MAX_FILES, MAX_MODULES = 20000, 400, 8000
 MAX_DIFFERENCES = 20
-HASH_BUDGET = [64 << 20]  # bytes that may still be hashed: takes a tenth of a second
+HASH_BUDGET = [64 << 20]  # number of bytes that may still be hashed. All of them take a tenth of a second.
 COMPANIONS = (
     "numpy google.protobuf absl wrapt six gast flatbuffers opt_einsum ml_dtypes keras tensorflow_estimator tf_keras"
 ).split()
 
 
 def normalize_name(name):
-    """Return the normalised name of a distribution (PEP 503)."""
+    """Return the normalised form of a distribution name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def read_metadata(folder):
-    """Return name, version, installer and requirements from a dist-info or egg-info."""
+    """Return the name, the version, the installer and the requirements in a dist-info or egg-info."""
     text = read(os.path.join(folder, "METADATA")) or read(os.path.join(folder, "PKG-INFO"))
     if text is None and os.path.isfile(folder):
         text = read(folder)
@@ -49,7 +49,7 @@ def read_metadata(folder):
         if not line:
             break  # the end of the headers
         if line[0].isspace():
-            continue  # a continuation line, for example of a licence
+            continue  # a continuation line, for example in a licence
         key, _, value = line.partition(":")
         key = key.strip().lower()
         if key in ("name", "version") and key not in result:
@@ -62,10 +62,9 @@ def read_metadata(folder):
 
 
 def list_recorded(info, words):
-    """Return (relative path, size, hash) of the files in a wheel's RECORD whose line contains one of the words.
+    """Return (relative path, size, hash) of the files in RECORD whose line contains one of the words.
 
-    TensorFlow's RECORD has 20,000 lines; the relevant ones are found by searching, because parsing all would
-    be slow.
+    TensorFlow's RECORD has 20,000 lines. The relevant lines are searched for, because parsing all lines is slow.
     """
     path = os.path.join(info, "RECORD")
     if (get_size(path) or -1) < 0:
@@ -81,7 +80,7 @@ def list_recorded(info, words):
         while position >= 0 and len(files) < MAX_LINES:
             lowest, highest = max(0, position - MAX_LINE_CHARS), position + MAX_LINE_CHARS
             start, end = text.rfind("\n", lowest, position) + 1, text.find("\n", position, highest)
-            is_complete = (start or not lowest) and (end >= 0 or highest >= len(text))  # no line is longer
+            is_complete = (start or not lowest) and (end >= 0 or highest >= len(text))  # else the line is too long
             end = end if end >= 0 else highest
             if is_complete and start not in lines:
                 lines.add(start)
@@ -93,7 +92,10 @@ def list_recorded(info, words):
 
 
 def compare_files(folder, files):
-    """Return the files of a wheel that are missing, and those of another size with the facts about them."""
+    """Return the missing files of a wheel, and the facts about files whose size has changed.
+
+    Files that this user may not read are recorded.
+    """
     missing, changed = [], []
     for name, recorded_size, _ in files:
         path = os.path.join(folder, name)
@@ -110,9 +112,9 @@ def compare_files(folder, files):
 
 
 def find_shared(claims):
-    """Return the files that several distributions own, and the owner of the present file.
+    """Return the files that several distributions own, each with the owner of the present file.
 
-    The owner is determined by size, hash, or the time of installation.
+    The owner is determined by the size, the hash, or the time of installation. It is None if it is unknown.
     """
     result = []
     for (folder, name), owners in sorted(claims.items()):
@@ -140,7 +142,7 @@ def find_shared(claims):
 
 
 def get_install_time(info):
-    """Return the time at which RECORD was written; 0.0 if it is unknown."""
+    """Return the modification time of RECORD; 0.0 if it is unknown."""
     try:
         return os.stat(os.path.join(info, "RECORD")).st_mtime
     except OSError:
@@ -148,9 +150,10 @@ def get_install_time(info):
 
 
 def list_differences(folder, files, installed, own):
-    """Return (path, difference) of the modules that differ from RECORD.
+    """Return [path, difference] of the modules that differ from RECORD.
 
-    A difference is "missing", "empty", "cut", "changed", "altered", "unreadable" or "syntax".
+    A difference is "missing", "empty", "cut", "changed", "altered", "unreadable" or "syntax". `own` says whether
+    syntax errors are searched for, in the files of TensorFlow itself.
     """
     result = []
     prefix = os.path.join(folder, "")
@@ -184,7 +187,7 @@ def list_differences(folder, files, installed, own):
 
 
 def list_registered(path):
-    """Return (normalised name, name in the folder, folder, full path) of every distribution, in the path's order."""
+    """Return (normalised name, spelled name and version, folder, full path) of each distribution, in path order."""
     registered, seen = [], set()
     for folder in path:
         for entry in names(folder):
@@ -200,9 +203,9 @@ def list_registered(path):
 
 
 def list_required(every):
-    """Return the metadata of everything that TensorFlow requires, directly or indirectly, by normalised name.
+    """Return the metadata of TensorFlow and of everything that it requires or may use, by normalised name.
 
-    Of several copies the first on the path counts.
+    Indirect requirements are included. Of several copies the first one on the path counts.
     """
     first = {}
     for name, _, _, full_path in every:
@@ -221,7 +224,7 @@ def list_required(every):
 
 
 def list_distributions(path):
-    """Return (the relevant distributions, the files that several of them own)."""
+    """Return the facts about the relevant distributions, and the files that several of them own."""
     registered = list_registered(path)
     needed = list_required(registered)
     result, seen, claims = [], set(), {}
@@ -229,16 +232,16 @@ def list_distributions(path):
         spelling = base.split("-")[0]
         if name not in needed and not RELEVANT.match(spelling):
             continue
-        first = name in needed and name not in seen
+        is_first = name in needed and name not in seen
         seen.add(name)
-        data = needed[name] if first else read_metadata(full_path)
+        data = needed[name] if is_first else read_metadata(full_path)
         has_libraries = LIBRARY_PACKAGE.match(spelling)
-        words = (MODULE_WORDS if first else (".so",)) + (TOOL_WORDS if has_libraries else ())
-        lines = list_recorded(full_path, words) if first or has_libraries else []
+        words = (MODULE_WORDS if is_first else (".so",)) + (TOOL_WORDS if has_libraries else ())
+        lines = list_recorded(full_path, words) if is_first or has_libraries else []
         version = data.get("version") or (base.split("-")[1] if "-" in base else "")
         result.append(
             {
-                # "~ensorflow": a copy that pip keeps during a replacement, and sometimes leaves behind
+                # "~ensorflow" is a copy that pip makes during a replacement and sometimes does not remove.
                 "name": spelling if spelling[:1] == "~" else data.get("name") or spelling,
                 "version": version,
                 "location": folder,
@@ -246,11 +249,11 @@ def list_distributions(path):
                 "installer": data["installer"],
                 "requires": data["requires"] if name in needed else [],
                 "pins": [] if TENSORFLOW_NAME.match(spelling) else [item for item in data["requires"] if item.lower().startswith("nvidia")][:60],
-                "differs": list_differences(folder, lines, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if first else [],
+                "differs": list_differences(folder, lines, get_install_time(full_path), bool(TENSORFLOW_NAME.match(name))) if is_first else [],
             }
         )
         if has_libraries:
-            # cuDNN opens its parts on use: the loader's rules do not show that one is missing
+            # cuDNN opens its parts when they are used, so the loader does not report a missing part.
             files = [line for line in lines if LISTED.search(line[0])][:MAX_FILES]
             missing, changed = compare_files(folder, files)
             own_files = [item for item, _, _ in files] if spelling.lower().startswith("nvidia") else []
@@ -269,23 +272,23 @@ def list_distributions(path):
 
 
 def list_absent(path, installed):
-    """Return the packages that TensorFlow's distributions require (not for an extra) and that are not installed."""
-    present = set()
+    """Return the missing packages that TensorFlow's distributions require. Requirements of extras are ignored."""
+    installed_names = set()
     for folder in path:
         for entry in names(folder):
             base, _, kind = entry.rpartition(".")
             if kind in ("dist-info", "egg-info"):
-                present.add(normalize_name(base.split("-")[0]))
+                installed_names.add(normalize_name(base.split("-")[0]))
     required = set()
     for distribution in installed:
         for line in distribution["requires"] if TENSORFLOW_NAME.match(distribution["name"]) else ():
             if "extra" not in line.partition(";")[2]:
                 required.add(normalize_name(re.split(r"[^A-Za-z0-9._-]", line.strip(), maxsplit=1)[0]))
-    return sorted(required - present - {""})
+    return sorted(required - installed_names - {""})
 
 
 def list_companions(path):
-    """Return the companions of TensorFlow that exist as modules, even if no distribution is registered."""
+    """Return the modules in COMPANIONS that exist, even if their distribution is not registered."""
     present = []
     for name in COMPANIONS:
         relative = name.replace(".", os.sep)

@@ -27,9 +27,9 @@ except Exception:  # python -S, or a stripped-down Python
 MARKER = "tfdoctor-payload:"
 MAX_FILE_BYTES = 1 << 20
 MAX_ITEMS = 200
-"""The number of lines that are reported, and of files that are read."""
+"""Largest number of lines that are reported, and of files that are read."""
 MAX_LINE_CHARS = 500
-"""The length to which a line is cut."""
+"""Largest length of a reported line."""
 
 
 def text(value):
@@ -46,7 +46,7 @@ def read(path):
 
 
 def get_start_variables():
-    """Return the environment that this process was started with; None if it is unknown."""
+    """Return the environment variables that this process was started with; None if they are unknown."""
     try:
         with open("/proc/self/environ", "rb") as stream:
             raw = stream.read(1 << 22)
@@ -61,12 +61,12 @@ def get_start_variables():
 
 
 def is_same(left, right):
-    # A value that is not UTF-8 is decoded differently; that is not a change.
+    # A value that is not UTF-8 is decoded differently, which is not a change.
     return left == right or (left is not None and right is not None and "\ufffd" in left)
 
 
 def list_startup_files():
-    """Return the files that Python's startup ran, without its standard library.
+    """Return the files that Python's startup ran, except for its standard library.
 
     sitecustomize comes first, then .pth files, then the modules that they imported.
     """
@@ -96,7 +96,7 @@ def glob_escape(folder):
 
 
 def list_activation_files(before):
-    """Return the scripts that activate this environment, if it is active, and the files that they read."""
+    """Return the scripts that activated this environment and the files that they source; [] if it is not active."""
     prefix = sys.prefix
     conda = os.path.isdir(os.path.join(prefix, "conda-meta"))
     active = before.get("CONDA_PREFIX" if conda else "VIRTUAL_ENV")
@@ -115,7 +115,7 @@ def list_activation_files(before):
 
 
 def find_lines(path, kind, wanted):
-    """Return the lines of a file that contain one of the names, outside comments."""
+    """Return the lines of a file that contain one of the names. Comment lines are ignored."""
     matches = []
     content = read(path)
     if not any(name in content for name in wanted):
@@ -132,7 +132,7 @@ def find_lines(path, kind, wanted):
 
 
 def list_added_folders(before):
-    """Return the folders on Python's path that come from neither Python, nor the environment, nor PYTHONPATH."""
+    """Return the folders on Python's path that Python, the environment and PYTHONPATH do not explain."""
     library = os.path.dirname(os.path.realpath(os.__file__))
     python_path = [os.path.abspath(entry) for entry in before.get("PYTHONPATH", "").split(os.pathsep) if entry]
     prefixes = tuple(
@@ -151,7 +151,7 @@ def list_added_folders(before):
 
 
 def find_folder_lines(path, folders):
-    """Return the lines that put one of the folders on the path: a folder in a .pth file, or code that names it."""
+    """Return the lines that put one of the folders on the path: entries of .pth files, or code that names a folder."""
     matches = []
     for number, line in enumerate(read(path).split("\n"), 1):
         if "#" in line[:1] or not line.strip() or len(line) > MAX_LINE_CHARS:
@@ -175,22 +175,22 @@ def main():
     def matters(name):
         return name in names or (bool(prefixes) and name.startswith(prefixes))
 
-    now = dict((text(name), text(value)) for name, value in os.environ.items())
+    current = dict((text(name), text(value)) for name, value in os.environ.items())
     before = get_start_variables()
-    base = now if before is None else before
-    changed = [name for name in sorted(set(now) | set(base)) if not is_same(base.get(name), now.get(name))]
+    reference = current if before is None else before
+    changed_names = [name for name in sorted(set(current) | set(reference)) if not is_same(reference.get(name), current.get(name))]
     places = []
-    changed_relevant = [name for name in changed if matters(name)]
+    changed_relevant = [name for name in changed_names if matters(name)]
     if changed_relevant:
         for path in list_startup_files():
             places += find_lines(path, "start", changed_relevant)
-    folders = list_added_folders(base)
+    folders = list_added_folders(reference)
     if folders:
         for path in list_startup_files():
             places += find_folder_lines(path, folders)
-    relevant = sorted(name for name in base if matters(name))
+    relevant = sorted(name for name in reference if matters(name))
     if relevant:
-        for path in list_activation_files(base):
+        for path in list_activation_files(reference):
             places += find_lines(path, "activation", relevant)
         if read(interpreter)[:2] == "#!":
             places += find_lines(interpreter, "wrapper", relevant)
@@ -198,13 +198,13 @@ def main():
     try:
         passed = json.loads(os.environ.get("TFDOCTOR_GIVEN", ""))
     except ValueError:
-        passed = base
+        passed = reference
     answer = {
         "started": None if before is None else dict((key, setting) for key, setting in before.items() if matters(key)),
         "given": dict((key, setting) for key, setting in passed.items() if matters(key)),
-        "now": dict((key, setting) for key, setting in now.items() if matters(key)),
+        "now": dict((key, setting) for key, setting in current.items() if matters(key)),
         # of all other variables only the names that startup added: one may be misspelt
-        "added": [name for name in changed if name in now and not matters(name)][:MAX_ITEMS],
+        "added": [name for name in changed_names if name in current and not matters(name)][:MAX_ITEMS],
         "folders": folders[:MAX_ITEMS],
         "places": places[:MAX_ITEMS],
     }

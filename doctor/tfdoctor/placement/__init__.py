@@ -1,4 +1,4 @@
-"""The devices that operations ran on, read from the messages of TensorFlow's device placement log."""
+"""Read TensorFlow's device placement log, and report the devices on which operations ran."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The summary sentence and the findings for the data of a placement log."""
+"""Evaluate the data of a placement log: make the summary sentence and the findings."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ __all__ = ["evaluate_placement", "format_operations"]
 MAX_SHOWN = 6
 """The maximum number of refusals or operations in a finding."""
 MAX_FEWER_TYPES = 3
-"""The maximum number of operations with kernels for fewer types in a sentence."""
+"""The maximum number of operations with kernels for fewer types, or of pairs of devices, in a finding."""
 MIN_CHANGES = 10
-"""The minimum number of changes of the device that are reported."""
+"""The minimum number of device changes, or of CPU runs between GPU operations, that is reported."""
 COMMON_TYPES = ("float32", "float16", "bfloat16", "float64", "int32", "int64", "bool", "string")
 """The types that programs use most, shown first."""
 MAX_NAMES = 8
@@ -45,7 +45,9 @@ REASONS = {
     "colocation": "it must stand beside another operation that is elsewhere",
     None: "the message does not say why",
 }
+"""A clause for each value of `Refusal.reason`."""
 UNLISTED_REASON = "it has no kernel there, or none for this type of data"
+"""The clause for the reason "no-kernel" if the message lists no kernels."""
 SOFT_PLACEMENT_REMEDY = Remedy(
     "Let TensorFlow choose another device where it must: tf.config.set_soft_device_placement(True), or in "
     "TensorFlow 1 ConfigProto(allow_soft_placement=True)."
@@ -62,19 +64,20 @@ def evaluate_placement(
 ) -> Placement:
     """Return the summary and the findings for the data of a log. Pure.
 
-    `kernels`: the table of kernels; `era`: the minor releases that can have written the log ("2.10",
-    "2.4-2.11"). Without them nothing is reported about kernels that the log does not list.
+    `name` is the name of the log file. `kernels` is the kernel table, and `era` are the minor releases that can
+    have written the log, such as "2.10" or "2.4-2.11". If either is None, nothing is reported about kernels
+    that the log does not list.
     """
-    cpu = None
+    cpu_operations = None
     if kernels is not None:
         placement = explain_refusals(placement, kernels, era)
-        cpu = find_cpu_operations(placement, kernels, era)
+        cpu_operations = find_cpu_operations(placement, kernels, era)
     findings = [
         *_report_refusals(placement, name),
         *_report_missing_gpu(placement),
         *_report_unused(placement),
         *_report_interruptions(placement),
-        *_report_missing_kernels(cpu),
+        *_report_missing_kernels(cpu_operations),
         *_report_copies(placement),
     ]
     if placement.api is None and not placement.devices:
@@ -88,18 +91,18 @@ def evaluate_placement(
                 remedies=(LOGGING_REMEDY,),
             )
         )
-    return Placement(name, placement, _summarize(placement), tuple(findings), cpu)
+    return Placement(name, placement, _summarize(placement), tuple(findings), cpu_operations)
 
 
 def _summarize(placement: PlacementData) -> str:
-    """Return the summary sentence."""
+    """Return one or two sentences about the devices on which the operations ran, and about refusals."""
     totals = placement.totals
     if not totals:
         if placement.calls and not placement.refused:
             total = sum(entry.count for entry in placement.calls)
             devices = _join_few(sorted({entry.device for entry in placement.calls}))
-            calls = f"{total:,} call{'s' if total != 1 else ''} of functions"
-            return f"{calls} ran on {devices}; what they did is not printed."
+            calls_text = f"{total:,} call{'s' if total != 1 else ''} of functions"
+            return f"{calls_text} ran on {devices}; what they did is not printed."
         if placement.refused:
             return f"{format_operations(len(placement.refused))} refused; nothing was placed."
         if placement.devices:
@@ -128,10 +131,10 @@ def _summarize(placement: PlacementData) -> str:
         )
     if placement.refused:  # a refusal ends the program unless the program handles it
         return f"{format_operations(len(placement.refused))} refused. {text}"
-    heavy = [] if placement.count_others else [entry for entry in placement.ops if entry.op in HEAVY]
-    if heavy and gpus and on_gpus != total:
-        heavy_on_gpus = sum(entry.count for entry in heavy if entry.device in gpus)
-        heavy_total = sum(entry.count for entry in heavy)
+    heavy_counts = [] if placement.count_others else [entry for entry in placement.ops if entry.op in HEAVY]
+    if heavy_counts and gpus and on_gpus != total:
+        heavy_on_gpus = sum(entry.count for entry in heavy_counts if entry.device in gpus)
+        heavy_total = sum(entry.count for entry in heavy_counts)
         share = (
             f"all {heavy_total:,}"
             if heavy_on_gpus == heavy_total > 1
@@ -151,9 +154,9 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
     for refusal in placement.refused[:MAX_SHOWN]:
         operation = refusal.op or refusal.node or "an operation"
         target = f" on {refusal.wanted}" if refusal.wanted else ""
-        unknown = refusal.reason == "no-kernel" and not refusal.listed and not refusal.told
+        is_reason_vague = refusal.reason == "no-kernel" and not refusal.listed and not refusal.told
         parts.append(
-            f"{operation}{target}: {refusal.told or (UNLISTED_REASON if unknown else REASONS[refusal.reason])}"
+            f"{operation}{target}: {refusal.told or (UNLISTED_REASON if is_reason_vague else REASONS[refusal.reason])}"
         )
     more = f"; and {len(placement.refused) - MAX_SHOWN} more" if len(placement.refused) > MAX_SHOWN else ""
     return [
@@ -174,23 +177,23 @@ def _report_refusals(placement: PlacementData, name: str) -> list[Finding]:
 
 
 def _report_missing_gpu(placement: PlacementData) -> list[Finding]:
-    """Report that TensorFlow had no GPU, or only XLA's."""
+    """Report that TensorFlow had no GPU, or only an XLA_GPU device."""
     kinds = {device.kind for device in placement.devices}
     if "XLA_GPU" in kinds and "GPU" not in kinds:
-        entry = Cause.XLA_GPU_ONLY.data
+        cause_entry = Cause.XLA_GPU_ONLY.data
         return [
             Finding(
-                entry.code,
+                cause_entry.code,
                 Cause.XLA_GPU_ONLY,
                 Severity.ERROR,
-                entry.title,
-                entry.meaning,
+                cause_entry.title,
+                cause_entry.meaning,
                 remedies=(CHECK_REMEDY,),
             )
         ]
     if kinds & {"GPU", "TPU"} or any(
         find_kind(device) in ("GPU", "TPU")
-        for device in (*placement.totals, *(entry.device for entry in placement.calls))
+        for device in (*placement.totals, *(cause_entry.device for cause_entry in placement.calls))
     ):
         return []
     if not placement.no_known_devices:
@@ -220,17 +223,17 @@ def _make_no_gpu_finding() -> Finding:
 
 
 def _report_unused(placement: PlacementData) -> list[Finding]:
-    """Report GPUs and TPUs that ran nothing."""
+    """Report GPUs and TPUs that ran nothing, unless operations were refused."""
     if not placement.unused or placement.api is None or placement.refused:
         return []  # the device may be unused only because operations were refused
     devices = _join_few(placement.unused)
-    several = len(placement.unused) > 1
+    is_plural = len(placement.unused) > 1
     return [
         Finding(
             DEVICE_UNUSED,
             Cause.HEALTHY,
             Severity.WARNING,
-            f"{devices} {'are' if several else 'is'} there and got nothing",
+            f"{devices} {'are' if is_plural else 'is'} there and got nothing",
             "TensorFlow puts operations on the first GPU unless it is told otherwise. It still takes the memory of "
             "every GPU that it sees.",
             remedies=(
@@ -265,27 +268,29 @@ def _report_interruptions(placement: PlacementData) -> list[Finding]:
     ]
 
 
-def _report_missing_kernels(cpu: CpuOperations | None) -> list[Finding]:
-    """Report CPU operations that have no GPU kernel; this is normal for many operations and no warning."""
-    if cpu is None or not (cpu.none or cpu.fewer):
+def _report_missing_kernels(cpu_operations: CpuOperations | None) -> list[Finding]:
+    """Report CPU operations without a GPU kernel; the severity is INFO, because many operations have none."""
+    if cpu_operations is None or not (cpu_operations.none or cpu_operations.fewer):
         return []
     parts = []
-    if cpu.none:
-        names = _join_few([f"{entry.op} ({entry.count:,})" for entry in cpu.none])
-        parts.append(f"{cpu.release} has no GPU kernel for {names}: no GPU can run them.")
-    for entry in cpu.fewer[:MAX_FEWER_TYPES]:
+    if cpu_operations.none:
+        names = _join_few([f"{entry.op} ({entry.count:,})" for entry in cpu_operations.none])
+        parts.append(f"{cpu_operations.release} has no GPU kernel for {names}: no GPU can run them.")
+    for entry in cpu_operations.fewer[:MAX_FEWER_TYPES]:
         missing = _join_few(sorted(entry.missing, key=_rank_type)[:MAX_NAMES])
         parts.append(f"{entry.op} ({entry.count:,}) has GPU kernels, but none for {missing}.")
-    if cpu.fewer:
+    if cpu_operations.fewer:
         more = (
-            f" {len(cpu.fewer) - MAX_FEWER_TYPES} more are alike." if len(cpu.fewer) > MAX_FEWER_TYPES else ""
+            f" {len(cpu_operations.fewer) - MAX_FEWER_TYPES} more are alike."
+            if len(cpu_operations.fewer) > MAX_FEWER_TYPES
+            else ""
         )
         parts[-1] += f"{more} Which type each of these had, the log does not say."
-    total = sum(entry.count for entry in cpu.none)
+    total = sum(entry.count for entry in cpu_operations.none)
     title = (
-        f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in {cpu.release}"
-        if cpu.none
-        else f"Of some operations on the CPU, {cpu.release} has GPU kernels for some types alone"
+        f"{format_operations(total)} on the CPU {'have' if total != 1 else 'has'} no GPU kernel in {cpu_operations.release}"
+        if cpu_operations.none
+        else f"Of some operations on the CPU, {cpu_operations.release} has GPU kernels for some types alone"
     )
     return [Finding(RAN_ON_CPU, Cause.HEALTHY, Severity.INFO, title, " ".join(parts))]
 
@@ -296,22 +301,22 @@ def _rank_type(name: str) -> tuple[int, str]:
 
 
 def _report_copies(placement: PlacementData) -> list[Finding]:
-    """Report the copies that the log names, and the changes of the device between consecutive operations."""
+    """Report the copies that the log names, and frequent device changes between consecutive operations."""
     parts = []
     if placement.copies:
-        complete = [copy for copy in placement.copies if copy.before and copy.device]
-        ends = [copy for copy in placement.copies if not (copy.before and copy.device)]
-        pairs = dict.fromkeys((copy.before, copy.device) for copy in complete)
+        full_copies = [copy for copy in placement.copies if copy.before and copy.device]
+        single_ends = [copy for copy in placement.copies if not (copy.before and copy.device)]
+        pairs = dict.fromkeys((copy.before, copy.device) for copy in full_copies)
         for before, device in list(pairs)[:MAX_FEWER_TYPES]:
-            matches = [copy for copy in complete if (copy.before, copy.device) == (before, device)]
+            matches = [copy for copy in full_copies if (copy.before, copy.device) == (before, device)]
             total = sum(copy.count for copy in matches)
-            times = "once" if total == 1 else f"{total:,} times"
+            frequency = "once" if total == 1 else f"{total:,} times"
             parts.append(
-                f"TensorFlow copied from {before} to {device} {times}, for {_join_few([copy.op for copy in matches])}."
+                f"TensorFlow copied from {before} to {device} {frequency}, for {_join_few([copy.op for copy in matches])}."
             )
-        if ends:
+        if single_ends:
             items = _join_few(
-                [f"{copy.op} on {copy.before or copy.device} ({copy.count:,})" for copy in ends]
+                [f"{copy.op} on {copy.before or copy.device} ({copy.count:,})" for copy in single_ends]
             )
             parts.append(f"The log names these ends of copies: {items}.")
     changes = [change for change in placement.changes if change.count >= MIN_CHANGES]
@@ -339,7 +344,7 @@ def format_operations(count: int) -> str:
 
 
 def _join_few(names: Sequence[str]) -> str:
-    """Join the first `MAX_NAMES` names, and add the number of the others."""
+    """Join the names; after the first `MAX_NAMES`, add only the number of the others."""
     if len(names) > MAX_NAMES:
         return f"{', '.join(names[:MAX_NAMES])} and {len(names) - MAX_NAMES} more"
     return join_words(names)

@@ -1,4 +1,4 @@
-"""The content of a placement log."""
+"""Dataclasses for the content of a placement log and for its evaluation."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ LOCAL_TASK = "/job:localhost/replica:0/task:0"
 
 @dataclass(frozen=True, slots=True)
 class PlacementDevice:
-    """A device that TensorFlow lists in "Device mapping:" or when it creates the device."""
+    """A device that TensorFlow lists after "Device mapping:", or names when it creates the device."""
 
     device: str
     """"GPU:0", or the full name for another task: "/job:worker/replica:0/task:1/device:GPU:0"."""
     kind: str
     """"GPU", "CPU", "XLA_GPU", "XLA_CPU", "TPU", …"""
     task: str
+    """The task of a cluster that has the device; `LOCAL_TASK` outside a cluster."""
     name: str | None = None
     compute_capability: str | None = None
     pci_bus_id: str | None = None
@@ -57,20 +58,23 @@ class Refusal:
     """An operation that TensorFlow refused to place on the requested device."""
 
     op: str | None
+    """The operation's type, such as "MatMul"; None if the message does not name it."""
     node: str | None
+    """The name of the graph node; None if the message does not name it."""
     wanted: str | None
     """The requested device; None if the message does not name it."""
     reason: str | None
     """"no-such-device", "no-kernel", "no-kernel-for-type", "colocation"; None if the message gives no reason."""
     line: int
+    """The number of the message's first line in the log."""
     text: str
     """The first line of the message."""
     listed: bool = False
     """Whether the message lists the available kernels."""
     types: tuple[tuple[str, str], ...] = ()
-    """(attribute, type) of the operation, such as ("T", "bfloat16"); empty if the message has none."""
+    """The type attributes of the operation, such as ("T", "bfloat16"); empty if the message has none."""
     told: str = ""
-    """The explanation from the kernels of the release; empty if there is none."""
+    """The explanation by the release's kernels; empty if there is none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +82,8 @@ class DeviceCopy:
     """A copy between devices that the log names, or one end of it."""
 
     op: str
-    """The operation that needed the copy, or the operation that is one end of it (_Send, _Recv) and also in
-    `ops`."""
+    """The operation that needed the copy. If the log names only one end, the operation that sends or receives
+    (_Send, _Recv); it is also counted in `PlacementData.ops`."""
     before: str | None
     """The source device; None if the log names only the other end."""
     device: str | None
@@ -89,7 +93,7 @@ class DeviceCopy:
 
 @dataclass(frozen=True, slots=True)
 class DeviceChange:
-    """The number of times that an eager operation ran on another device than the one before it."""
+    """The number of times that an eager operation ran on another device than the operation before it."""
 
     before: str
     device: str
@@ -115,7 +119,8 @@ class CpuOperations:
     """The CPU operations, compared with the kernels of the release."""
 
     release: str
-    """The releases that can have written the log, for all of which this holds: "TensorFlow 2.4 to 2.11"."""
+    """The releases that can have written the log, such as "TensorFlow 2.4 to 2.11"; the lists hold for all of
+    them."""
     none: tuple[MissingKernel, ...]
     """The operations without a GPU kernel, the most frequent first."""
     fewer: tuple[MissingKernel, ...]
@@ -127,7 +132,8 @@ class PlacementData:
     """The data read from a log, before conclusions are drawn."""
 
     api: str | None
-    """"1": graphs placed for sessions; "2": operations executed one by one; None: the log has no placement."""
+    """"1" if graphs were placed for sessions, "2" if operations were executed eagerly; None if the log has no
+    placement."""
     devices: tuple[PlacementDevice, ...]
     no_known_devices: bool
     """Whether the log contains the line "Device mapping: no known devices"."""
@@ -135,21 +141,25 @@ class PlacementData:
     """Counts sorted by device, then by operation."""
     refused: tuple[Refusal, ...]
     between: tuple[tuple[str, int], ...]
-    """(operation, number of runs on the CPU between two operations on a GPU), the most frequent first."""
+    """The operations that ran on the CPU between two operations on a GPU, as (operation, number of runs), the most
+    frequent first."""
     said: bytes
-    """The parts of the log that show which release wrote it."""
+    """The parts of the log that help to find the release that wrote it."""
     forgotten: bool
-    """Whether the log has more nodes than are remembered, so that nodes printed twice may be counted twice."""
+    """Whether the log has more nodes than the reader remembers. Nodes that were printed twice may then be
+    counted twice."""
     lines: int
+    """The number of lines in the log."""
     bytes: int
+    """The size of the log, in bytes."""
     calls: tuple[OpCount, ...] = ()
-    """Calls of functions ("__inference_step_12") by device; the log prints their operations separately."""
+    """The number of calls of each function ("__inference_step_12") on each device."""
     copies: tuple[DeviceCopy, ...] = ()
     """The copies that the log names; none are inferred."""
     changes: tuple[DeviceChange, ...] = ()
-    """Changes of the device between consecutive eager operations."""
+    """The device changes between consecutive eager operations."""
     left_out: tuple[tuple[str, int], ...] = ()
-    """(kind of item, number of items not kept because there were too many), such as ("devices", 3)."""
+    """(kind, number) of the items that were left out because there were too many, such as ("devices", 3)."""
 
     @property
     def complete(self) -> bool:
@@ -175,20 +185,24 @@ class PlacementData:
         if not self.complete:
             return ()
         totals = {*self.totals, *(call.device for call in self.calls)}
-        listed = dict.fromkeys(device.device for device in self.devices if device.kind in ("GPU", "TPU"))
-        return tuple(device for device in listed if device not in totals)
+        listed_devices = dict.fromkeys(
+            device.device for device in self.devices if device.kind in ("GPU", "TPU")
+        )
+        return tuple(device for device in listed_devices if device not in totals)
 
 
 @dataclass(frozen=True, slots=True)
 class Placement:
-    """The complete result of `placement`; renderers compute nothing beyond it."""
+    """The complete result of the `tfdoctor placement` command; renderers compute nothing beyond it."""
 
     name: str
     """The file as the user named it; "-" for standard input."""
     found: PlacementData
+    """The data read from the log."""
     summary: str
     findings: tuple[Finding, ...]
     on_cpu: CpuOperations | None = None
+    """The CPU operations without a GPU kernel; None if they could not be compared with the kernels."""
 
 
 def find_kind(device: str) -> str:

@@ -1,9 +1,11 @@
-"""Reader of placement logs that counts the operations on each device.
+"""Read placement logs and count the operations on each device.
 
-The memory used grows with the number of nodes, up to `MAX_SEEN_LINES`. TensorFlow prints each node of a graph
-twice, with printf and with its logging: "MatMul: (MatMul): /job:…/device:GPU:0"; before 0.12 without the
-type. It prints an eager operation each time that it runs: "Executing op MatMul in device …". From 2.5 on it
-also prints the small graph that the operation runs in, which is not counted as another operation.
+TensorFlow prints each node of a graph twice, once with printf and once with its logging:
+"MatMul: (MatMul): /job:…/device:GPU:0". Before 0.12 the type in parentheses is missing. It prints an eager
+operation each time that it runs: "Executing op MatMul in device …". From 2.5 on it also prints the nodes of the
+small graph in which the operation runs; these are not counted as further operations.
+
+Memory use grows with the number of nodes until `MAX_SEEN_LINES` of them are remembered.
 """
 
 from __future__ import annotations
@@ -34,21 +36,22 @@ if TYPE_CHECKING:
 __all__ = ["Reader", "read_placement"]
 
 MAX_OPERATION_PAIRS = 20_000
-"""The maximum number of (operation, device) pairs; others are counted as `OTHER_OPERATIONS`. TensorFlow has 1,500
-operations."""
+"""The maximum number of (operation, device) pairs; others are counted as `OTHER_OPERATIONS`. This is generous:
+TensorFlow has 1,500 operations."""
 MAX_SEEN_LINES = 200_000
-"""The minimum number of remembered lines and nodes; twice as many at most, of about 70 bytes each."""
+"""The number of remembered lines and nodes after which the older half is forgotten, so that at most twice as many
+are remembered. Each takes about 70 bytes."""
 MAX_NODE_BYTES = 1000
-"""The maximum length of a node's name and type before a device, in bytes."""
-_EXECUTED = re.compile(rb"Executing op (\S+) in device (\S+)")
+"""The maximum length of the text before a device that is searched for the node's name and type, in bytes."""
+_EXECUTION = re.compile(rb"Executing op (\S+) in device (\S+)")
 _MAX_PAIRS = 10_000
-"""The maximum number of pairs of devices."""
+"""The maximum number of devices, of device changes and of copies that are counted separately."""
 _MAX_EAGER_NODES = 64
 """The maximum number of nodes in the graph of one eager operation."""
 
 _TASK = rb"/job:[\w.\-]{1,80}/replica:\d{1,9}/task:\d{1,9}"
-_PLACED = re.compile(
-    # the device must be followed by the end of the line or string, or by the next message's time
+_DEVICE_POSITION = re.compile(
+    # a full device name, followed by " -> " (a listed device), the end of the line or string, or a time stamp
     rb"("
     + _TASK
     + rb"/(?:device:)?[A-Za-z_]{1,40}:\d{1,6}?)(?:( -> )|(?=[\s\"'\\\x1b<,]|$|\d{4}-\d\d-\d\d ))"
@@ -56,7 +59,7 @@ _PLACED = re.compile(
 _NODE_NAME = re.compile(rb"[A-Za-z0-9_.][\w.\-/\\>]*")
 _TYPE = re.compile(rb"[\w>]+")
 _NODE_SEPARATOR = re.compile(rb"[\s\"'|:\]]")
-_CREATED = re.compile(
+_DEVICE_CREATION = re.compile(
     rb"Creat(?:ed|ing) (?:TensorFlow )?device \(?([^\s()]{1,200})[^()\n]{0,80}?\)? {1,2}-> ([^\n]{0,300})"
 )
 _DEVICE_NAME = re.compile(rb"name: ([^,\n]{1,200}?),? pci bus id: ")
@@ -76,19 +79,20 @@ _COPY_OPS = {
     b"_HostRecv": False,
     b"_CopyFromHostToGpu": False,
 }
-"""Operations that are an end of a copy: True if it copies from their device, False if to it."""
+"""Operations that are one end of a copy. True means that the copy starts at their device, False that it ends
+there."""
 _COPY_MESSAGE = re.compile(
     # printed with the device policy "warn": tensorflow/core/common_runtime/eager/execute.cc
     rb"before computing ([\w>]{1,100}) input #\d{1,5} was expected to be on (/[^\s()]{1,200}) but is actually on "
     rb"(/[^\s()]{1,200}) [^\n]{0,300}This triggers a copy"
 )
 _CLIENT_NODE = re.compile(rb"(?:^|/)_(?:send|recv)_[^/]*$")
-"""Nodes that feed a graph and fetch from it; they are no copies between devices."""
+"""The names of nodes that feed a graph or fetch from it. These do not copy between devices."""
 _NODE_NUMBER = re.compile(r"_\d+$")
 
 
 def read_placement(chunks: Iterable[bytes]) -> PlacementData:
-    """Read a log from chunks of bytes; no content of the log raises an error."""
+    """Read a log from chunks of bytes. Invalid content is ignored and raises no error."""
     reader = Reader()
     for _ in reader.read(chunks):
         pass
@@ -102,14 +106,16 @@ def _is_gpu(device: bytes) -> bool:
 
 
 class _RecentNumbers:
-    """A set of numbers of limited size that forgets the oldest ones."""
+    """A set of numbers with a limited size, which forgets the oldest ones."""
 
     def __init__(self) -> None:
         self.now: set[int] = set()
+        """The newer numbers, up to `MAX_SEEN_LINES` of them."""
         self.before: set[int] = set()
+        """The older numbers."""
 
     def add(self, *numbers: int) -> None:
-        """Add numbers, after forgetting the older half if the set is full."""
+        """Add numbers, and forget the older ones first if the newer set is full."""
         if len(self.now) >= MAX_SEEN_LINES:
             self.before, self.now = self.now, set()
         self.now.update(numbers)
@@ -124,32 +130,47 @@ class Reader:
         self.placed: Counter[tuple[bytes, bytes]] = Counter()
         """The number of graph nodes for each (operation, device)."""
         self.arguments: Counter[tuple[bytes, bytes]] = Counter()
+        """The number of nodes that only pass arguments and results, for each (operation, device)."""
         self.executed: Counter[tuple[bytes, bytes]] = Counter()
+        """The number of eager operations for each (operation, device)."""
         self.devices: dict[tuple[str, str | None, str | None], PlacementDevice] = {}
-        """The devices by (device, name, PCI bus ID), with the details of all lines."""
+        """The devices by (device, name, PCI bus ID)."""
         self.refusals = Refusals()
+        # `mapped`: the log lists devices; `no_known_devices`: it says that there are none
         self.mapped = self.no_known_devices = False
         self.seen = _RecentNumbers()
+        """The hashes of lines and nodes that were counted."""
         self.pending: dict[int, tuple[int, bytes, bytes]] = {}
-        """Nodes printed since the last eager operation, which may be its own graph: line hash to node."""
+        """Nodes that may belong to the graph of the next eager operation: (key, operation, device) by line hash."""
         self.pending_nodes: set[int] = set()
+        """The keys of the pending nodes."""
         self.copied: Counter[tuple[bytes, bytes, bytes]] = Counter()
         """The number of copies that TensorFlow reports for each (operation, from, to)."""
         self.called: Counter[tuple[bytes, bytes]] = Counter()
+        """The number of calls for each (function, device)."""
         self.clients: Counter[tuple[bytes, bytes]] = Counter()
+        """The number of nodes that only feed a graph or fetch from it, for each (operation, device)."""
         self.messages = FirstMessages()
         self.last: bytes | None = None
         """The device of the previous operation."""
         self.on_gpu: bytes | None = None
-        """The same if it is a GPU, else None."""
+        """The device of the previous operation if it is a GPU, else None."""
         self.changes: Counter[tuple[bytes, bytes]] = Counter()
+        """The number of device changes for each (from, to)."""
         self.between: Counter[bytes] = Counter()
+        """The number of times that each operation ran on the CPU between two operations on a GPU."""
         self.after_gpu: list[bytes] | None = None
+        """The CPU operations since the last operation on a GPU; None if there was no such operation."""
         self.ends_open = False
+        """Whether the last line has no line end."""
         self.left_out: Counter[str] = Counter()
+        """The number of items that were left out because there were too many, by kind."""
 
     def read(self, chunks: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the chunks, which may end anywhere, as blocks of complete lines; count each block first."""
+        """Count the operations in the chunks, and yield their bytes as blocks of complete lines.
+
+        The chunks may end anywhere. Each block is counted before it is yielded.
+        """
         for block in blocks(chunks):
             self.take(block)
             yield block
@@ -173,48 +194,50 @@ class Reader:
             return
         previous = 0
         seen = self.seen
-        for match in _PLACED.finditer(block):
+        for match in _DEVICE_POSITION.finditer(block):
             start = match.start()
             device = match[1]
             line_start = block.rfind(b"\n", previous, start) + 1 or previous
-            text = block[
+            line_start_text = block[
                 line_start if start - line_start < MAX_NODE_BYTES else start - MAX_NODE_BYTES : start
             ]
             previous = start
             if match[2] is not None:
                 self._add_device(device, block[match.end() : match.end() + 300].partition(b"\n")[0])
                 continue
-            if text.endswith(_IN_DEVICE):
-                position = text.rfind(_EXECUTING)
+            if line_start_text.endswith(_IN_DEVICE):
+                position = line_start_text.rfind(_EXECUTING)
                 if position >= 0:
-                    op = text[position + len(_EXECUTING) : -len(_IN_DEVICE)].strip()
+                    op = line_start_text[position + len(_EXECUTING) : -len(_IN_DEVICE)].strip()
                     self._count_execution(op, device)
                 continue
-            node_text = text.rpartition(b"] ")[2]
-            line = hash((node_text, device))
-            if line not in seen.now and line not in seen.before and line not in self.pending:
-                self._add_node(line, node_text, device)
+            node_text = line_start_text.rpartition(b"] ")[2]
+            line_hash = hash((node_text, device))
+            if line_hash not in seen.now and line_hash not in seen.before and line_hash not in self.pending:
+                self._add_node(line_hash, node_text, device)
 
     def _take_executed(self, block: bytes) -> bool:
-        """Count a block in which only known operations and functions ran; return whether it is such a block.
+        """Count a block that contains only executions of known operations and functions.
 
-        Most blocks are. The same operations and devices repeat, so it is fast to split and count the text,
-        and to examine each pair of operation and device once.
+        Return False, and count nothing, if the block contains anything else. Most blocks are of this kind, and
+        their operations and devices repeat, so it is fast to examine each pair only once.
         """
-        devices = block.count(b"/job:")
-        pairs = _EXECUTED.findall(block) if devices and not self.pending and b" -> " not in block else []
-        if len(pairs) != devices:
+        device_count = block.count(b"/job:")
+        pairs = (
+            _EXECUTION.findall(block) if device_count and not self.pending and b" -> " not in block else []
+        )
+        if len(pairs) != device_count:
             return False
         counts = Counter(pairs)
-        device_of: dict[tuple[bytes, bytes], bytes | None] = {}
-        """The device of each (operation, device); None for a function, whose operations are not known."""
+        device_by_pair: dict[tuple[bytes, bytes], bytes | None] = {}
+        """The device of each (operation, device) pair; None for a function, because its operations are not known."""
         for pair in counts:
             if pair not in self.executed and pair not in self.called:
                 return False
-            device_of[pair] = pair[1] if pair in self.executed else None
+            device_by_pair[pair] = pair[1] if pair in self.executed else None
         for pair, count in counts.items():
-            (self.called if device_of[pair] is None else self.executed)[pair] += count
-        for device, run in groupby(pairs, key=device_of.__getitem__):
+            (self.called if device_by_pair[pair] is None else self.executed)[pair] += count
+        for device, run in groupby(pairs, key=device_by_pair.__getitem__):
             if device is None:
                 self.after_gpu = self.last = self.on_gpu = None
             else:
@@ -222,7 +245,7 @@ class Reader:
         return True
 
     def _count(self, table: Counter[tuple[bytes, bytes]], op: bytes, device: bytes) -> None:
-        """Count an operation, as `OTHER_OPERATIONS` if the table is full."""
+        """Count an operation; if the table is full, count it as `OTHER_OPERATIONS`."""
         if (op, device) not in table and len(table) >= MAX_OPERATION_PAIRS:
             op = OTHER_OPERATIONS.encode()
             if (op, device) not in table and len(table) >= 2 * MAX_OPERATION_PAIRS:
@@ -230,8 +253,8 @@ class Reader:
                 return
         table[op, device] += 1
 
-    def _add_node(self, line: int, node_text: bytes, device: bytes) -> None:
-        """Remember a node as pending, unless its line is no node or repeats a known one."""
+    def _add_node(self, line_hash: int, node_text: bytes, device: bytes) -> None:
+        """Remember a node as pending, unless the text is not a node or repeats a known one."""
         text, separator, op = node_text.removesuffix(b": ").removesuffix(b")").rpartition(b": (")
         if not separator:  # without a type, or not a node
             text, op = node_text.removesuffix(b": "), b""
@@ -242,11 +265,13 @@ class Reader:
             return
         key = hash((name, op, device))
         if key in self.seen.now or key in self.seen.before:
-            self.seen.add(line)  # a repeated node: standard output and standard error spell it differently
+            self.seen.add(
+                line_hash
+            )  # a repeated node: standard output and standard error spell it differently
             return
         if key in self.pending_nodes:
             return
-        self.pending[line] = key, op or _guess_operation(name), device
+        self.pending[line_hash] = key, op or _guess_operation(name), device
         self.pending_nodes.add(key)
         if op in _COPY_OPS and _CLIENT_NODE.search(name):
             self._count(self.clients, op, device)
@@ -254,10 +279,10 @@ class Reader:
             self._count_pending()
 
     def _count_pending(self) -> None:
-        """Count the pending nodes, which belong to a graph of their own."""
-        for line, (key, op, device) in self.pending.items():
+        """Count the pending nodes, because they do not belong to the graph of an eager operation."""
+        for line_hash, (key, op, device) in self.pending.items():
             self._count(self.arguments if op in _ARGUMENT_OPS else self.placed, op, device)
-            self.seen.add(line, key)
+            self.seen.add(line_hash, key)
         self._clear_pending()
 
     def _clear_pending(self) -> None:
@@ -266,10 +291,15 @@ class Reader:
         self.pending_nodes.clear()
 
     def _count_execution(self, op: bytes, device: bytes) -> None:
-        """Count an eager operation or a function call, and discard pending nodes of its own graph."""
+        """Count an eager operation or a function call.
+
+        Discard the pending nodes if they are its own graph; otherwise count them first.
+        """
         if self.pending:
-            work = [node_op for _, node_op, _ in self.pending.values() if node_op not in _ARGUMENT_OPS]
-            if work in ([op], []):
+            computing_ops = [
+                node_op for _, node_op, _ in self.pending.values() if node_op not in _ARGUMENT_OPS
+            ]
+            if computing_ops in ([op], []):
                 self._clear_pending()
             else:
                 self._count_pending()
@@ -309,17 +339,17 @@ class Reader:
             self.no_known_devices |= b"Device mapping: no known devices" in block
         if b"-> " not in block or (b"TensorFlow device (" not in block and b"Created device /" not in block):
             return
-        for match in _CREATED.finditer(block):
-            self._add_device(match[1], match[2], created=True)
+        for match in _DEVICE_CREATION.finditer(block):
+            self._add_device(match[1], match[2], is_created=True)
 
-    def _add_device(self, spelled: bytes, text: bytes, *, created: bool = False) -> None:
-        """Add a device, or replace it if it had no compute capability."""
-        device = shorten_device(spelled)
-        if not device or (created and find_kind(device) not in ("GPU", "TPU")):
+    def _add_device(self, device_text: bytes, text: bytes, *, is_created: bool = False) -> None:
+        """Add a device, or replace the known one if that has no compute capability."""
+        device = shorten_device(device_text)
+        if not device or (is_created and find_kind(device) not in ("GPU", "TPU")):
             return
         name, pci, capability = (pattern.search(text) for pattern in (_DEVICE_NAME, _PCI, _CAPABILITY))
-        self.mapped = self.mapped or not created
-        new = PlacementDevice(
+        self.mapped = self.mapped or not is_created
+        new_device = PlacementDevice(
             device,
             find_kind(device),
             find_task(device),
@@ -327,30 +357,34 @@ class Reader:
             capability[1].decode() if capability else None,
             pci[1].decode() if pci else None,
         )
-        key = (new.device, new.name, new.pci_bus_id)
-        known = self.devices.get(key)
-        if known is None and len(self.devices) >= _MAX_PAIRS:
+        key = (new_device.device, new_device.name, new_device.pci_bus_id)
+        known_device = self.devices.get(key)
+        if known_device is None and len(self.devices) >= _MAX_PAIRS:
             self.left_out["devices"] += 1
-        elif known is None or known.compute_capability is None:
-            self.devices[key] = new
+        elif known_device is None or known_device.compute_capability is None:
+            self.devices[key] = new_device
 
     # ---------------------------------------------------------------- the result
 
     def end(self) -> PlacementData:
-        """Return all data that was read, after counting the pending nodes."""
+        """Return all data that was read.
+
+        Pending nodes are counted first, unless they are the graph of an eager operation whose own line is
+        missing at the end of the log.
+        """
         self.refusals.end()
-        eager = bool(self.executed or self.called) or any(refusal.eager for refusal in self.refusals.found)
+        is_eager = bool(self.executed or self.called) or any(refusal.eager for refusal in self.refusals.found)
         if self.pending:
             ops = [op for _, op, _ in self.pending.values()]
-            work = [op for op in ops if op not in _ARGUMENT_OPS]
-            if self.executed and len(work) == 1 and len(ops) > 1:
+            computing_ops = [op for op in ops if op not in _ARGUMENT_OPS]
+            if self.executed and len(computing_ops) == 1 and len(ops) > 1:
                 self._clear_pending()  # the log ends before the line that reports the operation
             else:
                 self._count_pending()
-        tables = (self.placed, self.executed, *(() if eager else (self.arguments,)))
-        graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
+        tables = (self.placed, self.executed, *(() if is_eager else (self.arguments,)))
+        has_graphs = bool(self.placed or self.arguments or self.mapped or self.refusals.found)
         return PlacementData(
-            api="2" if eager else "1" if graphs else None,
+            api="2" if is_eager else "1" if has_graphs else None,
             devices=tuple(self.devices.values()),
             no_known_devices=self.no_known_devices,
             ops=_make_counts(*tables),
@@ -367,7 +401,7 @@ class Reader:
         )
 
     def _list_copies(self, tables: Sequence[Counter[tuple[bytes, bytes]]]) -> tuple[DeviceCopy, ...]:
-        """Return the copies that TensorFlow reports, then the operations that are ends of copies."""
+        """Return the copies that TensorFlow reports, then the operations that are only one end of a copy."""
         copies = [
             DeviceCopy(op.decode(), shorten_device(before), shorten_device(device), count)
             for (op, before, device), count in self.copied.most_common()
@@ -389,7 +423,7 @@ class Reader:
         return tuple(copies)
 
     def _list_changes(self) -> tuple[DeviceChange, ...]:
-        """Return the changes of the device, the most frequent first."""
+        """Return the device changes, the most frequent first."""
         changes = (
             (shorten_device(before), shorten_device(after), count)
             for (before, after), count in self.changes.most_common()
@@ -410,8 +444,8 @@ def _make_counts(*tables: Counter[tuple[bytes, bytes]]) -> tuple[OpCount, ...]:
 
 
 def _guess_operation(name: bytes) -> bytes:
-    """Return the operation of a node whose type is not printed.
+    """Return the probable operation of a node whose type is not printed.
 
-    It is the node's name without the number of a repeated node.
+    It is the node's name without the number that TensorFlow appends to a repeated name, such as "MatMul_1".
     """
     return _NODE_NUMBER.sub("", name.decode("utf-8", "replace")).encode()

@@ -1,7 +1,6 @@
-"""Parser of the messages with which TensorFlow refuses a device.
+"""Parse the messages with which TensorFlow refuses to place an operation on a device.
 
-The messages are long: the first line has the reason, and later lines name the operation's type and its
-kernels.
+The first line of such a message has the reason. Later lines name the operation's type and its kernels.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from tfdoctor.text import clean_line
 __all__ = ["Refusals", "shorten_device"]
 
 MAX_REFUSALS = 1000
-"""The maximum number of different refusals that are kept."""
+"""The maximum number of different refusals that are stored."""
 MAX_MESSAGE_BYTES = 1 << 14
 """The maximum length of a message, in bytes."""
 
@@ -29,6 +28,8 @@ _TRIGGERS = (
     b"Cannot colocate nodes",
     b"alformed device specification",
 )
+"""Texts of which a block with a refusal contains at least one; this is faster to test than the pattern below.
+The first letter may be a capital or not."""
 _MESSAGE_START = re.compile(
     rb"Cannot assign a device (?:to|for) (?:node|operation) "
     rb"|Could not satisfy (?:explicit )?device specification '[^'\n]{0,200}'\. enable_soft_placement"
@@ -71,7 +72,10 @@ _DEVICE_NAME = re.compile(
 
 
 def shorten_device(spelled: bytes | str) -> str:
-    """Return the short name of a device: GPU:0, or the full name for another task; "" if it is not a device."""
+    """Return the short name of a device, such as "GPU:0"; for a device of another task, the full name.
+
+    Empty if the text is not a device name.
+    """
     text = spelled.decode("utf-8", "replace") if isinstance(spelled, bytes) else spelled
     match = _DEVICE_NAME.fullmatch(text)
     if match is None:
@@ -84,28 +88,29 @@ def shorten_device(spelled: bytes | str) -> str:
 
 @dataclass(frozen=True, slots=True)
 class ReadRefusal:
-    """A refusal, and whether the operation ran eagerly."""
+    """A refusal, with the way in which the operation was to run."""
 
     refusal: Refusal
     eager: bool
+    """Whether the operation was to run eagerly, not in a graph."""
 
 
 class Refusals:
-    """A collector of the refusals in a log, without duplicates, that reads it in blocks."""
+    """A reader that collects the refusals in a log, block by block and without duplicates."""
 
     def __init__(self) -> None:
         self.found: list[ReadRefusal] = []
         self.left_out = 0
-        """The number of refusals that were not kept."""
+        """The number of refusals that were not stored, because there were too many."""
         self._pending: tuple[bytes, int] | None = None
         """An incomplete message that may continue in the next block, and the number of its first line."""
 
     def take(self, block: bytes, lines_before: int) -> None:
         """Read a block of complete lines that follows `lines_before` lines."""
         if self._pending is not None:
-            beginning, line = self._pending
+            message_start, line = self._pending
             self._pending = None
-            self._parse_message(beginning + block[: MAX_MESSAGE_BYTES - len(beginning)], line)
+            self._parse_message(message_start + block[: MAX_MESSAGE_BYTES - len(message_start)], line)
         if not any(trigger in block for trigger in _TRIGGERS):
             return
         line, start = lines_before + 1, 0
@@ -124,12 +129,13 @@ class Refusals:
         self._parse_pending()
 
     def _parse_pending(self) -> None:
+        """Parse the incomplete message, if there is one, as far as it was read."""
         if self._pending is not None:
             self._parse_message(*self._pending)
             self._pending = None
 
     def _parse_message(self, raw: bytes, line: int) -> None:
-        """Parse a message, cut off where the next message or error begins, and add its refusal."""
+        """Parse a message up to the next message or error, and add its refusal."""
         next_start = _MESSAGE_START.search(raw, 1)
         message = raw[: next_start.start()] if next_start is not None else raw
         text = message.decode("utf-8", "replace").replace("\r", "")
@@ -140,9 +146,9 @@ class Refusals:
         if refusal is not None:
             self._add(refusal)
 
-    def _add(self, new: ReadRefusal) -> None:
-        """Add a refusal, or complete the same one with details that its other messages lack."""
-        refusal = new.refusal
+    def _add(self, new_refusal: ReadRefusal) -> None:
+        """Add a refusal; if it is already known, only add the details that the known one lacks."""
+        refusal = new_refusal.refusal
         for index, known_read in enumerate(self.found):
             known = known_read.refusal
             if (refusal.node, refusal.wanted) == (known.node, known.wanted) and (
@@ -156,30 +162,36 @@ class Refusals:
                         listed=known.listed or refusal.listed,
                         types=known.types or refusal.types,
                     ),
-                    known_read.eager or new.eager,
+                    known_read.eager or new_refusal.eager,
                 )
                 return
         if len(self.found) < MAX_REFUSALS:
-            self.found.append(new)
+            self.found.append(new_refusal)
         else:
             self.left_out += 1
 
 
 def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
-    """Parse a message into a refusal; None if it names no reason, device or node."""
-    first = text.partition("\n")[0]
-    if "assign a device" in first and "Could not satisfy" not in first and "assigned" not in first:
-        first = text[:600]
+    """Parse a message into a refusal; None if it has neither a reason nor a device nor a node."""
+    first_line = text.partition("\n")[0]
+    if (
+        "assign a device" in first_line
+        and "Could not satisfy" not in first_line
+        and "assigned" not in first_line
+    ):
+        first_line = text[:600]
     node = next(
         (match[1].rstrip(".:") for pattern in _NODE_PATTERNS if (match := pattern.search(text))), None
     )
-    spelled = next((match[1] for pattern in _DEVICE_PATTERNS if (match := pattern.search(first))), None)
-    device = shorten_device(spelled) if spelled else ""
-    reason = _find_reason(text, first, device)
+    device_text = next(
+        (match[1] for pattern in _DEVICE_PATTERNS if (match := pattern.search(first_line))), None
+    )
+    device = shorten_device(device_text) if device_text else ""
+    reason = _find_reason(text, first_line, device)
     op = next((match[1] for pattern in _OP_PATTERNS if (match := pattern.search(text))), None)
-    member = re.search(_COLOCATED_OP.format(node=re.escape(node)), text, re.MULTILINE) if node else None
-    if member is not None:
-        op = member[1]
+    colocated_op = re.search(_COLOCATED_OP.format(node=re.escape(node)), text, re.MULTILINE) if node else None
+    if colocated_op is not None:
+        op = colocated_op[1]
     if reason is None and not device and node is None:
         return None
     definition = _ATTRIBUTES.search(text)
@@ -188,29 +200,38 @@ def _parse_refusal(text: str, line: int) -> ReadRefusal | None:
         if definition
         else ()
     )
-    eager = "[Op:" in text or "enable_soft_placement=" in first or "unknown device" in first
-    listed = _KERNEL_LIST.search(text) is not None
+    is_eager = "[Op:" in text or "enable_soft_placement=" in first_line or "unknown device" in first_line
+    lists_kernels = _KERNEL_LIST.search(text) is not None
     return ReadRefusal(
-        Refusal(op, node, device or None, reason, line, clean_line(first, limit=300), listed, types), eager
+        Refusal(
+            op, node, device or None, reason, line, clean_line(first_line, limit=300), lists_kernels, types
+        ),
+        is_eager,
     )
 
 
-def _find_reason(text: str, first: str, device: str) -> str | None:
+def _find_reason(text: str, first_line: str, device: str) -> str | None:
     """Return the reason in the first line of a message; None if it gives none."""
-    if "colocated with a group" in first or "Cannot colocate nodes" in first:
+    if "colocated with a group" in first_line or "Cannot colocate nodes" in first_line:
         return "colocation"
-    if "available devices are" in first or "no devices matching that specification" in first:
+    if "available devices are" in first_line or "no devices matching that specification" in first_line:
         return "no-such-device"
-    if "unknown device" in first:
+    if "unknown device" in first_line:
         return "no-such-device"
-    if "All available devices [" in first:
-        available = re.findall(r"/[^\s,\]]+", first.partition("All available devices [")[2].partition("]")[0])
+    if "All available devices [" in first_line:
+        available = re.findall(
+            r"/[^\s,\]]+", first_line.partition("All available devices [")[2].partition("]")[0]
+        )
         return (
             _find_kernel_reason(text, device)
             if device in map(shorten_device, available)
             else "no-such-device"
         )
-    if "no supported kernel" in first or "OpKernel" in first or "Could not find device for node" in first:
+    if (
+        "no supported kernel" in first_line
+        or "OpKernel" in first_line
+        or "Could not find device for node" in first_line
+    ):
         return _find_kernel_reason(text, device)
     return None
 
@@ -218,9 +239,9 @@ def _find_reason(text: str, first: str, device: str) -> str | None:
 def _find_kernel_reason(text: str, device: str) -> str:
     """Return "no-kernel-for-type" if the message lists kernels for this kind of device, else "no-kernel"."""
     kind = device.rpartition("/")[2].removeprefix("device:").partition(":")[0]
-    kinds = [(name, types or "") for name, types in _KERNEL.findall(text)]
-    for_kind = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)
-    kind = kind or (for_kind[1] if for_kind else "")
+    kernel_kinds = [(name, types or "") for name, types in _KERNEL.findall(text)]
+    kind_match = re.search(r"OpKernel for '?([A-Z_]+)'? devices", text)
+    kind = kind or (kind_match[1] if kind_match else "")
     if kind:
-        return "no-kernel-for-type" if any(name == kind for name, _ in kinds) else "no-kernel"
-    return "no-kernel-for-type" if any(types for _, types in kinds) else "no-kernel"
+        return "no-kernel-for-type" if any(name == kind for name, _ in kernel_kinds) else "no-kernel"
+    return "no-kernel-for-type" if any(types for _, types in kernel_kinds) else "no-kernel"

@@ -1,4 +1,4 @@
-"""Detection of the release that wrote a placement log, and the parts of a large log that it needs."""
+"""Find the release that wrote a placement log, using only a small part of a large log."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ if TYPE_CHECKING:
 __all__ = ["FirstMessages", "find_era"]
 
 BEGINNING_BYTES = 1 << 16
-"""The size of the beginning of a log that is kept completely, in bytes."""
+"""The length of the log's beginning that is stored completely, in bytes."""
 MAX_LINE_BYTES = 2000
-"""The number of bytes kept before and after a source reference in a line."""
+"""The maximum number of bytes before and after a source reference that are stored."""
 MAX_SOURCE_LINES = 1000
-"""The maximum number of source lines whose first messages are kept."""
+"""The maximum number of source lines whose first messages are stored."""
 _SOURCE_LINE = re.compile(rb"\.cc:(\d{1,5})\]")
-"""The source reference of a message; only its line number, which is fast to search."""
+"""The end of a message's source reference. It is short, so that the search is fast."""
 
 _RELEASE_VERSION = re.compile(r"\d{1,3}(?:\.\d{1,3}){1,2}(?:rc\d{1,2})?")
 """A version of a published release or release candidate."""
 _VENDOR_BUILD = re.compile(
     rb"(?:[Tt]ensor[Ff]low|NVIDIA Release)[^\n]{0,40}?\d\d?\.\d{1,2}(?:\.\d{1,2}\+|-tf[12])"
 )
-"""Names of vendors' builds: 2.10.0+nv22.12, or a container's "NVIDIA Release 22.12-tf2"."""
+"""The name of a vendor's build, such as "TensorFlow 2.10.0+nv22.12" or "NVIDIA Release 22.12-tf2"."""
 
 
 class FirstMessages:
-    """The beginning of a log, and the first message of each line of TensorFlow's source."""
+    """A collector of the beginning of a log, and of the first message for each source line number."""
 
     def __init__(self) -> None:
         self.beginning = b""
@@ -44,11 +44,11 @@ class FirstMessages:
     def take(self, block: bytes) -> None:
         """Read a block of complete lines."""
         if self._remaining:
-            fits = len(block) <= self._remaining
-            self.beginning += block if fits else block[: block.rfind(b"\n", 0, self._remaining) + 1]
-            self._remaining = self._remaining - len(block) if fits else 0
-        new = set(_SOURCE_LINE.findall(block)) - self._numbers
-        for number in sorted(new)[: MAX_SOURCE_LINES - len(self.lines)]:
+            has_space = len(block) <= self._remaining
+            self.beginning += block if has_space else block[: block.rfind(b"\n", 0, self._remaining) + 1]
+            self._remaining = self._remaining - len(block) if has_space else 0
+        new_numbers = set(_SOURCE_LINE.findall(block)) - self._numbers
+        for number in sorted(new_numbers)[: MAX_SOURCE_LINES - len(self.lines)]:
             self._numbers.add(number)
             position = block.find(b".cc:" + number + b"]")
             line = block[
@@ -59,15 +59,15 @@ class FirstMessages:
 
     @property
     def text(self) -> bytes:
-        """All bytes that were kept."""
+        """All bytes that were stored."""
         return self.beginning + b"".join(self.lines)
 
 
 def find_era(messages: bytes, compat: Compat) -> str | None:
-    """Return the minor releases that can have written the log: "2.10", or "2.4-2.11".
+    """Return the minor releases that can have written the log, such as "2.10" or "2.4-2.11".
 
-    None if the log does not show it, or if a nightly, a vendor's build or several TensorFlows wrote it, whose
-    kernels are not known.
+    None if the log does not show them. Also None if a nightly, a vendor's build or several TensorFlow versions
+    wrote the log, because their kernels are not known.
     """
     if _VENDOR_BUILD.search(messages):
         return None

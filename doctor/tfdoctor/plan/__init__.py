@@ -1,6 +1,6 @@
-"""The planner: from a request and a machine to ranked options or a conflict. Pure.
+"""Plan an installation: from a request and a machine to ranked options or a conflict. Pure.
 
-Each decision names the entry of compat/ that it rests on.
+Each decision names the entry of compat/ that justifies it.
 """
 
 from tfdoctor.plan.hypothetical_facts import make_predicted_facts

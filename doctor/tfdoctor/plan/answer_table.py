@@ -38,10 +38,10 @@ __all__ = [
 NAME, QUOTED, CAPABILITY, DRIVER, GLIBC = PLACEHOLDERS = ("\ue000", "\ue001", "\ue002", "\ue003", "\ue004")
 """Placeholders in an answer.
 
-In this order: the card's name, the name quoted for a shell, its compute capability, the driver, the glibc.
+In this order: the GPU's name, the name quoted for a shell, its compute capability, the driver, the glibc.
 """
 ANY_CARD = "*"
-"""The key for every compute capability, if the answer does not depend on the card."""
+"""The key for every compute capability, if the answer does not depend on the GPU."""
 OLDEST_BRANCH = 375
 """The oldest driver branch that is offered: no release with GPU code needs an older one."""
 
@@ -58,7 +58,7 @@ class TableSystem:
     host: Host
     """A machine with this system and nothing else known about it."""
     names_machine: bool = False
-    """Whether its commands name the card and the driver, so that they work on any machine."""
+    """Whether its commands name the GPU and the driver, so that they work on any machine."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,13 +75,16 @@ class Drivers:
 
     @property
     def answer_count(self) -> int:
-        """The number of answers in a row: before all steps, at each step, and for an unknown driver."""
+        """The number of answers in a row.
+
+        A row has an answer for drivers before all steps, one for each step, and one for an unknown driver.
+        """
         return len(self.steps) + 2
 
     def find_index(self, driver: str) -> int:
         """Return the index of a driver's answer in a row; "" means that the driver is unknown.
 
-        Raises VersionSyntaxError if `driver` is not a version.
+        Raise VersionSyntaxError if `driver` is not a version.
         """
         if not driver:
             return self.answer_count - 1
@@ -89,16 +92,16 @@ class Drivers:
         branch = f"{join_numbers(numbers)}.*"
         if branch in self.steps:
             return 1 + self.steps.index(branch)
-        older_steps = [
+        older_indexes = [
             index
             for index, step in enumerate(self.steps)
             if "*" not in step and versions.numbers(step) <= numbers
         ]
-        return older_steps[-1] + 1 if older_steps else 0
+        return older_indexes[-1] + 1 if older_indexes else 0
 
     @property
     def branches(self) -> tuple[str, ...]:
-        """The branches among the steps that are worth offering."""
+        """The branches among the steps that are offered: whole numbers from `OLDEST_BRANCH` on."""
         branches = [step.removesuffix(".*") for step in self.steps if step.endswith(".*")]
         return tuple(branch for branch in branches if branch.isdigit() and int(branch) >= OLDEST_BRANCH)
 
@@ -109,7 +112,7 @@ class AnswerTable:
 
     systems: tuple[TableSystem, ...]
     cards: dict[str, tuple[str, ...]]
-    """Compute capability to the names of cards that mean this capability and no other."""
+    """The GPU names by compute capability; each of the names stands for this capability alone."""
     pythons: tuple[str, ...]
     """Python versions, oldest first."""
     minors: tuple[str, ...]
@@ -129,20 +132,22 @@ class AnswerTable:
     option; the index of the text that explains why a virtual environment does not work, or -1.
     """
     cells: dict[tuple[str, str, str, str], tuple[int, ...]] = field(default_factory=dict)
-    """(system, minor or "", Python or "", capability or "") to a run-length encoded row of answers.
+    """The answers to each request, as run-length encoded rows.
 
-    A row has one answer for each place of the platform's drivers, as pairs of an answer and its count. If the
-    card does not matter, there is one row with one answer under `ANY_CARD`.
+    The key is (system, minor, Python, capability), and "" in it means any. A row consists of pairs of an answer
+    and its count, and has one answer for each index that `Drivers.find_index` returns. If the GPU does not
+    matter, there is one row with one answer under `ANY_CARD`.
     """
 
     def find_answer(self, system: str, minor: str, python: str, capability: str, driver: str) -> int:
         """Return the index of an answer; "" stands for any value.
 
-        Raises KeyError if the table has no such entry.
+        Raise KeyError if the table has no such entry.
         """
         any_card_row = self.cells.get((system, minor, python, ANY_CARD))
         if any_card_row is not None:
             return any_card_row[0]
+        # "platform" and "index" are needed only if the answer depends on the GPU and the driver.
         platform = next(table_system.platform for table_system in self.systems if table_system.key == system)
         index = self.drivers[platform].find_index(driver)
         runs = self.cells[system, minor, python, capability]
@@ -166,7 +171,7 @@ def join_numbers(numbers: Numbers) -> str:
 
 
 def encode_runs(answers: Iterable[int]) -> tuple[int, ...]:
-    """Return the run-length encoding of the answers: answer, count, answer, count, …"""
+    """Return the run-length encoding of the answers: answer, count, answer, count, and so on."""
     runs: list[int] = []
     for answer in answers:
         if runs and runs[-2] == answer:

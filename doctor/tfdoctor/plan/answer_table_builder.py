@@ -1,10 +1,13 @@
-"""The builder of the answer table: `recommend` for every system, card, driver, Python and minor. Pure.
+"""Build the answer table: run the planner for every system, GPU, driver, Python and TensorFlow minor. Pure.
 
-Each answer comes from the planner. Inputs that must have the same answer share one call, and texts that
-differ only in a name share one text with placeholders. To find out which inputs matter, the planner gets a
-machine that records what is read from it (`_WatchedHost`): two drivers are equivalent if the planner compared
-with no version between them, likewise two glibc versions; all cards are equivalent if the planner did not
-read the cards. The best option of all releases is the best of those of the minors.
+Inputs that must have the same answer share one call of the planner, and texts that differ only in a name share
+one text with placeholders. To find out which inputs matter, the planner gets a host that records what is read
+from it (`_WatchedHost`):
+
+* Two drivers are equivalent if the planner compared with no version between them; likewise two glibc versions.
+* All GPUs are equivalent if the planner did not read the GPUs.
+
+The best option for any TensorFlow is the best of the options for the minors.
 """
 
 from __future__ import annotations
@@ -63,9 +66,10 @@ def build_answer_table(
     minors: Sequence[str] | None = None,
     capabilities: Sequence[str] | None = None,
 ) -> AnswerTable:
-    """Return the whole table; this takes seconds. `tell` is called with each minor before it is computed.
+    """Return the whole table; this takes seconds.
 
-    minors, capabilities: include only these, in this order; None means all.
+    `on_minor` is called with each minor before its answers are computed. The table includes only the given
+    `minors` and `capabilities`, in this order; None means all.
     """
     releases = list(list_candidates(compat))
     if minors is None:
@@ -128,9 +132,9 @@ def _list_required_glibcs(compat: Compat) -> frozenset[str]:
 
 
 def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
-    """Return the cards that a name alone identifies, by capability, without those found only in ARM machines.
+    """Return the GPUs that a name alone identifies, by capability, without those found only in ARM machines.
 
-    If several names mean the same card (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`), the shortest is used.
+    If several names mean the same GPU (`GeForce RTX 3060`, `NVIDIA GeForce RTX 3060`), the shortest is used.
     """
     names_by_capability: dict[str, dict[frozenset[str], str]] = {}
     for name in sorted({gpu.name for gpu in compat.gpus}, key=lambda text: (len(text), text)):
@@ -144,6 +148,7 @@ def _find_cards(compat: Compat) -> dict[str, tuple[str, ...]]:
     return {capability: tuple(sorted(names_by_capability[capability].values())) for capability in ordered}
 
 
+# The slots of Host, which the properties of _WatchedHost override.
 _CARDS, _DRIVER = Host.__dict__["cards"], Host.__dict__["driver"]
 
 
@@ -153,7 +158,9 @@ class _WatchedHost(Host):
     __slots__ = ("asked_cards", "asked_driver", "glibcs", "limits")
 
     asked_cards: bool
+    """Whether the planner read the GPUs."""
     asked_driver: bool
+    """Whether the planner read the driver."""
     limits: set[str]
     """The driver versions that the planner compared with."""
     glibcs: set[str]
@@ -161,7 +168,7 @@ class _WatchedHost(Host):
 
     @classmethod
     def watch(cls, host: Host, cards: tuple[Card, ...], driver: str | None) -> _WatchedHost:
-        """Return a recording copy of `host` with these cards and this driver."""
+        """Return a recording copy of `host` with these GPUs and this driver."""
         watched = cls(
             cards=cards,
             driver=driver,
@@ -221,11 +228,11 @@ class _RecipeAnswers:
     starts: list[Numbers] = field(default_factory=list)
     """The driver versions at which the result changes, oldest first; empty if the driver was not read."""
     results: list[int] = field(default_factory=list)
-    """The result from each of the starts on."""
+    """The result of each start: it holds up to the next start."""
     limits: list[frozenset[Numbers]] = field(default_factory=list)
-    """For each of the starts: the driver versions that the planner compared with."""
+    """The driver versions that the planner compared with, for each start."""
     results_by_place: list[int] = field(default_factory=list)
-    """The result at every place of the platform's drivers, once these are known."""
+    """The result for each index that `Drivers.find_index` returns; empty until the driver steps are known."""
 
     def get_answer(self, driver: Numbers) -> int:
         return self.results[bisect_right(self.starts, driver) - 1] if self.starts else self.unknown
@@ -233,26 +240,26 @@ class _RecipeAnswers:
 
 @dataclass(frozen=True, slots=True)
 class _CardDrivers:
-    """The drivers that support a card."""
+    """The drivers that support a GPU."""
 
     starts: list[Numbers]
     """The driver versions at which the support changes, oldest first."""
     texts: list[int]
-    """For each of the starts, the index of the text that explains the lack of support, or -1."""
+    """For each start, the index of the text that explains why the GPU is not supported, or -1 if it is."""
     ranges: list[tuple[Numbers, Numbers | None]]
-    """The supported ranges: first version, end (None: open)."""
+    """(first version, end) of each supported range; the end is excluded, and None means no end."""
 
     def get_text(self, driver: Numbers) -> int:
         return self.texts[bisect_right(self.starts, driver) - 1]
 
 
 LOWEST_VERSION: Numbers = (0,)
-"""A version below every limit."""
+"""A version below every real version."""
 _MAX_NUMBER = 10**6
 """A number above every number in a version."""
 
 
-def _example_driver(start: Numbers) -> str:
+def _make_example_driver(start: Numbers) -> str:
     """Return a driver version that is slightly newer than `start` and that no text mentions."""
     return f"{join_numbers(start)}.00.001"
 
@@ -268,6 +275,7 @@ class _TableBuilder:
         self._added_options: list[Option] = []
         """One option for each entry of the table's options; equal entries rank equally."""
         self._results: list[_RecipeResult] = []
+        """The results; all other attributes refer to them by index."""
         self._result_numbers: dict[tuple[object, ...], int] = {}
         self._combined_answers: dict[tuple[int, ...], int] = {}
         self._recipe_answers: dict[tuple[str, str, str | None, Recipe, str], _RecipeAnswers] = {}
@@ -275,13 +283,15 @@ class _TableBuilder:
         self._refusal_texts: dict[tuple[Platform, str], list[int]] = {}
         self._required_glibcs = _list_required_glibcs(compat)
         self._system_by_glibc: dict[int, TableSystem] = {}
-        """The number of required glibc versions that a system satisfies to the first such system."""
+        """The first system that satisfies a number of the required glibc versions, by this number."""
         self._rows: dict[tuple[object, ...], tuple[int, ...]] = {}
         self._best_rows: dict[tuple[tuple[int, ...], ...], tuple[int, ...]] = {}
         self._best_answers: dict[tuple[int, ...], int] = {}
         self._queries: list[tuple[str, str]] = []
+        """The (minor, Python) pairs whose answers were collected."""
         self._card_drivers: dict[tuple[Platform, str], _CardDrivers] = {}
         self._limits: dict[Platform, set[Numbers]] = {"linux": set(), "windows": set()}
+        """The driver versions at which an answer can change, by platform."""
         for platform in self._limits:
             for capability in ("", *table.cards):
                 self._card_drivers[platform, capability] = self._find_card_drivers(platform, capability)
@@ -289,7 +299,7 @@ class _TableBuilder:
     # ------------------------------------------------------------ running the planner
 
     def collect_answers(self, minor: str, python: str, *, has_wheel: bool) -> None:
-        """Run the planner for one minor and Python on all systems, cards and drivers."""
+        """Run the planner for one minor and Python on all systems, GPUs and drivers."""
         for system in self.table.systems:
             unknown = [
                 self._get_recipe_answers(minor, python, "", system, recipe).unknown for recipe in RECIPES
@@ -307,9 +317,9 @@ class _TableBuilder:
     def _get_recipe_answers(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> _RecipeAnswers:
-        """Return the results of a recipe for each driver; equivalent systems and cards share one entry."""
+        """Return the results of a recipe for each driver; equivalent systems and GPUs share one entry."""
         representative = self._find_equivalent_system(minor, python, capability, system, recipe)
-        for card_key in (None, capability):  # None: the result does not depend on the card
+        for card_key in (None, capability):  # None: the result does not depend on the GPU
             cached = self._recipe_answers.get((minor, python, card_key, recipe, representative.key))
             if cached is not None:
                 return cached
@@ -344,7 +354,7 @@ class _TableBuilder:
     def _explore(
         self, minor: str, python: str, capability: str, system: TableSystem, recipe: Recipe
     ) -> tuple[_RecipeAnswers, bool]:
-        """Return the results of a recipe, and whether they are the same for every card."""
+        """Return the results of a recipe, and whether they are the same for every GPU."""
         unknown, watched = self._run_planner(minor, python, capability, system, recipe, None)
         answers, any_card = _RecipeAnswers(unknown, set(watched.glibcs)), not watched.asked_cards
         if not watched.asked_driver:
@@ -353,7 +363,7 @@ class _TableBuilder:
             start: Numbers | None = range_start
             while start is not None and (range_end is None or start < range_end):
                 result, watched = self._run_planner(
-                    minor, python, capability, system, recipe, _example_driver(start)
+                    minor, python, capability, system, recipe, _make_example_driver(start)
                 )
                 any_card = any_card and not watched.asked_cards
                 answers.glibcs |= watched.glibcs
@@ -363,7 +373,7 @@ class _TableBuilder:
                 answers.results.append(result)
                 answers.limits.append(frozenset(limits))
                 start = min((limit for limit in limits if limit > start), default=None)
-        if not answers.starts:  # no known driver supports the card
+        if not answers.starts:  # no known driver supports the GPU
             answers.starts, answers.results, answers.limits = [LOWEST_VERSION], [unknown], [frozenset()]
         return answers, any_card
 
@@ -383,17 +393,17 @@ class _TableBuilder:
         option, rejections = find_best_option(self.compat, request, host, recipe)
         glibc = system.host.glibc
 
-        def places(text: str) -> str:
+        def insert_placeholders(text: str) -> str:
             return self._insert_placeholders(text, capability or None, driver, glibc)
 
-        rejected: tuple[Rejected, ...] = ()
-        number = -1
+        rejected_releases: tuple[Rejected, ...] = ()
+        option_index = -1
         if option is None:
-            rejected = tuple(
+            rejected_releases = tuple(
                 Rejected(
                     rejection.recipe,
                     rejection.tensorflow,
-                    tuple(_fill_reason(reason, places) for reason in rejection.reasons),
+                    tuple(_fill_reason(reason, insert_placeholders) for reason in rejection.reasons),
                 )
                 for rejection in rejections
             )
@@ -402,18 +412,20 @@ class _TableBuilder:
             if system.names_machine:
                 answer = Recommendation(request, host, (option,), (), None)
                 option = address_commands(answer, [NAME] if capability else [], driver).options[0]
-            number = self._add_option(option, places)
+            option_index = self._add_option(option, insert_placeholders)
         key = (
-            number,
+            option_index,
             *(
                 (rejection.tensorflow, *((r.cause, r.text) for r in rejection.reasons))
-                for rejection in rejected
+                for rejection in rejected_releases
             ),
         )
-        return _intern(self._result_numbers, self._results, key, _RecipeResult(number, rejected)), host
+        return _intern(
+            self._result_numbers, self._results, key, _RecipeResult(option_index, rejected_releases)
+        ), host
 
     def _find_card_drivers(self, platform: Platform, capability: str) -> _CardDrivers:
-        """Return the drivers that support a card."""
+        """Return the drivers that support a GPU."""
         limits = {versions.numbers(limit) for limit in list_refusal_limits(self.compat, platform)} | {
             LOWEST_VERSION
         }
@@ -421,7 +433,9 @@ class _TableBuilder:
         texts: list[int] = []
         for start in sorted(limits) if capability else [LOWEST_VERSION]:
             text = (
-                self._explain_not_driven(platform, capability, _example_driver(start)) if capability else -1
+                self._explain_unsupported(platform, capability, _make_example_driver(start))
+                if capability
+                else -1
             )
             if not texts or texts[-1] != text:
                 starts.append(start)
@@ -433,8 +447,8 @@ class _TableBuilder:
         ]
         return _CardDrivers(starts, texts, ranges)
 
-    def _explain_not_driven(self, platform: Platform, capability: str, driver: str) -> int:
-        """Return the index of the text that says why the driver does not support the card, or -1."""
+    def _explain_unsupported(self, platform: Platform, capability: str, driver: str) -> int:
+        """Return the index of the text that says why the driver does not support the GPU, or -1."""
         refusal = (
             find_driver_refusal(self.compat, driver, Card(NAME, capability), platform) if capability else None
         )
@@ -447,7 +461,7 @@ class _TableBuilder:
     # ------------------------------------------------------------ combining the results
 
     def fill_cells(self) -> None:
-        """Fill the table's cells from the results of `look`."""
+        """Fill the table's cells from the results that `collect_answers` gathered."""
         for platform, limits in self._limits.items():
             offered_drivers = {
                 versions.numbers(numbers) for numbers in list_refusal_limits(self.compat, platform)
@@ -475,10 +489,12 @@ class _TableBuilder:
             for recipe_answers, recipe in zip(answers_by_recipe, RECIPES, strict=True):
                 if recipe_answers.starts and not recipe_answers.results_by_place:
                     representative = self._find_equivalent_system(minor, python, capability, system, recipe)
-                    self._fill_places(recipe_answers, minor, python, capability, representative, recipe)
-            places = self.table.drivers[system.platform].answer_count
+                    self._fill_results_by_driver(
+                        recipe_answers, minor, python, capability, representative, recipe
+                    )
+            answer_count = self.table.drivers[system.platform].answer_count
             columns = [
-                recipe_answers.results_by_place or [recipe_answers.unknown] * places
+                recipe_answers.results_by_place or [recipe_answers.unknown] * answer_count
                 for recipe_answers in answers_by_recipe
             ]
             answers = []
@@ -493,7 +509,7 @@ class _TableBuilder:
             self._rows[key] = encode_runs(answers)
         return self._rows[key]
 
-    def _fill_places(
+    def _fill_results_by_driver(
         self,
         answers: _RecipeAnswers,
         minor: str,
@@ -502,7 +518,7 @@ class _TableBuilder:
         system: TableSystem,
         recipe: Recipe,
     ) -> None:
-        """Fill `answers.every` with the result at every place of the platform's drivers."""
+        """Fill `answers.results_by_place` with the result for each index of the platform's drivers."""
         refusals = self._list_refusal_texts(system.platform, capability)
         answers.results_by_place = [answers.get_answer(LOWEST_VERSION)]
         for text, step in zip(refusals[1:], self.table.drivers[system.platform].steps, strict=False):
@@ -512,11 +528,13 @@ class _TableBuilder:
             branch = step.removesuffix(".*")
             newest = (*versions.numbers(branch), _MAX_NUMBER)
             index = bisect_right(answers.starts, newest) - 1
-            must_ask = index < 0 or any(
+            must_run = index < 0 or any(
                 limit[: len(newest) - 1] == newest[:-1] for limit in answers.limits[index]
             )
+            # A branch step stands for its newest driver. It needs another run of the planner if the planner
+            # compared with a version of this branch, or if the newest driver does not support the GPU.
             if text >= 0 or not (
-                must_ask or self._card_drivers[system.platform, capability].get_text(newest) >= 0
+                must_run or self._card_drivers[system.platform, capability].get_text(newest) >= 0
             ):
                 answers.results_by_place.append(answers.get_answer(newest))
             else:
@@ -526,16 +544,16 @@ class _TableBuilder:
         answers.results_by_place.append(answers.unknown)
 
     def _list_refusal_texts(self, platform: Platform, capability: str) -> list[int]:
-        """Return the index of the refusal text at every place of the platform's drivers.
+        """Return the index of the refusal text for each index of the platform's drivers.
 
-        It is -1 if the driver supports the card.
+        The value is -1 if the driver supports the GPU.
         """
         if (platform, capability) not in self._refusal_texts:
             card_drivers = self._card_drivers[platform, capability]
             self._refusal_texts[platform, capability] = [
                 card_drivers.get_text(LOWEST_VERSION),
                 *(
-                    self._explain_not_driven(platform, capability, step.removesuffix(".*"))
+                    self._explain_unsupported(platform, capability, step.removesuffix(".*"))
                     if step.endswith(".*")
                     else card_drivers.get_text(versions.numbers(step))
                     for step in self.table.drivers[platform].steps
@@ -545,9 +563,9 @@ class _TableBuilder:
         return self._refusal_texts[platform, capability]
 
     def fill_best_cells(self, system: TableSystem, python: str) -> None:
-        """Fill the cells for the best of all minors.
+        """Fill the cells of one system and Python for any minor.
 
-        If no minor works, they give the reason of the newest that has a wheel.
+        If no minor works, the cells give the reasons of the newest minor that has a wheel.
         """
         table = self.table
         minors = [minor for minor in table.minors if (system.key, minor, python, ANY_CARD) not in table.cells]
@@ -568,74 +586,62 @@ class _TableBuilder:
             for row in rows
         ]
         best_answers = []
-        for numbers in zip(*expanded, strict=True):
-            if numbers not in self._best_answers:
-                self._best_answers[numbers] = self._choose_best(
-                    [self.table.answers[answer_number] for answer_number in numbers]
+        for indexes in zip(*expanded, strict=True):
+            if indexes not in self._best_answers:
+                self._best_answers[indexes] = self._choose_best(
+                    [self.table.answers[index] for index in indexes]
                 )
-            best_answers.append(self._best_answers[numbers])
+            best_answers.append(self._best_answers[indexes])
         return encode_runs(best_answers)
 
     def _choose_best(self, answers: list[Answer]) -> int:
         """Return the index of the best of the minors' answers, which are given newest first."""
         by_recipe: dict[Recipe, list[int]] = {}
         for options, _, _ in answers:
-            for number in options:
-                by_recipe.setdefault(self._added_options[number].recipe, []).append(number)
+            for index in options:
+                by_recipe.setdefault(self._added_options[index].recipe, []).append(index)
         chosen = []
-        for numbers in by_recipe.values():
-            options_of_recipe = [self._added_options[number] for number in numbers]
+        for indexes in by_recipe.values():
+            options_of_recipe = [self._added_options[index] for index in indexes]
             best = choose_preferred(options_of_recipe)
-            chosen += [number for number in dict.fromkeys(numbers) if self._added_options[number] is best]
+            chosen += [index for index in dict.fromkeys(indexes) if self._added_options[index] is best]
         ranked = self._rank(chosen)
         return self._add_answer((ranked, () if ranked else answers[0][1], -1))
 
     def _rank(self, options: Iterable[int]) -> tuple[int, ...]:
         """Return the indexes of the options, best first."""
-        numbers = {id(self._added_options[number]): number for number in options}
-        ranked = rank_options(Request(), Host(), [self._added_options[number] for number in numbers.values()])
-        return tuple(numbers[id(option)] for option in ranked[:MAX_OPTIONS])
+        index_by_id = {id(self._added_options[index]): index for index in options}
+        ranked = rank_options(
+            Request(), Host(), [self._added_options[index] for index in index_by_id.values()]
+        )
+        return tuple(index_by_id[id(option)] for option in ranked[:MAX_OPTIONS])
 
-    def _combine_results(self, result_numbers: tuple[int, ...]) -> int:
+    def _combine_results(self, result_indexes: tuple[int, ...]) -> int:
         """Return the index of the answer that combines the results of all recipes."""
-        if result_numbers not in self._combined_answers:
-            results = [self._results[result_or_rejection] for result_or_rejection in result_numbers]
-            options = self._rank(
-                result_or_rejection.option
-                for result_or_rejection in results
-                if result_or_rejection.option >= 0
-            )
+        if result_indexes not in self._combined_answers:
+            results = [self._results[item] for item in result_indexes]
+            options = self._rank(item.option for item in results if item.option >= 0)
             reasons: tuple[int, ...] = ()
             no_venv = -1
             if not options:
-                merged = merge_reasons(
-                    result_or_rejection for result in results for result_or_rejection in result.rejected
-                )
-                reasons = tuple(
-                    self._add_text(result_or_rejection.text) for result_or_rejection in merged[:MAX_REASONS]
-                )
+                merged = merge_reasons(item for result in results for item in result.rejected)
+                reasons = tuple(self._add_text(item.text) for item in merged[:MAX_REASONS])
             else:
                 venv = next(
-                    result_or_rejection
-                    for result_or_rejection, recipe in zip(results, RECIPES, strict=True)
-                    if recipe is Recipe.VENV
+                    item for item, recipe in zip(results, RECIPES, strict=True) if recipe is Recipe.VENV
                 )
                 rejection = next(
-                    (
-                        result_or_rejection
-                        for result_or_rejection in venv.rejected
-                        if result_or_rejection.reasons
-                    ),
+                    (item for item in venv.rejected if item.reasons),
                     None,
                 )
                 no_venv = -1 if rejection is None else self._add_text(rejection.reasons[0].text)
-            self._combined_answers[result_numbers] = self._add_answer((options, reasons, no_venv))
-        return self._combined_answers[result_numbers]
+            self._combined_answers[result_indexes] = self._add_answer((options, reasons, no_venv))
+        return self._combined_answers[result_indexes]
 
     def _add_option(self, option: Option, insert_placeholders: Callable[[str], str]) -> int:
         """Add an option to the table and return its index."""
 
-        def texts(strings: Iterable[str]) -> tuple[int, ...]:
+        def add_texts(strings: Iterable[str]) -> tuple[int, ...]:
             return tuple(self._add_text(insert_placeholders(item)) for item in strings)
 
         entry = (
@@ -646,14 +652,14 @@ class _TableBuilder:
             option.cudnn or "",
             self._add_text(option.base.image if option.base is not None else ""),
             -1 if option.size is None else option.size,
-            texts(option.commands),
-            texts(item.text for item in option.caveats if item.serious),
-            texts(item.text for item in option.caveats if not item.serious),
+            add_texts(option.commands),
+            add_texts(item.text for item in option.caveats if item.serious),
+            add_texts(item.text for item in option.caveats if not item.serious),
         )
-        number = _intern(self._options, self.table.options, entry, entry)
-        if number == len(self._added_options):
+        index = _intern(self._options, self.table.options, entry, entry)
+        if index == len(self._added_options):
             self._added_options.append(option)
-        return number
+        return index
 
     def _insert_placeholders(
         self, text: str, capability: str | None, driver: str | None, glibc: str | None

@@ -1,4 +1,4 @@
-"""The arguments of a plan, checked: releases, Pythons, drivers and cards as users write them."""
+"""Check the arguments of a plan: releases, Pythons, drivers and GPUs as users write them."""
 
 from __future__ import annotations
 
@@ -34,22 +34,22 @@ __all__ = [
 
 T = TypeVar("T")
 
-_DRIVER = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
+_DRIVER_PATTERN = re.compile(r"[0-9]{1,4}(?:\.[0-9]{1,4}){0,3}")
 _OLDEST_DRIVER = 100
-"""A version between those of CUDA, which are lower, and those of drivers that matter."""
-_MAX_READINGS = 64
-"""The largest number of machines that are tried for ambiguous card names."""
-_PYTHON = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
+"""The lowest major driver version that is accepted; a lower number is probably a CUDA version."""
+_MAX_MACHINES = 64
+"""The largest number of machines that are tried if GPU names are ambiguous."""
+_PYTHON_PATTERN = re.compile(r"[0-9]{1,2}\.[0-9]{1,3}(?:\.[0-9]{1,3})?")
 
 
 def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
-    """Return the answer of `recommend`.
+    """Return the result of `recommend`.
 
-    Raises UsageError if the TensorFlow version is unknown or malformed, or if a card name is ambiguous and
-    the answers differ.
+    Raise UsageError if the TensorFlow version is unknown or malformed, or if a GPU name is ambiguous and the
+    results differ.
     """
     try:
-        answers = [recommend(compat, request, reading) for reading in expand_card_names(host)]
+        answers = [recommend(compat, request, machine) for machine in expand_card_names(host)]
     except UnknownReleaseError as error:
         nearest = ", ".join(error.nearest)
         msg = f"--tf: no TensorFlow {error.version} is known."
@@ -67,10 +67,7 @@ def make_plan(compat: Compat, request: Request, host: Host) -> Recommendation:
 
 
 def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | None) -> Recommendation:
-    """Return the answer with commands that name these cards and this driver.
-
-    The commands then work on any machine.
-    """
+    """Return the answer with commands that name these GPUs and this driver, so that they work on any machine."""
     arguments = [f"--gpu {shlex.quote(name)}" for name in gpus] + ([f"--driver {driver}"] if driver else [])
     if not arguments:
         return answer
@@ -82,39 +79,38 @@ def address_commands(answer: Recommendation, gpus: Sequence[str], driver: str | 
     conflict = answer.conflict
     if conflict is not None:
         nearest = tuple(
-            dataclasses.replace(suggestion, option=name_machine(suggestion.option))
-            if suggestion.same_machine
-            else suggestion
-            for suggestion in conflict.nearest
+            dataclasses.replace(item, option=name_machine(item.option)) if item.same_machine else item
+            for item in conflict.nearest
         )
         conflict = dataclasses.replace(conflict, nearest=nearest)
     return dataclasses.replace(
-        answer, options=tuple(name_machine(suggestion) for suggestion in answer.options), conflict=conflict
+        answer, options=tuple(name_machine(item) for item in answer.options), conflict=conflict
     )
 
 
 def settle_answer(compat: Compat, host: Host, answer: Callable[[Host], T]) -> T:
-    """Return the answer for a machine if all cards that its names can mean have the same answer.
+    """Return the answer for a machine whose GPU names may be ambiguous.
 
-    Raises UsageError if the answers differ: the user has to say which card it is.
+    `answer` is called with every machine that the names can mean. Raise UsageError if the answers differ: the
+    user then has to say which GPU it is.
     """
-    answers = [answer(reading) for reading in expand_card_names(host)]
+    answers = [answer(machine) for machine in expand_card_names(host)]
     if len(set(answers)) > 1:
         raise _make_ambiguity_error(compat, host, [])
     return answers[0]
 
 
 def expand_card_names(host: Host) -> tuple[Host, ...]:
-    """Return the possible machines, one for each combination of cards that the names can mean."""
+    """Return the possible machines, one for each combination of GPUs that the names can mean."""
     alternatives = [
         [Card(card.name, capability) for capability in (card.capability, *card.others)] for card in host.cards
     ]
-    combinations = itertools.islice(itertools.product(*alternatives), _MAX_READINGS)
+    combinations = itertools.islice(itertools.product(*alternatives), _MAX_MACHINES)
     return tuple(dataclasses.replace(host, cards=cards) for cards in combinations)
 
 
 def _summarize_answer(answer: Recommendation) -> tuple[object, ...]:
-    """Return the parts of an answer that must be equal for two readings to count as equal."""
+    """Return the parts of an answer that must be equal for two machines to have the same answer."""
     first = answer.options[0] if answer.options else None
     return () if first is None else (first.recipe, first.tensorflow, first.python, first.serious)
 
@@ -125,19 +121,19 @@ def _format_answer(answer: Recommendation) -> str:
 
 
 def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -> UsageError:
-    """Return the error that asks which of several cards is meant."""
-    unclear = [card for card in host.cards if card.others]
-    names = " and ".join(f"`{clean_line(card.name)}`" for card in unclear)
+    """Return the error that asks which of several GPUs is meant."""
+    ambiguous_cards = [card for card in host.cards if card.others]
+    names = " and ".join(f"`{clean_line(card.name)}`" for card in ambiguous_cards)
     parts = []
-    for card in unclear:
+    for card in ambiguous_cards:
         match = compat.gpus_named(card.name)
         for index, capability in enumerate((card.capability, *card.others)):
             gpus = [gpu for gpu in match.gpus if gpu.capability == capability] if match is not None else []
             ids = [f"10de:{pci_id}" for gpu in gpus for pci_id in gpu.pci_ids][:2]
             example = f" ({', '.join([gpus[0].name, *ids])})" if gpus else ""
-            outcome = f": {outcomes[index]}" if len(unclear) == 1 and outcomes else ""
+            outcome = f": {outcomes[index]}" if len(ambiguous_cards) == 1 and outcomes else ""
             parts.append(f"--gpu {capability}{example}{outcome}")
-    verb = "is the name" if len(unclear) == 1 else "are names"
+    verb = "is the name" if len(ambiguous_cards) == 1 else "are names"
     msg = f"--gpu: {names} {verb} of several cards, and the answer depends on which card is meant."
     return UsageError(
         msg,
@@ -147,24 +143,24 @@ def _make_ambiguity_error(compat: Compat, host: Host, outcomes: Sequence[str]) -
 
 
 def check_python(text: str | None) -> str | None:
-    """Return the minor version of a Python, such as 3.11 for 3.11.7.
+    """Return the minor version of a Python, such as 3.11 for 3.11.7; None stays None.
 
-    Raises UsageError if `text` is not a Python version.
+    Raise UsageError if `text` is not a Python version.
     """
     if text is None:
         return None
-    if not _PYTHON.fullmatch(text):
+    if not _PYTHON_PATTERN.fullmatch(text):
         msg = f"--python: `{text}` is not a Python version."
         raise UsageError(msg, hint="Two numbers, such as --python 3.11.")
     return versions.major_minor(text)
 
 
 def check_driver(text: str | None) -> str | None:
-    """Return a driver version as it is: `550` (the newest of this branch) or `550.54.14`.
+    """Return the driver version unchanged: `550` (the newest driver of this branch), `550.54.14` or None.
 
-    Raises UsageError if `text` is not a version of NVIDIA's driver.
+    Raise UsageError if `text` is not a version of NVIDIA's driver.
     """
-    if text is not None and not _DRIVER.fullmatch(text):
+    if text is not None and not _DRIVER_PATTERN.fullmatch(text):
         msg = f"--driver: `{text}` is not a version."
         raise UsageError(
             msg, hint="As nvidia-smi prints it: --driver 550.54.14, or its branch: --driver 550."
@@ -178,15 +174,14 @@ def check_driver(text: str | None) -> str | None:
     return text
 
 
-_SEVERAL = re.compile(r"[,;+&]|\band\b")
+_SEPARATOR = re.compile(r"[,;+&]|\band\b")
 
 
 def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
-    """Return the card that `option` names by a compute capability, a PCI id or a name.
+    """Return the GPU that `text` names by a compute capability, a PCI ID or a name.
 
-    If the name stands for several chips, the card has the capabilities of all of them.
-
-    Raises UsageError if no card matches.
+    A name can stand for several chips; the result then has the capabilities of all of them. `option` is the
+    command-line option in error messages. Raise UsageError if no GPU matches.
     """
     if "." in text and text.replace(".", "").isdigit():
         try:
@@ -203,7 +198,7 @@ def find_named_card(compat: Compat, text: str, option: str = "--gpu") -> Card:
         nearest = compat.nearest_gpu_names(text)
         advice = f"The nearest: {', '.join(nearest)}. " if nearest else ""
         msg = f"{option}: no NVIDIA GPU called `{text}` is known."
-        if _SEVERAL.search(text):
+        if _SEPARATOR.search(text):
             advice = f"Several cards: {option} once for each. "
         raise UsageError(msg, hint=f"{advice}`tfdoctor matrix --list-gpus` lists every one.")
     names = {gpu.name for gpu in match.gpus}

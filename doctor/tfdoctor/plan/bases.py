@@ -1,4 +1,4 @@
-"""The digests and sizes of an option's images, as registries reported them. Pure."""
+"""Add the digests and sizes that registries reported to the images of an option. Pure."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["with_manifest"]
 def with_manifest(compat: Compat, option: Option) -> Option:
     """Return the option with the known digests and sizes of its images.
 
-    FROM gets a digest only if it was read from a registry; a digest that only other projects' files give is
-    just displayed.
+    The FROM line gets a digest only if the digest was read from a registry. A digest that is known from other
+    projects' files is only displayed.
     """
     base, conda = option.base, option.conda
     if base is None:
@@ -45,11 +45,12 @@ def with_manifest(compat: Compat, option: Option) -> Option:
 
 
 def _get_measured_digest(manifest: Manifest) -> str | None:
-    """Return the digest if it was read from the registry itself, else None."""
+    """Return the digest if it was read from the registry itself; None if it was not."""
     return manifest.digest if manifest.evidence == "measured" else None
 
 
 def _describe_manifest(manifest: Manifest) -> str:
+    """Return the digest, the sizes and their source as text."""
     parts = [manifest.digest] if manifest.digest is not None else []
     if manifest.download is not None:
         layers = f" in {manifest.layers} layers" if manifest.layers is not None else ""

@@ -1,4 +1,4 @@
-"""Installations of TensorFlow for the CPU, for machines that no release has GPU code for. Pure."""
+"""Remedies that install TensorFlow for the CPU, on machines for which no release has GPU code. Pure."""
 
 from __future__ import annotations
 
@@ -27,9 +27,9 @@ def make_release_remedy(target: Target, release: Release, python: str | None) ->
 
 
 def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy | None:
-    """Return the remedy that installs the requested TensorFlow, else the newest, for the machine's CPU.
+    """Return the remedy that installs the requested TensorFlow, or the newest, for the machine's CPU.
 
-    None unless the machine has no card or an ARM processor, and None if no release fits.
+    Return None if no release fits, or if the machine may have a GPU and its processor is not ARM.
     """
     if not (host.no_card or is_arm64(host)):
         return None
@@ -40,6 +40,7 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
         if candidate.package == "tensorflow"
     ]
     if is_arm64(host):
+        # The wheels for ARM are in the package index from this version on.
         since = compat.arm64.index.since
         if request.tensorflow is None:
             requirement = "tensorflow"
@@ -59,7 +60,10 @@ def make_machine_remedy(compat: Compat, request: Request, host: Host) -> Remedy 
 
 
 def _select_releases(compat: Compat, spec: str | None) -> Sequence[Release]:
-    """Return the releases that match `spec`, newest first, including those without GPU code."""
+    """Return the releases that match `spec`, newest first, including those without GPU code.
+
+    If `spec` is None, return all releases except prereleases and yanked ones.
+    """
     if spec is not None:
         return compat.select(spec)
     return [

@@ -1,7 +1,7 @@
-"""The predicted facts of an environment that does not exist yet. Pure.
+"""Predict the facts of an environment that does not exist yet. Pure.
 
-The rules of `check` run on them. If the predicted facts of a plan raise an error, the planner has a defect;
-those of a Dockerfile show what is wrong with it.
+The rules of `check` run on these facts. An error on the facts of a plan is a defect of the planner; errors on the
+facts of a Dockerfile show what is wrong with the Dockerfile.
 """
 
 from __future__ import annotations
@@ -48,53 +48,62 @@ __all__ = ["LIBRARIES", "SITE", "Sketch", "make_predicted_facts", "make_sketched
 COMPLETE_VERSION_DOTS = 2
 """The number of dots in a complete driver version."""
 PREFIX = "/opt/tensorflow"
+"""The prefix of the predicted Python environment."""
 SITE = f"{PREFIX}/lib/python{{}}/site-packages"
+"""The site-packages folder; `{}` stands for the Python minor version."""
 SOURCE = "the plan"
+"""The source that the predicted facts name."""
 LIBRARIES = "/usr/lib/x86_64-linux-gnu"
+"""The system's library folder."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sketch:
-    """An environment that does not exist yet, as far as it is decided. Anything unset is assumed to fit."""
+    """An environment that does not exist yet, as far as it is decided.
+
+    A field that is not set is assumed to fit.
+    """
 
     version: str | None
     """TensorFlow's version as `tf.__version__`; None if unknown."""
     package: str
     """The distribution of TensorFlow."""
     python: str
-    """`"3.11"`."""
+    """The minor version of Python, such as `"3.11"`."""
     distributions: tuple[tuple[str, str], ...]
     """(name, version) of the distributions in its site-packages, including TensorFlow."""
     gpu: bool | None = None
-    """Whether the build says that it has GPU code; None: as in the release table."""
+    """Whether the build says that it has GPU code; None means the value in the release table."""
     paths: Mapping[str, str | None] = field(default_factory=dict)
-    """Soname to the file that the loader resolves it to, or None if it is missing.
+    """The file that the loader resolves each soname to; None means that it is missing.
 
     A soname without an entry resolves to the system's library folder.
     """
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Soname to the version that the file reports."""
+    """The version that the library file reports, by soname."""
     other_libraries: tuple[FoundElsewhere, ...] = ()
     """Libraries of the same families in other versions."""
     variables: Mapping[str, str] = field(default_factory=dict)
+    """The environment variables."""
     modules: tuple[str, ...] = ()
     """Installed packages of unknown version."""
     container: bool = True
+    """Whether the environment is in a container."""
     host: Host = field(default_factory=Host)
-    """The machine that it will run on.
+    """The machine that the environment will run on.
 
-    Unknown parts are assumed to fit: a card that the release has code for, the newest driver.
+    Unknown properties are assumed to fit: a GPU that the release has code for, and the newest driver.
     """
 
 
 def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
-    """Return the facts of `option` on a machine with the host's cards and driver."""
-    release, ngc = option.release, option.recipe is Recipe.NGC
+    """Return the facts of `option` on a machine with the host's GPUs and driver."""
+    release, is_ngc = option.release, option.recipe is Recipe.NGC
     version = release.version
-    if ngc and option.base is not None:
+    if is_ngc and option.base is not None:
         version += f"+nv{option.base.image.rpartition(':')[2].split('-')[0]}"
     lock = compat.locks.get_lock(release.package, release.version, option.python)
-    locked = lock.packages if lock is not None and not ngc else ()
+    locked_packages = lock.packages if lock is not None and not is_ngc else ()
     wheels = option.cuda_set.wheels if option.cuda_set is not None else ()
     site = SITE.format(option.python)
     wheel_by_soname = {
@@ -109,7 +118,7 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
             (release.package, option.tensorflow),
             *(
                 (locked_package.name, locked_package.version)
-                for locked_package in locked
+                for locked_package in locked_packages
                 if locked_package.name != release.package
             ),
             *((wheel.name, wheel.version) for wheel in wheels),
@@ -120,7 +129,7 @@ def make_predicted_facts(compat: Compat, option: Option, host: Host) -> Facts:
             for name, wheel in wheel_by_soname.items()
             if wheel is not None
         },
-        modules=tuple(companion.package for companion in compat.companions) if ngc else (),
+        modules=tuple(companion.package for companion in compat.companions) if is_ngc else (),
         container=option.method is Method.CONTAINER,
         host=host,
     )
@@ -162,9 +171,11 @@ def _make_machine(sketch: Sketch) -> MachineFacts:
 
 
 def _make_driver(compat: Compat, cards: tuple[Card, ...], host: Host) -> DriverFacts:
+    """Return the facts of the host's driver, or of the newest driver if the host's is not known."""
     driver = host.driver
     if driver is not None and driver.count(".") < COMPLETE_VERSION_DOTS:
-        driver = f"{driver}.9999"  # a branch means its newest driver: above every known version
+        # A branch means its newest driver: a version above every known one.
+        driver = f"{driver}.9999"
     cuda = (
         compat.newest_cuda_for_driver(driver, constraints.find_platform(host)) if driver is not None else None
     )

@@ -1,4 +1,4 @@
-"""The planner's requests and answers, as frozen dataclasses."""
+"""The dataclasses of the planner's requests and answers."""
 
 from __future__ import annotations
 
@@ -64,12 +64,12 @@ class Recipe(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """A user's request. None means any."""
+    """A user's request; None in a field means any value."""
 
     tensorflow: str | None = None
-    """A specification that `versions.Spec` accepts."""
+    """A version specification that `versions.Spec` accepts."""
     python: str | None = None
-    """`"3.11"`."""
+    """A Python minor version such as `"3.11"`."""
     method: Method | None = None
     recipe: Recipe | None = None
     base: str | None = None
@@ -86,8 +86,9 @@ class Part:
     bytes: int | None
     """Unpacked size in bytes; None if unknown."""
     why: str
+    """The purpose of the component."""
     download: int | None = None
-    """Bytes to download; None if unknown. Only images have it."""
+    """Bytes to download; None if unknown, and for components that are not images."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,7 +97,7 @@ class Base:
 
     image: str
     system: str
-    """`"debian 12"`, `"ubuntu 20.04"`; empty if unknown."""
+    """The operating system, such as `"debian 12"`; empty if unknown."""
     python: str | None
     """The command of the image's Python, such as `"python3"`; None if Python has to be installed."""
     install: tuple[str, ...] = ()
@@ -114,7 +115,7 @@ class CondaCuda:
     """CUDA from a conda channel, fetched with another image during the build."""
 
     image: str
-    """An image that has micromamba."""
+    """An image that contains micromamba."""
     channel: str
     packages: tuple[str, ...]
     """Package specifications such as `"cudatoolkit=10.0"`."""
@@ -122,7 +123,7 @@ class CondaCuda:
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """One installation that works, as far as is known."""
+    """One installation that works, as far as tfdoctor knows."""
 
     recipe: Recipe
     release: Release
@@ -132,6 +133,7 @@ class Option:
     cuda: str
     """The CUDA version of the libraries that it installs."""
     cudnn: str | None
+    """The cuDNN version; None if unknown."""
     base: Base | None
     cuda_set: CudaSet | None
     """NVIDIA's wheels; None if the base has the libraries."""
@@ -184,7 +186,7 @@ class Suggestion:
     text: str
     option: Option
     same_machine: bool = True
-    """True: for the same machine; False: for another card or driver."""
+    """Whether it is for the same machine; False means that it needs another GPU or driver."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The releases on one screen: the cards that each minor supports and the command that installs it. Pure."""
+"""Summarize the releases on one screen: the GPUs that each minor supports, and the command to install it. Pure."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ if TYPE_CHECKING:
 __all__ = ["Overview", "list_overviews"]
 
 COMMAND_OF_METHOD = {Method.PIP: "install", Method.CONTAINER: "build"}
-"""The commands by method, the easier method first."""
+"""The command of each method, the easier method first."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overview:
-    """Consecutive minors that are alike for a newcomer; the values are those of their newest release."""
+    """Consecutive minors with equal values; the values are those of their newest release."""
 
     newest: str
     oldest: str
-    """A minor such as `"2.18"`, like `newest`."""
+    """The range of minors, each such as `"2.18"`."""
     python: str
     cuda: str
     cudnn: str
@@ -41,11 +41,11 @@ class Overview:
     cards: str
     """The oldest and the newest generation with machine code, such as `"GTX 10 to H100"`."""
     newer: str
-    """Whether newer cards work: `"+"` by JIT compilation, `"*"` only in part, `""` not at all."""
+    """Whether newer GPUs work: `"+"` by JIT compilation, `"*"` only some of them, `""` not at all."""
     way: str
-    """`"install"`, `"build"`, or empty if there is no option."""
+    """The command: `"install"`, `"build"`, or empty if there is no option."""
     marked: bool
-    """Whether there is a known problem with its libraries, its packaging or some cards."""
+    """Whether there is a known problem with its libraries, its packaging or some GPUs."""
 
     @property
     def span(self) -> str:
@@ -54,9 +54,9 @@ class Overview:
 
 
 def list_overviews(compat: Compat, rows: Iterable[MatrixRow]) -> tuple[Overview, ...]:
-    """Return the minors of these releases that have GPU code for Linux, in the order of the rows.
+    """Return overviews of the minors that have GPU code for Linux, in the order of the rows.
 
-    Prereleases and yanked releases are left out. The rows must be sorted by version, newest first.
+    The rows must be sorted by version, newest first. Prereleases and yanked releases are left out.
     """
     overviews: list[Overview] = []
     seen_minors: set[str] = set()
@@ -94,12 +94,13 @@ def _make_overview(compat: Compat, row: MatrixRow) -> Overview:
 
 
 def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
-    """Return the range of generations with machine code, and the mark for newer ones."""
+    """Return the range of generations with machine code, and the value of `Overview.newer`."""
     generations = compat.cards.generation
     codes = [find_code_on_card(compat, release, generation.capability) for generation in generations]
     native = [
         generation.name for generation, code in zip(generations, codes, strict=True) if code == "native"
     ]
+    # The generations after the last one with machine code.
     newer = codes[len(codes) - codes[::-1].index("native") :] if native else codes
     mark = "*" if "arch-specific" in newer else "+" if "jit" in newer else ""
     if not native:
@@ -108,7 +109,7 @@ def _describe_cards(compat: Compat, release: Release) -> tuple[str, str]:
 
 
 def _find_command(compat: Compat, release: Release) -> str:
-    """Return the command for which the planner has an option on any machine, or an empty string."""
+    """Return the first command with an option for an unknown machine, or an empty string."""
     for method, command in COMMAND_OF_METHOD.items():
         if recommend(compat, Request(release.version, method=method), Host()).options:
             return command

@@ -1,4 +1,4 @@
-"""The recipes: each turns a release into an option, or gives the reasons against it. Pure."""
+"""Turn a release into an option of each recipe, or give the reasons against it. Pure."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["RECIPES", "adapt_to_machine", "build_command", "find_conda_packages", "try_recipe"]
 
 PYTHON2 = "2.7"
+"""The Python 2 version of TensorFlow's images."""
 CHANNEL = "conda-forge"
 """The only channel that is free for everybody."""
 
@@ -36,7 +37,7 @@ CHANNEL = "conda-forge"
 def try_recipe(
     compat: Compat, release: Release, request: Request, host: Host, recipe: Recipe
 ) -> Option | Rejected:
-    """Return the option that this recipe gives for a release, or why the request or machine rules it out."""
+    """Return the option that this recipe gives for a release, or the reasons against it."""
     if recipe.has_own_venv and request.python == PYTHON2:
         text = f"{recipe.value} installs into a virtual environment, and Python {PYTHON2} has no `venv` to make one"
         return _make_rejected(
@@ -49,7 +50,7 @@ def try_recipe(
 def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Host) -> Option:
     """Return the option with a build command that works on any machine.
 
-    The command names the cards and the driver if the base was chosen for them.
+    The command names the GPUs and the driver if the base was chosen for them.
     """
     if option.base is None or request.base is not None or not (host.cards or host.driver):
         return option
@@ -65,7 +66,7 @@ def adapt_to_machine(compat: Compat, option: Option, request: Request, host: Hos
 
 
 def build_command(release: Release, python: str, recipe: Recipe, request: Request) -> str:
-    """Return the command that builds the option."""
+    """Return the `tfdoctor build` command that builds an image of this release."""
     arguments = ["tfdoctor build --tf", release.version]
     if request.python is not None:
         arguments += ["--python", python]
@@ -74,7 +75,7 @@ def build_command(release: Release, python: str, recipe: Recipe, request: Reques
 
 
 def install_command(release: Release, python: str, request: Request) -> str:
-    """Return the command that installs the environment."""
+    """Return the `tfdoctor install` command that installs this release."""
     python_option = f" --python {python}" if request.python is not None else ""
     return f"tfdoctor install --tf {release.version}{python_option}"
 
@@ -102,7 +103,10 @@ def _explain_wheels(cuda_set: CudaSet) -> str:
 
 
 def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
-    """Return the titles of a wheel's libraries that libraries.toml lists."""
+    """Return the titles of a wheel's libraries as text.
+
+    Only libraries that libraries.toml lists have a title. If there is none, return the purpose of the wheel.
+    """
     families = [compat.library(library.soname) for library in wheel.libraries if library.soname]
     titles = dict.fromkeys(family.title for family in families if family is not None)
     if titles:
@@ -114,6 +118,7 @@ def _list_wheel_libraries(compat: Compat, wheel: CudaWheel) -> str:
 
 
 def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    """Return the option of a virtual environment on this machine, or the reasons against it."""
     judgement = fit_environment(compat, release, host, request.python)
     python, cuda_set = judgement.python, judgement.cuda
     if judgement.reasons or python is None or cuda_set is None:
@@ -136,7 +141,7 @@ def _plan_venv(compat: Compat, release: Release, request: Request, host: Host) -
 
 
 def _explain_links(release: Release) -> tuple[str, ...]:
-    """Return the note about links, for a release whose RUNPATH leaves out folders of NVIDIA's wheels."""
+    """Return the note that links are needed, if the release's RUNPATH leaves out folders of NVIDIA's wheels."""
     if release.runpath and not release.runpath_misses:
         return ()
     text = "does not find all of NVIDIA's wheels by itself: links put their libraries where it looks"
@@ -144,6 +149,7 @@ def _explain_links(release: Release) -> tuple[str, ...]:
 
 
 def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    """Return the option of a slim Python image with NVIDIA's wheels, or the reasons against it."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     python = _choose_python(judgement, compat, release, request)
@@ -177,10 +183,10 @@ def _plan_pip_cuda(compat: Compat, release: Release, request: Request, host: Hos
 
 
 def _choose_python(judgement: Judgement, compat: Compat, release: Release, request: Request) -> str | None:
-    """Return the requested Python, else the newest that has a lock.
+    """Return the requested Python, or the newest Python that has a lock.
 
-    Unless the user gives a base, it must have a slim image as well. Refuse the release if the Python does not
-    fit.
+    Unless the user gives a base image, there must also be a slim image of the Python. If no Python fits, the
+    reason is added to the judgement.
     """
     python = request.python or find_newest_python(
         release,
@@ -194,9 +200,9 @@ def _choose_python(judgement: Judgement, compat: Compat, release: Release, reque
 
 
 def _choose_base(judgement: Judgement, compat: Compat, request: Request, python: str | None) -> Base | None:
-    """Return the user's base, else the slim image of this Python.
+    """Return the user's base image, or the slim image of this Python.
 
-    None if there is none; the reason is added to the judgement.
+    Return None if there is no such image; the reason is then added to the judgement.
     """
     if request.base is not None:
         return Base(request.base, "", None)
@@ -212,7 +218,10 @@ def _choose_base(judgement: Judgement, compat: Compat, request: Request, python:
 
 
 def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
-    """Plan a release whose CUDA is in no wheel: an alternative in case TensorFlow's own images are deleted."""
+    """Return the option of a slim Python image with CUDA from conda-forge, or the reasons against it.
+
+    It is for releases whose CUDA is in no wheel, in case TensorFlow's own images are deleted.
+    """
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     conda = find_conda_packages(compat, release)
@@ -262,7 +271,7 @@ def _plan_conda_cuda(compat: Compat, release: Release, request: Request, host: H
 def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
     """Return the conda packages with the CUDA of this release.
 
-    None if wheels have it or conda-forge does not.
+    Return None if NVIDIA's wheels have this CUDA, or if conda-forge does not.
     """
     if release.cuda is None or compat.cuda_set(release.version) is not None:
         return None
@@ -280,6 +289,7 @@ def find_conda_packages(compat: Compat, release: Release) -> CondaCuda | None:
 
 
 def _plan_cuda_base(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    """Return the option of an nvidia/cuda image, or the reasons against it."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     tags = list_fitting_tags(compat, release)
@@ -304,7 +314,7 @@ def _plan_tags(
     tags: Sequence[ImageTag],
     first_reasons: list[Reason],
 ) -> Iterator[Option]:
-    """Yield the options of the tags that work.
+    """Yield the option of each tag that works.
 
     The reasons against the first tag that does not work are added to `first_reasons`.
     """
@@ -318,6 +328,7 @@ def _plan_tags(
 
 
 def _explain_no_tag(judgement: Judgement, compat: Compat, release: Release) -> None:
+    """Add the reason why no tag of nvidia/cuda fits the release to the judgement."""
     deleted = compat.images.find_deleted(versions.major_minor(release.cuda)) if release.cuda else None
     note = deleted.note if deleted is not None else "None of the remaining images has its libraries."
     judgement.refuse(
@@ -330,6 +341,7 @@ def _explain_no_tag(judgement: Judgement, compat: Compat, release: Release) -> N
 def _plan_tag(
     judgement: Judgement, compat: Compat, release: Release, request: Request, host: Host, tag: ImageTag
 ) -> Option | None:
+    """Return the option of one tag; if it does not work, return None and add the reasons to the judgement."""
     builds = {build.python: build for build in _list_system_pythons(compat, tag.system)}
     python = request.python or find_newest_python(
         release, lambda candidate: candidate in builds and is_locked(compat, release, candidate)
@@ -395,6 +407,7 @@ def _plan_tag(
 
 @lru_cache(maxsize=64)
 def _list_system_pythons(compat: Compat, system: str) -> tuple[PythonBuild, ...]:
+    """Return the Pythons that the packages of an Ubuntu release provide, without prereleases."""
     system_entry = compat.pythons.system(system)
     if system_entry is None:
         return ()
@@ -420,6 +433,7 @@ def _is_older(installed: str | None, required: str | None) -> bool:
 
 
 def _plan_official(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    """Return the option of an image of tensorflow/tensorflow, or the reasons against it."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     image = compat.official_image(release.version)
@@ -502,6 +516,7 @@ def _plan_official(compat: Compat, release: Release, request: Request, host: Hos
 
 
 def _plan_ngc(compat: Compat, release: Release, request: Request, host: Host) -> Option | Rejected:
+    """Return the option of an image of nvcr.io/nvidia/tensorflow, or the reasons against it."""
     judgement = Judgement()
     constraints.check_machine(judgement, release, host, container=True)
     images = [image for image in compat.ngc_images() if image.tensorflow == release.version]
@@ -525,7 +540,7 @@ def _plan_ngc_images(
     images: Sequence[NgcImage],
     first_reasons: list[Reason],
 ) -> Iterator[Option]:
-    """Yield the options of the images that work.
+    """Yield the option of each image that works.
 
     The reasons against the first image that does not work are added to `first_reasons`.
     """

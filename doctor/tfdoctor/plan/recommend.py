@@ -1,4 +1,4 @@
-"""The recommendation: ranked options, or a conflict with reasons and suggestions. Pure."""
+"""Recommend an installation: ranked options, or a conflict with reasons and suggestions. Pure."""
 
 from __future__ import annotations
 
@@ -31,16 +31,15 @@ if TYPE_CHECKING:
 __all__ = ["MAX_OPTIONS", "find_best_option", "merge_reasons", "rank_options", "recommend"]
 
 MAX_OPTIONS = 6
-"""The largest number of options in an answer; each recipe gives one at most."""
+"""The largest number of options in a recommendation; each recipe gives at most one."""
 
 
 def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = True) -> Recommendation:
     """Return the options, best first, or a conflict.
 
-    `nearest`: whether a conflict includes suggestions, which take long to find.
-
-    Raises UnknownReleaseError if no release matches the specification, versions.VersionSyntaxError if it is
-    malformed.
+    A conflict includes suggestions, which take long to find, only if `nearest` is set. Raise
+    UnknownReleaseError if no release matches the specification, and versions.VersionSyntaxError if the
+    specification is malformed.
     """
     cpu_remedy = cpu_fallback.make_machine_remedy(compat, request, host)
     if cpu_fallback.is_arm64(host):
@@ -64,9 +63,9 @@ def recommend(compat: Compat, request: Request, host: Host, *, nearest: bool = T
 
 
 def _make_arm64_conflict(compat: Compat, host: Host) -> Conflict:
-    """Return the conflict for an ARM machine, with NVIDIA's own builds for it.
+    """Return the conflict for an ARM machine, for which no wheel has GPU code.
 
-    No wheel has GPU code for ARM.
+    It lists NVIDIA's own builds for the machine's GPUs.
     """
     table = compat.arm64
     reason = Reason(
@@ -102,7 +101,7 @@ def find_best_option(
 ) -> tuple[Option | None, list[Rejected]]:
     """Return the best option of one recipe, and the newer releases that were rejected.
 
-    `recommend` ranks those of all recipes. Raises the same errors as `recommend`.
+    If there is no option, all rejected releases are returned. Raise the same errors as `recommend`.
     """
     rejected: list[Rejected] = []
     releases = list(list_candidates(compat, request.tensorflow))
@@ -114,7 +113,7 @@ def find_best_option(
 
 
 def rank_options(request: Request, host: Host, options: Iterable[Option]) -> list[Option]:
-    """Return the options, one for each recipe, best first."""
+    """Return the options, best first. There must be at most one option for each recipe."""
     candidates = list(options)
     newest_first = sorted({option.tensorflow for option in candidates}, key=versions.sort_key, reverse=True)
     return sorted(candidates, key=lambda option: _make_rank_key(request, host, option, newest_first))
@@ -126,15 +125,15 @@ def _try_releases(
     request: Request,
     host: Host,
     recipe: Recipe,
-    turned_down: list[Rejected],
+    rejected: list[Rejected],
 ) -> Iterator[Option]:
-    """Yield the options of a recipe for these releases; add the rejections to `turned_down`."""
+    """Yield the options of a recipe for these releases, and add the rejections to `rejected`."""
     for release in releases:
-        answer = try_recipe(compat, release, request, host, recipe)
-        if isinstance(answer, Rejected):
-            turned_down.append(answer)
+        result = try_recipe(compat, release, request, host, recipe)
+        if isinstance(result, Rejected):
+            rejected.append(result)
         else:
-            yield answer
+            yield result
 
 
 def _list_newer(rejected: Sequence[Rejected], option: Option) -> list[Rejected]:
@@ -157,11 +156,16 @@ def _select_recipes(request: Request) -> tuple[Recipe, ...]:
 def _make_rank_key(
     request: Request, host: Host, option: Option, newest_first: Sequence[str]
 ) -> tuple[object, ...]:
-    """Return the sort key of an option, lowest first.
+    """Return the sort key of an option; the lowest is the best.
 
-    Fewer serious caveats, then the newer TensorFlow, then a known and smaller size, then the order of the
-    recipes. If the request has no method, containers come first if the host has a container engine, else
-    environments.
+    The key orders by:
+
+    1. fewer serious caveats;
+    2. the newer TensorFlow;
+    3. if the request names no method and the container engine is known: containers first if the host has an
+       engine, or else environments first;
+    4. a known size before an unknown one, then the smaller size;
+    5. the order of `RECIPES`.
     """
     preferred_method = Method.CONTAINER if host.engine else Method.PIP
     return (
@@ -187,16 +191,16 @@ def merge_reasons(rejected: Iterable[Rejected]) -> list[Reason]:
 
 
 def _get_priority(reason: Reason) -> float:
-    """Return the sort key of a reason: causes on the user's side come before missing wheels or images."""
+    """Return the sort key of a reason, which is the rank of its cause; reasons without a rank come last."""
     priority = reason.cause.data.refusal_rank
     return priority if priority is not None else math.inf
 
 
-# ---------------------------------------------------------------- the nearest request that works
+# ---------------------------------------------------------------- suggestions
 
 
 def _find_suggestions(compat: Compat, request: Request, host: Host) -> tuple[Suggestion, ...]:
-    """Return up to four suggestions, each the best option if one part of the request is dropped."""
+    """Return up to four suggestions: the best options if parts of the request or the machine are changed."""
     suggestions: list[Suggestion] = []
     for text, changed_request, changed_host in _relax_request(compat, request, host):
         options, _ = _search(compat, changed_request, changed_host)
@@ -217,7 +221,7 @@ def _make_format_values(option: Option) -> dict[str, str]:
 
 
 def _relax_request(compat: Compat, request: Request, host: Host) -> Iterator[tuple[str, Request, Host]]:
-    """Yield (description, request, host) with one or more requirements dropped."""
+    """Yield (description, request, host) for each way to relax the request or to change the machine."""
     if request.recipe is not None:
         any_recipe = replace(request, recipe=None)
         yield "another recipe: TensorFlow {tensorflow} with Python {python}, {where}", any_recipe, host

@@ -1,6 +1,6 @@
 """The data sheet of one TensorFlow release: requirements, known problems and installation. Pure.
 
-It does not depend on a machine: the commands make a fresh environment.
+A sheet does not depend on a machine; its commands make a new environment.
 """
 
 from __future__ import annotations
@@ -29,15 +29,15 @@ __all__ = ["Sheet", "describe_conditions", "format_python_ranges", "get_problem_
 
 @dataclass(frozen=True, slots=True)
 class Sheet:
-    """One release for a reader."""
+    """The data sheet of one release."""
 
     row: MatrixRow
     others: tuple[MatrixRow, ...]
-    """The rows of the same version in other distributions."""
+    """The rows of the same version under other package names."""
     needs: tuple[tuple[str, str], ...]
-    """(name, requirement), in the order in which a user meets them."""
+    """(name, requirement) pairs, in the order in which they are displayed."""
     steps: tuple[Remedy, ...]
-    """Alternative installations, best first; each is complete."""
+    """Alternative installations, best first. Each of them is complete."""
 
 
 def make_sheet(
@@ -50,23 +50,22 @@ def make_sheet(
 ) -> Sheet:
     """Return the sheet for the rows of one version.
 
-    The first row with GPU code is the main one, else the first row.
-
-    `capabilities`: of the cards to run on; `python`: the Python to install into; `system`: the platform whose
-    installation comes first.
+    The main row is the first row with GPU code, or the first row if none has it. The installation uses the GPUs
+    with the given compute capabilities and the given Python; None means the newest Python. The installation for
+    `system` comes first.
     """
     main = next((row for row in rows if row.release.gpu), rows[0])
     others = tuple(row for row in rows if row is not main)
-    steps = _list_remedies(compat, main.release, capabilities, python)
+    remedies = _list_remedies(compat, main.release, capabilities, python)
     if system == "windows" and main.release.windows_gpu:
-        steps = [*steps[-1:], *steps[:-1]]
-    return Sheet(main, others, tuple(_list_requirements(main)), tuple(steps))
+        remedies = [*remedies[-1:], *remedies[:-1]]
+    return Sheet(main, others, tuple(_list_requirements(main)), tuple(remedies))
 
 
 def get_problem_code(problem: Problem) -> str:
     """Return the code under which `tfdoctor check` reports a known problem.
 
-    It is the code of the rule that detects the problem on the machine, else TFD313.
+    This is the code of the rule that detects the problem on the machine, or TFD313 if no rule does.
     """
     if problem.told_by_rules:
         for rule in ALL_RULES:
@@ -76,7 +75,7 @@ def get_problem_code(problem: Problem) -> str:
 
 
 def describe_conditions(problem: Problem) -> str:
-    """Return when a problem occurs, as text; an empty string means always."""
+    """Return the conditions under which a problem occurs as text; an empty string means always."""
     templates = {
         "capability": "compute capability {}",
         "extra": "installed with [{}]",
@@ -89,11 +88,14 @@ def describe_conditions(problem: Problem) -> str:
 
 
 def format_python_ranges(texts: Sequence[str]) -> str:
-    """Return the versions as ranges, such as `3.9-3.11` for 3.9, 3.10 and 3.11; gaps stay visible."""
+    """Return Python versions as ranges, such as `3.6, 3.9-3.11`.
+
+    `texts` must be sorted; a missing version ends a range.
+    """
     runs: list[list[str]] = []
     for text in texts:
-        first, second = (int(number) for number in text.split("."))
-        if runs and runs[-1][-1] == f"{first}.{second - 1}":
+        major, minor = (int(number) for number in text.split("."))
+        if runs and runs[-1][-1] == f"{major}.{minor - 1}":
             runs[-1].append(text)
         else:
             runs.append([text])
@@ -101,23 +103,27 @@ def format_python_ranges(texts: Sequence[str]) -> str:
 
 
 def _list_requirements(row: MatrixRow) -> list[tuple[str, str]]:
+    """Return (name, requirement) pairs; CUDA and the driver only for releases with GPU code."""
     release = row.release
-    needs = [("Python", _describe_pythons(release))]
+    requirements = [("Python", _describe_pythons(release))]
     if not release.gpu:
-        return [*needs, *_list_system_needs(release)]
+        return [*requirements, *_list_system_needs(release)]
     driver = f"{row.driver_linux} or newer" if row.driver_linux else "not known"
     if row.driver_windows:
         driver += f" (Windows: {row.driver_windows})"
-    needs.append(("Driver", driver))
-    needs.append(("CUDA", release.cuda or "not known"))
-    needs.append(("cuDNN", release.cudnn or "not known"))
-    missing = "the import fails" if release.linkage == "needed" else "no GPU is registered"
-    needs.append(
-        ("Libraries", f"{', '.join(sorted(release.required_libraries))}. Without any one of them {missing}.")
+    requirements.append(("Driver", driver))
+    requirements.append(("CUDA", release.cuda or "not known"))
+    requirements.append(("cuDNN", release.cudnn or "not known"))
+    consequence = "the import fails" if release.linkage == "needed" else "no GPU is registered"
+    requirements.append(
+        (
+            "Libraries",
+            f"{', '.join(sorted(release.required_libraries))}. Without any one of them {consequence}.",
+        )
     )
-    needs.append(("From the driver", ", ".join(release.driver_libraries)))
-    needs.append(("GPUs", _describe_gpus(release)))
-    return [*needs, *_list_system_needs(release)]
+    requirements.append(("From the driver", ", ".join(release.driver_libraries)))
+    requirements.append(("GPUs", _describe_gpus(release)))
+    return [*requirements, *_list_system_needs(release)]
 
 
 def _describe_pythons(release: Release) -> str:
@@ -138,8 +144,8 @@ def _describe_gpus(release: Release) -> str:
         return "not known"
     text = f"machine code for compute capability {', '.join(release.cubin)}"
     if release.ptx_arch_specific:
-        special = ", ".join(release.ptx_arch_specific)
-        text += f"; newer ones fail where a kernel has only PTX for {special}"
+        virtual_architectures = ", ".join(release.ptx_arch_specific)
+        text += f"; newer ones fail where a kernel has only PTX for {virtual_architectures}"
     elif release.ptx:
         text += f"; newer ones compile PTX {release.ptx[-1]} on first use"
     if release.registration_floor:
@@ -162,24 +168,25 @@ def _list_system_needs(release: Release) -> list[tuple[str, str]]:
 def _list_remedies(
     compat: Compat, release: Release, capabilities: Sequence[str], python: str | None
 ) -> list[Remedy]:
+    """Return the installations for Linux, best first, followed by the one for native Windows."""
     target = _make_general_target(compat, capabilities)
     if not release.gpu or not release.required_libraries:
         return [cpu_fallback.make_release_remedy(target, release, python)]
-    steps = [_make_pip_remedy(target, release, python)]
+    remedies = [_make_pip_remedy(target, release, python)]
     image = _make_container_remedy(compat, release)
     if image is not None:
-        steps.append(image)
+        remedies.append(image)
     conda = find_conda_packages(compat, release)
     if conda is not None:
-        steps.append(
+        remedies.append(
             Remedy(
                 f"Or an image with CUDA from {conda.channel} ({', '.join(conda.packages)}); untested.",
                 (f"tfdoctor build --tf {release.version} --recipe {Recipe.CONDA_CUDA.value} --anywhere",),
             )
         )
     if release.windows_gpu:
-        steps.append(_make_windows_remedy(target, release, python))
-    return steps
+        remedies.append(_make_windows_remedy(target, release, python))
+    return remedies
 
 
 def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
@@ -197,9 +204,9 @@ def _make_container_remedy(compat: Compat, release: Release) -> Remedy | None:
 
 
 def _describe_python_source(compat: Compat, python: str) -> str:
-    """Return how to get an old Python.
+    """Return a sentence about how to get an old Python.
 
-    Empty if no build has a command, or if the first one that has is python-build-standalone.
+    Return "" if no build has an install command, or if the first such build is python-build-standalone.
     """
     builds = compat.python_builds(python)
     installers = [build for build in builds if build.command is not None]
@@ -226,6 +233,7 @@ def _make_pip_remedy(target: Target, release: Release, python: str | None) -> Re
 
 
 def _make_windows_remedy(target: Target, release: Release, python: str | None) -> Remedy:
+    """Return the remedy for native Windows. CUDA and cuDNN must be installed before."""
     chosen_python = python if python in release.windows_pythons else release.windows_pythons[-1]
     requirements = " ".join(
         f'"{text}"'
@@ -243,6 +251,7 @@ def _make_windows_remedy(target: Target, release: Release, python: str | None) -
 
 
 def _find_newest_python(target: Target, release: Release) -> str:
+    """Return the newest Python that can install the release's pip extra, or else the newest of its Pythons."""
     newest_first = tuple(reversed(release.linux_pythons))
     if release.pip_extra is not None:
         for text in newest_first:
@@ -252,7 +261,7 @@ def _find_newest_python(target: Target, release: Release) -> str:
 
 
 def _make_general_target(compat: Compat, capabilities: Sequence[str]) -> Target:
-    """Return a target with no machine but cards of these capabilities: its remedies are general."""
+    """Return a target with these GPUs and no other properties, whose remedies fit any machine."""
     return Target(
         compat, Host(cards=tuple(Card(f"compute capability {text}", text) for text in capabilities))
     )

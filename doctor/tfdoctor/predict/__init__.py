@@ -1,4 +1,4 @@
-"""The prediction whether TensorFlow will use the GPU, stage by stage, from facts alone. No I/O."""
+"""Predict from facts whether TensorFlow will use the GPU, stage by stage, without any I/O."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The properties of the installed TensorFlow build, from its own files, else from the release table."""
+"""Describe the installed TensorFlow build, from its own files or else from the release table."""
 
 from __future__ import annotations
 
@@ -21,33 +21,33 @@ DEFAULT_FLOOR = "3.5"
 COMPANION_DISTRIBUTIONS = frozenset(
     {"tensorflow-intel", "tensorflow-macos", "tensorflow-aarch64", "tensorflow-directml"}
 )
-"""Distributions that `tensorflow` itself requires on some platforms, or that are installed beside it."""
+"""Distributions that `tensorflow` requires on some platforms, or that are installed in addition to it."""
 
 
 @dataclass(frozen=True, slots=True)
 class Build:
-    """The properties of the installed TensorFlow build, from its own files, else from the release table."""
+    """The properties of a TensorFlow build."""
 
     version: str | None
     """The version; None if it is unknown or invalid."""
     release: Release | None
-    """The release in the table that is nearest to the version."""
+    """The release in the table that is nearest to the version; None if there is none."""
     exact: bool
-    """True if the table contains this very release."""
+    """True if `release` has exactly this version."""
     gpu: bool | None
-    """Whether it has GPU code; None if unknown."""
+    """Whether the build has GPU code; None if it is unknown."""
     rocm: bool
     linkage: str
-    """"dlopen", "needed" or "none"."""
+    """How the CUDA libraries are loaded: "dlopen", "needed" (linked) or "none" if the build uses none."""
     required: tuple[str, ...]
-    """CUDA sonames, in the order in which they are opened."""
+    """Sonames of the CUDA libraries, in the order in which they are opened."""
     driver_libraries: tuple[str, ...]
     cuda: str | None
     cudnn: str | None
     floor: str
-    """The lowest compute capability that it registers."""
+    """The lowest compute capability of a GPU that TensorFlow registers."""
     traits: frozenset[TraitName]
-    """Behaviour that distinguishes it from other releases (compat/traits.toml)."""
+    """Behaviour that distinguishes the build from those of other releases (compat/traits.toml)."""
 
     def has(self, trait: TraitName) -> bool:
         """Return whether the build has this trait."""
@@ -59,30 +59,30 @@ class Build:
 
 
 def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
-    """Return the build's properties from build_info.py and cuda_config.h, completed from the table."""
+    """Return the properties of the installed build, from build_info.py, cuda_config.h and the release table."""
     version = tensorflow.version if tensorflow.version and versions.is_version(tensorflow.version) else None
     nearest = compat.nearest(version, tensorflow.distribution) if version else None
     release = nearest.release if nearest else None
-    exact = bool(nearest and nearest.exact)
+    is_exact = bool(nearest and nearest.exact)
     is_cuda_build = tensorflow.build_info.get("is_cuda_build", "")
-    gpu: bool | None = None
+    has_gpu_code: bool | None = None
     if is_cuda_build in ("True", "False"):
-        gpu = is_cuda_build == "True"
+        has_gpu_code = is_cuda_build == "True"
     elif tensorflow.cuda_config.get("TF_CUDA_VERSION"):
-        gpu = True
+        has_gpu_code = True
     elif tensorflow.distribution in (
         "tensorflow-cpu",
         "tf-nightly-cpu",
         "intel-tensorflow",
         "tensorflow-macos",
     ):
-        gpu = False
-    elif release is not None and exact:
-        gpu = release.gpu
+        has_gpu_code = False
+    elif release is not None and is_exact:
+        has_gpu_code = release.gpu
     elif tensorflow.build_info or tensorflow.pywrap:
-        gpu = False if tensorflow.build_info and not tensorflow.cuda_config else None
+        has_gpu_code = False if tensorflow.build_info and not tensorflow.cuda_config else None
     required: tuple[str, ...] | None = None
-    if gpu and version:
+    if has_gpu_code and version:
         required = (
             compat.find_required_libraries(tensorflow.cuda_config, version)
             if tensorflow.cuda_config
@@ -91,30 +91,33 @@ def describe_build(tensorflow: TensorFlowFacts, compat: Compat) -> Build:
         if not required and release is not None:
             required = release.required_libraries
     linkage = "none"
-    if gpu:
+    if has_gpu_code:
         linkage = "needed" if version and compat.registration(version).linked else "dlopen"
     return Build(
         version=version,
         release=release,
-        exact=exact,
-        gpu=gpu,
+        exact=is_exact,
+        gpu=has_gpu_code,
         rocm=tensorflow.build_info.get("is_rocm_build") == "True",
         linkage=linkage,
         required=required or (),
-        driver_libraries=compat.driver_libraries_for(version) if gpu and version else (),
+        driver_libraries=compat.driver_libraries_for(version) if has_gpu_code and version else (),
         cuda=tensorflow.cuda_config.get("TF_CUDA_VERSION")
         or tensorflow.build_info.get("cuda_version")
-        or (release.cuda if release and exact else None),
+        or (release.cuda if release and is_exact else None),
         cudnn=tensorflow.cuda_config.get("TF_CUDNN_VERSION")
         or tensorflow.build_info.get("cudnn_version")
-        or (release.cudnn if release and exact else None),
+        or (release.cudnn if release and is_exact else None),
         floor=_get_floor(release, compat),
         traits=compat.traits_of(version),
     )
 
 
 def _get_floor(release: Release | None, compat: Compat) -> str:
-    """Return the lowest capability that is registered: the measured one, else (1.x) the lowest one compiled in."""
+    """Return the lowest registered compute capability.
+
+    This is the measured value, or else for linked builds (1.x) the lowest one that the build has code for.
+    """
     if release is None:
         return DEFAULT_FLOOR
     linked = compat.registration(release.version).linked
@@ -124,7 +127,7 @@ def _get_floor(release: Release | None, compat: Compat) -> str:
 
 
 def dlopen_caller(build: Build) -> str:
-    """Return the object that opens the CUDA libraries.
+    """Return which object opens the CUDA libraries.
 
     "pywrap" is _pywrap_tensorflow_internal.so, "framework" is libtensorflow_framework.
     """
@@ -132,9 +135,9 @@ def dlopen_caller(build: Build) -> str:
 
 
 def list_opened_sonames(build: Build) -> tuple[str, ...]:
-    """Return the libraries that this build opens, in order.
+    """Return the sonames of the libraries that this build opens, in order.
 
-    The driver comes before the rest; the CUDA runtime comes before the driver in builds with "runtime-first".
+    The driver comes first, except that builds with the trait "runtime-first" open the CUDA runtime before it.
     """
     runtime = tuple(name for name in build.required if name.startswith("libcudart."))
     first = runtime if build.has("runtime-first") else ()
@@ -143,7 +146,7 @@ def list_opened_sonames(build: Build) -> tuple[str, ...]:
 
 
 def list_installed_builds(facts: Facts) -> tuple[str, ...]:
-    """Return "name version" of each distribution that installs a `tensorflow` package into the same folder."""
+    """Return "name version" of each distribution that installs the `tensorflow` package into the same folder."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     if python is None or tensorflow is None:
         return ()
@@ -158,7 +161,7 @@ def list_installed_builds(facts: Facts) -> tuple[str, ...]:
 
 
 def find_unreadable_package(facts: Facts) -> Denied | None:
-    """Return the part of TensorFlow, or of a package that it imports, that this user may not read.
+    """Return the first part of TensorFlow, or of a package that it imports, that this user may not read.
 
     None if there is none or if it is unknown. An unreadable site-packages folder counts only if no TensorFlow
     is found elsewhere.
@@ -187,7 +190,7 @@ def find_unreadable_package(facts: Facts) -> Denied | None:
 
 
 def find_registered_only(facts: Facts) -> tuple[Distribution, ...]:
-    """Return TensorFlow's distributions that are registered although no `tensorflow` package exists."""
+    """Return the TensorFlow distributions that are registered although no `tensorflow` package exists."""
     python = value_of(facts.python)
     if not isinstance(facts.tensorflow, Absent) or python is None:
         return ()

@@ -1,4 +1,4 @@
-"""The driver stages: whether libcuda can be opened, whether cuInit succeeds, whether a device is visible."""
+"""Predict the driver stages: libcuda is opened, cuInit succeeds, and a device is visible."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 NVML_ERROR_UNKNOWN = 999
 INIT_CAUSES = {
-    34: Cause.STUB_LIBCUDA,
-    35: Cause.DRIVER_TOO_OLD,
-    36: Cause.DRIVER_TOO_OLD,
-    100: Cause.NO_DEVICE,
-    303: Cause.NO_DRIVER,
-    803: Cause.DRIVER_LIB_MISMATCH,
-    804: Cause.COMPAT_NOT_SUPPORTED,
+    34: Cause.STUB_LIBCUDA,  # CUDA_ERROR_STUB_LIBRARY
+    35: Cause.DRIVER_TOO_OLD,  # cudaErrorInsufficientDriver
+    36: Cause.DRIVER_TOO_OLD,  # cudaErrorCallRequiresNewerDriver
+    100: Cause.NO_DEVICE,  # CUDA_ERROR_NO_DEVICE
+    303: Cause.NO_DRIVER,  # CUDA_ERROR_SHARED_OBJECT_INIT_FAILED
+    803: Cause.DRIVER_LIB_MISMATCH,  # CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+    804: Cause.COMPAT_NOT_SUPPORTED,  # CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE
 }
-"""Root causes by result of cuInit; any other result is CUDA_ERROR_UNKNOWN."""
+"""Root causes by result of cuInit. Any other result counts as CUDA_ERROR_UNKNOWN."""
 
 
 def find_missing_driver_cause(facts: Facts, failed: Resolution) -> Cause:
-    """Return why libcuda.so.1 cannot be opened: not installed, not in this container, hidden by WSL's layout."""
+    """Return why libcuda.so.1 cannot be opened. `failed` is its resolution."""
     if facts.machine.wsl and (
         facts.driver.dxcore or any("/wsl/" in path for path in facts.driver.driver_files)
     ):
@@ -42,22 +42,25 @@ def find_missing_driver_cause(facts: Facts, failed: Resolution) -> Cause:
 
 
 def list_driver_files(facts: Facts) -> tuple[str, ...]:
-    """Return the libcuda.so* files of a driver, without the toolkit's stubs and cuda-compat."""
+    """Return the libcuda.so* files of a driver. The stubs of the toolkit and cuda-compat are omitted."""
     return tuple(
         path for path in facts.driver.driver_files if "/stubs/" not in path and "/compat" not in path
     )
 
 
 def host_has_gpu(facts: Facts) -> bool:
-    """Return whether the host has a GPU or NVIDIA's kernel module, even if called for a container.
+    """Return whether the host has a GPU or NVIDIA's kernel module.
 
-    In a container, /proc and /sys are those of the host.
+    This works in containers, too, because /proc and /sys are those of the host.
     """
     return isinstance(facts.driver.pci, Known) or isinstance(facts.driver.kernel_module, Known)
 
 
 def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | int | None:
-    """Return (cause, sentence) if the driver shows no device, else the number of devices; None if it is unknown."""
+    """Return the number of devices that the driver shows; None if it is unknown.
+
+    If there is no device, return the cause and a sentence about it instead.
+    """
     if driver.crashed:
         return Cause.DRIVER_INIT_UNKNOWN, f"libcuda.so.1 crashes when it is asked ({driver.crashed})."
     if not driver.loaded:
@@ -67,7 +70,7 @@ def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | 
         return Cause.STUB_LIBCUDA, message
     if driver.init is None:
         return Cause.STUB_LIBCUDA, f"{driver.path or 'libcuda.so.1'} is not a driver: {driver.load_error}"
-    if driver.init == 100 or (driver.init == 0 and driver.count == 0):
+    if driver.init == 100 or (driver.init == 0 and driver.count == 0):  # CUDA_ERROR_NO_DEVICE, CUDA_SUCCESS
         if is_hidden_by_environment(facts):
             return Cause.HIDDEN_BY_ENV, "CUDA_VISIBLE_DEVICES hides every device."
         if has_lost_nvml(facts):
@@ -83,10 +86,10 @@ def check_driver_stage(facts: Facts, driver: CudaDriver) -> tuple[Cause, str] | 
 
 
 def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
-    """Return why cuInit failed: from its error code, and from other facts if the code has several causes."""
+    """Return why cuInit failed, from its error code and, if the code has several causes, from other facts."""
     cause = INIT_CAUSES.get(driver.init or 0, Cause.DRIVER_INIT_UNKNOWN)
     if driver.init in (803, 804):
-        # Both mean that user space and kernel module do not match; 804 is the result on a GeForce. The path
+        # Both codes mean that user space and kernel module do not match; 804 is the result on a GeForce. The path
         # of the loaded file distinguishes cuda-compat from an update without a restart.
         if is_compat(facts, driver):
             return Cause.COMPAT_NOT_SUPPORTED
@@ -103,7 +106,7 @@ def find_init_cause(facts: Facts, driver: CudaDriver) -> Cause:
 
 
 def is_compat(facts: Facts, driver: CudaDriver) -> bool:
-    """Return whether the loaded libcuda is that of cuda-compat, even through a container runtime's link."""
+    """Return whether the loaded libcuda belongs to cuda-compat, even if a container runtime links to it."""
     path = driver.path or ""
     name = path.rpartition("/")[2]
     has_version = name.rpartition("libcuda.so.")[2].count(".") > 0  # the name contains the version
@@ -113,7 +116,7 @@ def is_compat(facts: Facts, driver: CudaDriver) -> bool:
 
 
 def has_lost_nvml(facts: Facts) -> bool:
-    """Return whether a running container lost its devices: NVML's "Unknown Error", which hosts do not show."""
+    """Return whether a running container lost its devices, which NVML reports as "Unknown Error"."""
     if not facts.machine.container:
         return False
     smi, nvml = value_of(facts.driver.smi), value_of(facts.driver.nvml)
@@ -122,19 +125,19 @@ def has_lost_nvml(facts: Facts) -> bool:
 
 
 def is_foreign_to_wsl(facts: Facts, driver: CudaDriver) -> bool:
-    """Return whether a Linux driver's libcuda was loaded instead of WSL's own, which alone can use the GPU."""
+    """Return whether the libcuda of a Linux driver was loaded in WSL, where only WSL's libcuda can use the GPU."""
     if not facts.machine.wsl or facts.machine.container or not facts.driver.dxcore:
         return False
     return bool(driver.path) and "/wsl/" not in (driver.path or "")
 
 
 def is_stub(driver: CudaDriver) -> bool:
-    """Return whether the loaded libcuda is the toolkit's link-time stub."""
+    """Return whether the loaded libcuda is the link-time stub of the toolkit."""
     return driver.init == 34 or "/stubs/" in (driver.path or "")
 
 
 def is_hidden_by_environment(facts: Facts) -> bool:
-    """Return whether the driver shows devices once CUDA_VISIBLE_DEVICES is unset."""
+    """Return whether the driver shows devices if CUDA_VISIBLE_DEVICES is unset."""
     if facts.driver.cuda_unhidden is None:
         return False
     unhidden = value_of(facts.driver.cuda_unhidden)
@@ -149,13 +152,13 @@ def find_no_device_cause(facts: Facts) -> Cause:
 
 
 def has_gpu_nodes(facts: Facts) -> bool:
-    """Return whether /dev has the node of a GPU (nvidia0 …, or WSL's dxg), not only nvidiactl."""
+    """Return whether /dev has a GPU node (nvidia0 …, or dxg in WSL), not only nvidiactl."""
     nodes = value_of(facts.driver.nodes)
     return nodes is not None and any(name[-1].isdigit() or name.endswith("dxg") for name in nodes.names)
 
 
 def find_kernel_mismatch(facts: Facts) -> tuple[str, str] | None:
-    """Return (kernel module's version, user-space version) if both are known and differ; else None."""
+    """Return the kernel module version and the user-space version if they differ; None if not, or if one is unknown."""
     module, nvml = value_of(facts.driver.kernel_module), value_of(facts.driver.nvml)
     user_version = nvml.driver_version if nvml is not None and nvml.driver_version else None
     driver = value_of(facts.driver.cuda)

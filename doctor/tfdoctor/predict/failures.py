@@ -1,4 +1,4 @@
-"""The interpretation of a rehearsal of TensorFlow's import: what stops it, and which package is to blame. No I/O."""
+"""Interpret a rehearsal of TensorFlow's import: find the failures and the packages to blame, without any I/O."""
 
 from __future__ import annotations
 
@@ -46,38 +46,40 @@ class ImportFailure:
 
     rehearsed: Rehearsed
     package: str
-    """The distribution to blame: the one whose file raised the error, or the missing one."""
+    """The distribution to blame, which raised the error or is missing."""
     missing: bool
     """True if the distribution, or a module that it needs, is missing."""
     shadow: str = ""
-    """The file that was imported instead; "" if none."""
+    """The file that was imported instead; "" if there is none."""
     library: str = ""
-    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's, if the error is about a library."""
+    """The library that LD_LIBRARY_PATH or LD_PRELOAD puts before the system's one; "" if no library is involved."""
     damage: tuple[FileDifference, ...] = ()
     """Files of the distribution that differ from its RECORD."""
     fatal: bool = True
-    """False if only Keras (tf.keras) fails."""
+    """False if `import tensorflow` works and only tf.keras fails."""
 
 
 def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, ...]:
-    """Return what makes `import tensorflow` (or, if not `fatal`, only Keras) fail, the first failure first."""
+    """Return the failures of `import tensorflow` and then, with `fatal` false, those of Keras alone."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     rehearsal = value_of(facts.rehearsal)
     table = get_import_table(tensorflow, compat) if tensorflow is not None else None
     if python is None or tensorflow is None or table is None:
         return ()
-    candidates = list(_list_missing_packages(python, table))
+    candidates = list(_iter_missing_packages(python, table))
     loader = value_of(facts.loader)
     is_noexec = loader is not None and any(NOEXEC_ERROR in failure.error for failure in loader.import_needs)
     # With noexec no module can be loaded, and no package is to blame.
     if rehearsal is not None and not is_noexec:
-        keras_optional = tensorflow.version is not None and compat.has(tensorflow.version, "keras-optimizers")
+        is_keras_optional = tensorflow.version is not None and compat.has(
+            tensorflow.version, "keras-optimizers"
+        )
         rehearsed_failures = (
-            *_list_rehearsal_failures(python, table, rehearsal),
-            *_list_keras_failures(python, rehearsal, spared=keras_optional),
+            *_iter_rehearsal_failures(python, table, rehearsal),
+            *_iter_keras_failures(python, rehearsal, allows_attribute_error=is_keras_optional),
         )
         candidates += (_mark_shadowed(facts, failure) for failure in rehearsed_failures)
-    candidates += _list_working_folder_failures(facts, python, table, rehearsal)
+    candidates += _iter_working_folder_failures(facts, python, table, rehearsal)
     # Several modules may belong to one package or be hidden by one file: report each once.
     shadowed_packages = {failure.package for failure in candidates if failure.shadow}
     by_reason: dict[str, ImportFailure] = {}
@@ -98,13 +100,13 @@ def list_import_failures(facts: Facts, compat: Compat) -> tuple[ImportFailure, .
     return tuple(reported)
 
 
-def _list_working_folder_shadows(
+def _iter_working_folder_shadows(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
 ) -> Iterator[Shadow]:
-    """Yield the modules that programs in the working folder import from there during TensorFlow's import.
+    """Yield the modules that programs in the working folder import from it during TensorFlow's import.
 
-    Nothing in that folder is executed. Rehearsals in recordings of earlier versions did execute it; modules
-    that they imported successfully are omitted.
+    Rehearsals do not execute code in that folder. In earlier versions of tfdoctor they did, so modules that a
+    recorded rehearsal imported successfully are omitted.
     """
     modules = {*table.needs, *table.standard, *table.shadowable}
     names = {module.partition(".")[0] for module in modules}
@@ -122,29 +124,29 @@ def _list_working_folder_shadows(
             yield shadow
 
 
-def _list_working_folder_failures(
+def _iter_working_folder_failures(
     facts: Facts, python: PythonFacts, table: Imported, rehearsal: RehearsalFacts | None
 ) -> Iterator[ImportFailure]:
     """Yield a failure for each module of the working folder that hides one of TensorFlow's modules."""
-    for shadow in _list_working_folder_shadows(facts, python, table, rehearsal):
+    for shadow in _iter_working_folder_shadows(facts, python, table, rehearsal):
         package = distribution_of(shadow.name)
         if find_working_folder_copy(python, package) is None:
             yield ImportFailure(Rehearsed(shadow.name), package, missing=False, shadow=shadow.taken)
 
 
 def find_untested_copies(facts: Facts, compat: Compat) -> tuple[Distribution, ...]:
-    """Return the packages installed in the working folder from which TensorFlow's import takes modules."""
+    """Return the packages in the working folder from which TensorFlow's import takes modules."""
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     table = get_import_table(tensorflow, compat) if tensorflow is not None else None
     if python is None or table is None:
         return ()
-    shadows = _list_working_folder_shadows(facts, python, table, value_of(facts.rehearsal))
+    shadows = _iter_working_folder_shadows(facts, python, table, value_of(facts.rehearsal))
     copies = (find_working_folder_copy(python, distribution_of(shadow.name)) for shadow in shadows)
     return tuple(copy for copy in copies if copy is not None)
 
 
 def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
-    """Return the distributions whose modules were all imported without an error."""
+    """Return the distributions whose rehearsed modules were all imported successfully."""
     modules = rehearsal.modules if rehearsal is not None else ()
     failed = {distribution_of(module.name) for module in modules if not module.ok}
     return {distribution_of(module.name) for module in modules if module.ok} - failed
@@ -153,25 +155,27 @@ def list_imported(rehearsal: RehearsalFacts | None) -> set[str]:
 def _mark_shadowed(facts: Facts, failure: ImportFailure) -> ImportFailure:
     """Return the failure, marked as shadowed if its package is in a folder that is put first on the path.
 
-    Reinstalling packages does not help in that case.
+    In that case it does not help to reinstall packages.
     """
-    leading = (
+    leading_package = (
         find_leading_package(facts, failure.package) if not failure.shadow and not failure.missing else None
     )
-    if leading is None:
+    if leading_package is None:
         return failure
     if (
         failure.library
-        and f"{leading.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}"
+        and f"{leading_package.location}/" not in f"{failure.rehearsed.error} {failure.rehearsed.root}"
     ):
-        return failure  # the library breaks a file of another folder, whoever imports it
-    return dataclasses.replace(failure, shadow=f"{leading.location}/{_top_module(leading.name)}")
+        return failure  # the library breaks a file in another folder for every importer
+    return dataclasses.replace(
+        failure, shadow=f"{leading_package.location}/{_get_top_module(leading_package.name)}"
+    )
 
 
-def _list_missing_packages(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
-    """Yield a failure for each package that this release always requires and that is missing."""
+def _iter_missing_packages(python: PythonFacts, table: Imported) -> Iterator[ImportFailure]:
+    """Yield a failure for each missing package that this release always requires."""
     if not any(distribution.requires for distribution in python.distributions):
-        return  # an environment that is only planned
+        return  # a planned environment, whose distributions have no metadata
     for name in table.must:
         package = normalize_name(name)
         if python.distribution(package) is None and name not in python.modules:
@@ -183,72 +187,72 @@ def _list_missing_packages(python: PythonFacts, table: Imported) -> Iterator[Imp
             )
 
 
-def _list_rehearsal_failures(
+def _iter_rehearsal_failures(
     python: PythonFacts, table: Imported, rehearsal: RehearsalFacts
 ) -> Iterator[ImportFailure]:
     """Yield a failure for each rehearsed module that failed and that TensorFlow's import needs."""
     for module in (
-        _check_has_file(module) if module.name in table.tried else module for module in rehearsal.modules
+        _add_missing_file_error(module) if module.name in table.tried else module
+        for module in rehearsal.modules
     ):
         if module.ok:
             continue
-        needed = (
+        is_needed = (
             module.name in table.needs
             or module.name in table.standard
             or module.name.partition(".")[0] in table.shadowable
         )
-        if not needed and module.import_error:
+        if not is_needed and module.import_error:
             continue
-        keras_only = not needed and module.name not in table.tried and module.attribute_error
-        yield _make_failure(python, rehearsal, module, fatal=not keras_only)
+        is_keras_only = not is_needed and module.name not in table.tried and module.attribute_error
+        yield _make_failure(python, rehearsal, module, fatal=not is_keras_only)
     source = rehearsal.source
-    of_keras = source is not None and source.name.endswith(KERAS_GENERATED_SOURCE)
+    is_keras_source = source is not None and source.name.endswith(KERAS_GENERATED_SOURCE)
     # The import of all of Keras gives a better error.
-    if source is not None and not source.ok and not (of_keras and rehearsal.keras):
+    if source is not None and not source.ok and not (is_keras_source and rehearsal.keras):
         source = dataclasses.replace(source, name="google.protobuf")
         # TensorFlow continues without a Keras that cannot be imported.
-        yield _make_failure(python, rehearsal, source, fatal=not (of_keras and source.import_error))
+        yield _make_failure(python, rehearsal, source, fatal=not (is_keras_source and source.import_error))
 
 
-def _list_keras_failures(
-    python: PythonFacts, rehearsal: RehearsalFacts, *, spared: bool
+def _iter_keras_failures(
+    python: PythonFacts, rehearsal: RehearsalFacts, *, allows_attribute_error: bool
 ) -> Iterator[ImportFailure]:
-    """Yield the failures of Keras.
+    """Yield the failures of Keras. `allows_attribute_error` says that TensorFlow's import survives an AttributeError, too.
 
-    `spared`: an AttributeError does not stop TensorFlow's import either.
-
-    Only packages that differ from a working environment are blamed. An error that Keras itself raises may be
-    due to the stand-in for TensorFlow, except for a failed import or a name that the installed TensorFlow
-    lacks.
+    Only packages that differ from a working environment are blamed. The stand-in for TensorFlow may cause an error
+    of Keras itself, unless it is a failed import or a name that the installed TensorFlow lacks.
     """
     for module in rehearsal.keras:
         is_last = module is rehearsal.keras[-1]
         is_full_keras = is_last and len(rehearsal.keras) > 1  # loaded by the first use of tf.keras only
-        fatal = not (is_full_keras or module.import_error or (spared and module.attribute_error))
+        is_fatal = not (
+            is_full_keras or module.import_error or (allows_attribute_error and module.attribute_error)
+        )
         # Skip errors that the stand-in caused.
         if module.ok or "rehearse_keras" in " ".join((module.error, *module.frames)):
             continue
-        failure = _make_failure(python, rehearsal, module, fatal=fatal)
+        failure = _make_failure(python, rehearsal, module, fatal=is_fatal)
         # The package to install is unknown: blame the one that raised the error.
         if failure.missing and failure.package not in _list_deviating(rehearsal):
             raiser = _find_raiser(python, rehearsal, module)
             failure = dataclasses.replace(failure, package=raiser, missing=False)
         # Otherwise only the last module decides whether tf.keras works.
-        is_certain = _is_keras_error_certain(module) and (fatal or is_last)
+        is_certain = _is_keras_error_certain(module) and (is_fatal or is_last)
         is_keras_itself = failure.package in ("keras", "tf-keras") and not failure.damage and not is_certain
         if failure.shadow or (failure.package in _list_deviating(rehearsal) and not is_keras_itself):
             yield failure
 
 
 def _is_keras_error_certain(module: Rehearsed) -> bool:
-    """Return whether an error of Keras cannot be due to the stand-in for TensorFlow."""
+    """Return whether the stand-in for TensorFlow cannot have caused an error of Keras."""
     return module.import_error or (module.attribute_error and module.error.startswith("module '"))
 
 
-def _check_has_file(module: Rehearsed) -> Rehearsed:
-    """Return the module, with an error if it is a folder without `__init__`, which has no file.
+def _add_missing_file_error(module: Rehearsed) -> Rehearsed:
+    """Return the module, with an error added if it is a folder without `__init__` and therefore has no file.
 
-    Python imports such a folder, but TensorFlow uses the file of these modules to extend its own path.
+    Python can import such a folder, but TensorFlow needs the file of these modules to extend its path.
     """
     if (
         not module.ok
@@ -264,18 +268,18 @@ def _check_has_file(module: Rehearsed) -> Rehearsed:
 def _make_failure(
     python: PythonFacts, rehearsal: RehearsalFacts, module: Rehearsed, *, fatal: bool
 ) -> ImportFailure:
-    """Return the failure of a module: the package to blame and the reason."""
-    missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
-    if missing:
-        # Of an empty namespace only the first part is missing: "google" for google.protobuf.
+    """Return the failure of a module, with the package to blame and the reason."""
+    is_missing = bool(module.not_found) and not module.not_found.startswith("tensorflow.")
+    if is_missing:
+        # Python reports only the first missing part, for example "google" for google.protobuf.
         missing_module = module.name if module.name.startswith(f"{module.not_found}.") else module.not_found
         package = distribution_of(missing_module)
         installed = python.distribution(package)
         # A module of an installed package is missing: that package or the importing one is to blame.
         if installed is not None and "." in module.not_found:
-            missing = False
+            is_missing = False
         elif installed is not None and module.not_found.partition(".")[0] == "distutils":
-            missing = False  # setuptools provides it, and hides its own import errors
+            is_missing = False  # setuptools provides it, and hides its own import errors
             suspects = _list_refused(python) or _list_deviating(rehearsal)
             required_suspects = (
                 name for line in installed.requires if (name := parse_required(line, extras=True)) in suspects
@@ -315,13 +319,13 @@ def _make_failure(
     distribution = python.distribution(package)
     local_copy = find_working_folder_copy(python, package)
     if not shadow and local_copy is not None:
-        shadow = f"{local_copy.location}/{_top_module(package)}"
+        shadow = f"{local_copy.location}/{_get_top_module(package)}"
     damage = (
         tuple(d for d in distribution.differs if d.what in ODD_DIFFERENCES)
         if distribution is not None
         else ()
     )
-    return ImportFailure(module, package, missing, shadow, library, damage, fatal)
+    return ImportFailure(module, package, is_missing, shadow, library, damage, fatal)
 
 
 def _is_in(path: str, parent: str) -> bool:
@@ -330,7 +334,7 @@ def _is_in(path: str, parent: str) -> bool:
 
 
 def find_working_folder_copy(python: PythonFacts, package: str) -> Distribution | None:
-    """Return a package that is installed in a folder that is not on Python's own path; None if it is not."""
+    """Return a package if it is installed in a folder that is not on Python's own path; otherwise None."""
     distribution = python.distribution(package)
     return (
         distribution
@@ -339,8 +343,8 @@ def find_working_folder_copy(python: PythonFacts, package: str) -> Distribution 
     )
 
 
-def _top_module(package: str) -> str:
-    """Return the top-level module of a distribution: "protobuf" gives "google"."""
+def _get_top_module(package: str) -> str:
+    """Return the top-level module of a distribution, for example "google" for "protobuf"."""
     modules = (module for module, name in MODULE_DISTRIBUTIONS.items() if name == package)
     return next(modules, package.replace("-", "_")).partition(".")[0]
 
@@ -368,20 +372,20 @@ LOADER_ERROR_PHRASES = (
     "file too short",
     "invalid ELF header",
 )
-"""Phrases in the loader's errors about a library."""
+"""Phrases in loader errors about a library."""
 
 
 def _list_files(module: Rehearsed) -> tuple[str, ...]:
-    """Return the files that an error involves, the innermost first."""
+    """Return the file of a module, its top-level package and the files in the traceback, the innermost first."""
     return tuple(path for path in (module.file, module.top, *reversed(module.frames)) if path)
 
 
 def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehearsed) -> str:
-    """Return the distribution to blame for an error, one of those whose files are in the traceback.
+    """Return the distribution to blame for an error, from those whose files are in the traceback.
 
-    Preferred is one whose version does not meet a requirement, then one that differs from a working
-    environment, then the one whose file raised the error. A module that is compiled for another NumPy raises
-    in NumPy's files, or in none.
+    A distribution whose version does not meet a requirement is preferred, then one that differs from a working
+    environment, then the one whose file raised the error. NumPy is the last choice, because a module that is
+    compiled for another NumPy raises its error in NumPy's files.
     """
     involved = []
     for path in reversed(module.frames):
@@ -398,7 +402,7 @@ def _find_raiser(python: PythonFacts, rehearsal: RehearsalFacts, module: Rehears
 
 
 def _list_refused(python: PythonFacts) -> set[str]:
-    """Return the packages whose version does not meet a requirement."""
+    """Return the installed packages whose version does not meet a requirement."""
     return {missing.package for missing in list_unmet(python) if missing.have is not None}
 
 
@@ -408,7 +412,7 @@ def _list_deviating(rehearsal: RehearsalFacts) -> set[str]:
 
 
 def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]) -> str:
-    """Return the first requirement of a package that is in `suspects`, unless the package itself is one."""
+    """Return the package if it is in `suspects`, or else its first requirement that is, or else the package."""
     distribution = python.distribution(name)
     if name in suspects or distribution is None:
         return name
@@ -426,7 +430,7 @@ def _find_suspect_requirement(python: PythonFacts, name: str, suspects: set[str]
 
 
 def find_file_distribution(python: PythonFacts, path: str) -> str | None:
-    """Return the installed distribution that a file belongs to, judged by its path; None if unknown."""
+    """Return the installed distribution that a file belongs to, according to its path; None if it is unknown."""
     for folder in python.sys_path:
         root = f"{folder.rstrip('/')}/"
         if len(root) > 1 and path.startswith(root):
@@ -439,7 +443,7 @@ def find_file_distribution(python: PythonFacts, path: str) -> str | None:
 def find_own_damage(
     python: PythonFacts, tensorflow: TensorFlowFacts, compat: Compat
 ) -> tuple[FileDifference, ...]:
-    """Return the files of TensorFlow that its import loads and that differ from its RECORD."""
+    """Return the TensorFlow files that the import loads and that differ from their RECORD entry."""
     table = get_import_table(tensorflow, compat)
     distribution = python.distribution(tensorflow.distribution or "")
     if distribution is None:

@@ -1,4 +1,4 @@
-"""The first stage: whether `import tensorflow` works."""
+"""Predict the first stage: whether `import tensorflow` works."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 def find_import_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
-    """Return why `import tensorflow` fails; None if no reason is known."""
+    """Return why `import tensorflow` fails, as a cause and a sentence; None if no reason is known."""
     python = value_of(facts.python)
     if is_tensorflow_shadowed(tensorflow):
         return Cause.SHADOWED_MODULE, f"{tensorflow.shadowed_by} is imported in its place."
@@ -72,7 +72,7 @@ def find_import_failure(
 
 
 def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Compat) -> str:
-    """Return why it is unknown whether the import works; "" if it is known."""
+    """Return why it is unknown whether `import tensorflow` works; "" if there is no doubt."""
     python = value_of(facts.python)
     damage = find_own_damage(python, tensorflow, compat) if python is not None else ()
     if damage:
@@ -89,13 +89,13 @@ def explain_unknown_import(facts: Facts, tensorflow: TensorFlowFacts, compat: Co
 
 
 def is_tensorflow_shadowed(tensorflow: TensorFlowFacts) -> bool:
-    """Return whether programs in the working folder import another module named tensorflow."""
+    """Return whether programs in the working folder import a different module named tensorflow."""
     path = tensorflow.shadowed_by
     return bool(path) and path != f"{tensorflow.package_dir}/__init__.py"
 
 
 def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
-    """Return the first shared object in tensorflow-plugins/ that cannot be loaded, which stops the import."""
+    """Return the cause and a sentence if a plugin in tensorflow-plugins/ cannot be loaded, which stops the import."""
     loader = value_of(facts.loader)
     failed = (
         next((plugin for plugin in loader.plugins if not plugin.ok), None) if loader is not None else None
@@ -106,13 +106,13 @@ def _find_plugin_failure(facts: Facts) -> tuple[Cause, str] | None:
 
 
 def choose_plugin_cause(failed: Resolution) -> Cause:
-    """Return why a plugin cannot be loaded: it is damaged, or built for another TensorFlow."""
+    """Return why a plugin cannot be loaded: it is damaged, or was built for another TensorFlow."""
     missing = [name for name in failed.really_missing if name != failed.soname]
     return Cause.PACKAGE_CONFLICT if missing or "undefined symbol" in failed.error else Cause.DAMAGED_FILE
 
 
 def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
-    """Return whether this is an official x86 wheel compiled with AVX, on a processor without AVX."""
+    """Return whether the processor lacks AVX, which this build needs. Only official x86 wheels are considered."""
     machine, release = facts.machine, build.release if build.exact else None
     if release is None or machine.machine.lower() not in {"x86_64", "amd64"} or tensorflow.conda_build:
         return False
@@ -122,11 +122,11 @@ def lacks_avx(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> bool:
 
 
 BACKEND_VARIABLE = "KERAS_BACKEND"
-"""The variable that selects the backend of Keras 3."""
+"""The environment variable that selects the backend of Keras 3."""
 
 
 def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[str, str]) -> str:
-    """Return the backend that Keras 3 is told to use; "" if there is none or this Keras ignores the variable."""
+    """Return the backend that KERAS_BACKEND selects; "" if it is unset or this Keras ignores it."""
     keras = python.versions_installed().get("keras", "") if python is not None else ""
     is_keras_3 = versions.is_version(keras) and versions.is_at_least(keras, "3")
     return variables.get(BACKEND_VARIABLE, "") if is_keras_3 and build.has("keras-3") else ""
@@ -135,7 +135,7 @@ def keras_backend(python: PythonFacts | None, build: Build, variables: Mapping[s
 def find_stopping_variable(
     python: PythonFacts | None, build: Build, variables: Mapping[str, str], compat: Compat
 ) -> tuple[str, str] | None:
-    """Return (variable, reason) for a variable that makes this release's import fail; None if none does."""
+    """Return the name of an environment variable that makes the import fail and the reason; None if there is none."""
     if build.version is None:
         return None
     optimize, warnings = variables.get("PYTHONOPTIMIZE", ""), variables.get("PYTHONWARNINGS", "")
@@ -164,11 +164,11 @@ def find_stopping_variable(
 def find_broken_companions(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Companion, ...]:
-    """Return the entries of compat/imports.toml that apply to this Python: NumPy, protobuf and others.
+    """Return the entries of compat/imports.toml for packages (NumPy, protobuf and others) that break this import.
 
-    The result is empty for conda's builds, which differ. Packages in the working folder are omitted: they
-    hide a module, whatever their version, and are rehearsed. A package that was imported is not missing, even
-    if it is not registered.
+    Empty for conda builds, which differ. Packages in the working folder are omitted, because they shadow a module
+    whatever their version is. A package that the rehearsal imported does not count as missing, even if it is not
+    registered.
     """
     python = value_of(facts.python)
     if python is None or not python.distributions or tensorflow.conda_build:
@@ -188,7 +188,7 @@ def find_broken_companions(
 def _find_companion_failure(
     facts: Facts, tensorflow: TensorFlowFacts, build: Build, compat: Compat
 ) -> tuple[Cause, str] | None:
-    """Return a package that makes the import fail, from the table or else from the rehearsal."""
+    """Return the cause and a sentence if a package makes the import fail, from the table or else the rehearsal."""
     python = value_of(facts.python)
     if python is None or not python.distributions:
         return None
@@ -227,18 +227,18 @@ def _find_rehearsed_failure(failure: ImportFailure | None) -> tuple[Cause, str] 
 
 
 def find_foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
-    """Return the C++ library that LD_LIBRARY_PATH or LD_PRELOAD puts first if it lacks required symbols.
+    """Return the libstdc++ that LD_LIBRARY_PATH or LD_PRELOAD puts first if it lacks symbols; otherwise None.
 
-    The loader accepts a library without symbol versions and reports the missing symbols later.
+    The loader accepts a library without symbol versions, and reports missing symbols later.
     """
     loader = value_of(facts.loader)
     if loader is None or "undefined symbol" not in failed.error:
         return None
-    successful = (attempt for attempt in loader.without if not attempt.import_needs)
+    successful_attempts = (attempt for attempt in loader.without if not attempt.import_needs)
     return next(
         (
             library
-            for attempt in successful
+            for attempt in successful_attempts
             for library in attempt.instead
             if library.soname == "libstdc++.so.6"
         ),
@@ -247,7 +247,7 @@ def find_foreign_libstdcxx(facts: Facts, failed: Resolution) -> Instead | None:
 
 
 def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tuple[Cause, str]:
-    """Return why the loader cannot load TensorFlow's own objects."""
+    """Return the cause and the loader's error if it cannot load one of TensorFlow's own objects."""
     if list_forbidden_files(failed, elsewhere=True):
         return Cause.NOT_PERMITTED, failed.error
     if "version `GLIBC_" in failed.error:
@@ -265,10 +265,10 @@ def _explain_load_failure(facts: Facts, build: Build, failed: Resolution) -> tup
 
 
 def choose_object_cause(failed: Resolution) -> Cause:
-    """Return the cause if one of TensorFlow's own objects cannot be loaded.
+    """Return why one of TensorFlow's own objects cannot be loaded.
 
-    It is a damaged file if loading crashes, another object of TensorFlow is missing or the loader stops at a
-    damaged file; otherwise the result is inconclusive.
+    The cause is a damaged file if loading crashes, if another TensorFlow object is missing or if the loader stops
+    at a damaged file. Otherwise it is inconclusive.
     """
     is_own_missing = any("tensorflow" in name.rpartition("/")[2] for name in failed.really_missing)
     return Cause.DAMAGED_FILE if failed.crash or is_own_missing or is_damaged(failed) else Cause.INCONCLUSIVE

@@ -1,4 +1,4 @@
-"""The stage of the CUDA libraries: which of them the loader cannot find, and why."""
+"""Predict the stage of the CUDA libraries: find those that the loader cannot load, and the causes."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
-    """Return the sonames that the build needs and the loader cannot find, including dependencies, sorted."""
+    """Return the sorted sonames that the build needs and the loader cannot find, including dependencies."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -25,20 +25,20 @@ def list_missing_libraries(facts: Facts, build: Build) -> tuple[str, ...]:
     for resolution in loader.resolutions:
         if not resolution.ok and resolution.soname in (*build.required, *build.driver_libraries):
             missing.update(resolution.really_missing or (resolution.soname,))
-    for object_resolution in loader.import_needs:
-        missing.update(name for name in object_resolution.really_missing if "/" not in name)
+    for failed_object in loader.import_needs:
+        missing.update(name for name in failed_object.really_missing if "/" not in name)
     return tuple(sorted(missing))
 
 
 @dataclass(frozen=True, slots=True)
 class MissingLibrary:
-    """A soname that the loader cannot load, and the cause."""
+    """A library that the loader cannot load, and the cause."""
 
     soname: str
     cause: Cause
     resolution: Resolution
     elsewhere: tuple[FoundElsewhere, ...]
-    """Files with this soname in folders that the loader does not search."""
+    """Usable files with this soname in folders that the loader does not search."""
     other_versions: tuple[FoundElsewhere, ...]
     """Files of the same library with another soname, or of another CUDA version."""
     damaged: str = ""
@@ -46,7 +46,7 @@ class MissingLibrary:
 
 
 def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
-    """Return each missing CUDA library with its cause, in TensorFlow's order; driver libraries are omitted."""
+    """Return each missing CUDA library with its cause, in TensorFlow's order. Driver libraries are omitted."""
     loader = value_of(facts.loader)
     if loader is None:
         return ()
@@ -67,7 +67,7 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
     return tuple(
         _explain_library(resolution, loader.found, other_installations, used_folders)
         for resolution in resolutions
-        # the other libraries fail only because of one in the list
+        # Other libraries fail only because of a dependency that is in the list.
         if resolution.path is None
         or not resolution.really_missing
         or not set(resolution.really_missing) <= not_found
@@ -75,7 +75,7 @@ def explain_missing(facts: Facts, build: Build) -> tuple[MissingLibrary, ...]:
 
 
 def list_unusable_files(resolution: Resolution) -> list[Tried]:
-    """Return the files that the loader took for the library but could not use.
+    """Return the files that the loader found for the library but could not use.
 
     Files that it may not access are omitted.
     """
@@ -89,8 +89,8 @@ def _is_damaged_dependency(
 ) -> bool:
     """Return whether the library exists only as a damaged file at which the loader stops for another library.
 
-    The loader's cache omits damaged files if it was rebuilt, while the RUNPATH of a library in the same
-    folder finds them.
+    If the loader's cache was rebuilt, it omits damaged files, but the RUNPATH of a library in the same folder
+    finds them.
     """
     paths = [posixpath.normpath(file.path) for file in found_files if file.name == resolution.soname]
     return not list_unusable_files(resolution) and bool(paths) and bad_paths.issuperset(paths)
@@ -104,38 +104,41 @@ def _explain_library(
 ) -> MissingLibrary:
     """Return a missing library with its cause.
 
-    other_installations: installations of another CUDA version. used_folders: folders from which the loader
-    takes other libraries.
+    `other_installations` are installations of another CUDA version, and `used_folders` are the folders from which
+    the loader takes other libraries.
     """
-    unusable = list_unusable_files(resolution)
+    unusable_files = list_unusable_files(resolution)
     name = resolution.soname
     if resolution.path is not None:  # found, but one of its dependencies cannot be loaded
-        names = (posixpath.basename(tried.path) for tried in unusable)
+        names = (posixpath.basename(tried.path) for tried in unusable_files)
         name = next((need for need in names if need in resolution.really_missing), name)
     stem = name.split(".so")[0]
-    damaged = unusable[0].problem if unusable else ""
-    bad_paths = {posixpath.normpath(tried.path) for tried in unusable}  # a RUNPATH can contain ".."
-    same_name = tuple(
+    problem = unusable_files[0].problem if unusable_files else ""
+    bad_paths = {posixpath.normpath(tried.path) for tried in unusable_files}  # a RUNPATH can contain ".."
+    same_name_files = tuple(
         file for file in found_files if file.name == name and posixpath.normpath(file.path) not in bad_paths
     )
-    usable = tuple(file for file in same_name if get_installation(file.path) not in other_installations)
+    usable_files = tuple(
+        file for file in same_name_files if get_installation(file.path) not in other_installations
+    )
     other_versions = tuple(
         file for file in found_files if file.stem == stem and not _is_same_major(file.name, name)
     )
-    was_skipped = bool(unusable) and all(
-        "class" in tried.problem or "machine" in tried.problem for tried in unusable
+    was_skipped = bool(unusable_files) and all(
+        "class" in tried.problem or "machine" in tried.problem for tried in unusable_files
     )
     if any("/nvidia/" in path or posixpath.dirname(path) in used_folders for path in bad_paths):
         was_skipped = False  # such a folder has no files for other machines: it is damaged
-    if list_forbidden_files(resolution, elsewhere=bool(usable or other_versions)):
+    if list_forbidden_files(resolution, elsewhere=bool(usable_files or other_versions)):
         cause = Cause.NOT_PERMITTED
     elif resolution.path is not None and (name == resolution.soname or was_skipped):
         cause = Cause.LIBS_TRANSITIVE
-    elif damaged and not was_skipped:
-        cause = Cause.LIBS_NOT_INSTALLED if "ermission" in damaged else Cause.DAMAGED_FILE
-    elif usable:
+    elif problem and not was_skipped:
+        # "ermission" matches both "Permission denied" and "permission".
+        cause = Cause.LIBS_NOT_INSTALLED if "ermission" in problem else Cause.DAMAGED_FILE
+    elif usable_files:
         cause = Cause.LIBS_NOT_ON_PATH
-    elif other_versions or same_name or was_skipped:
+    elif other_versions or same_name_files or was_skipped:
         cause = Cause.CUDNN_VERSION_MISMATCH if stem == "libcudnn" else Cause.LIBS_WRONG_VERSION
     else:
         cause = Cause.CUDNN_MISSING if stem == "libcudnn" else Cause.LIBS_NOT_INSTALLED
@@ -143,21 +146,21 @@ def _explain_library(
         resolution.soname,
         cause,
         resolution,
-        usable,
-        other_versions or tuple(file for file in same_name if file not in usable),
-        damaged,
+        usable_files,
+        other_versions or tuple(file for file in same_name_files if file not in usable_files),
+        problem,
     )
 
 
 WHEEL_FOLDERS = {"libcudart": "cuda_runtime", "libcupti": "cuda_cupti", "libnvrtc": "cuda_nvrtc"}
-"""Folders among NVIDIA's wheels whose name differs from that of the library."""
+"""Folders of NVIDIA's wheels by library, if their name cannot be derived from that of the library."""
 
 
 def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> tuple[Tried, ...]:
     """Return the files that exist but cannot be used because of their permissions.
 
-    An unreadable folder counts if it is this library's own folder among NVIDIA's wheels, or if the library
-    was not found `elsewhere`.
+    An unreadable folder counts if it is the folder of this library's wheel. Any other unreadable folder counts
+    unless `elsewhere` says that the library was found somewhere else.
     """
     missing = {name.rpartition("/")[2] for name in (*resolution.really_missing, resolution.soname)}
     return tuple(
@@ -172,7 +175,7 @@ def list_forbidden_files(resolution: Resolution, *, elsewhere: bool = False) -> 
 
 
 def _can_contain(path: str, elsewhere: bool) -> bool:
-    """Return whether an unreadable folder is where this library would be."""
+    """Return whether an unreadable folder may contain this library."""
     stem = path.rpartition("/")[2].split(".so")[0]
     wheel = path.partition("/nvidia/")[2].partition("/")[0]
     expected = WHEEL_FOLDERS.get(stem, stem.removeprefix("lib").removesuffix("Lt").partition("_")[0].lower())
@@ -180,17 +183,17 @@ def _can_contain(path: str, elsewhere: bool) -> bool:
 
 
 def get_installation(path: str) -> str:
-    """Return what is installed together with a library: its folder, or the folder of all NVIDIA wheels."""
+    """Return the folder of a library's installation, which is the common folder of all NVIDIA wheels for a wheel."""
     path = posixpath.normpath(path)
     prefix, is_wheel, _ = path.partition("/nvidia/")
     return f"{prefix}/nvidia" if is_wheel else path.rpartition("/")[0]
 
 
 def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence[str]) -> frozenset[str]:
-    """Return the folders with a CUDA of another version.
+    """Return the installations with another CUDA version.
 
-    cuSOLVER and cuRAND have the same soname in CUDA 11 and 12, so a file with the right name can be the wrong
-    library.
+    cuSOLVER and cuRAND have the same soname in CUDA 11 and 12, so a file with the right name can have the wrong
+    version.
     """
     folders: set[str] = set()
     installations = {get_installation(file.path) for file in found}
@@ -209,23 +212,24 @@ def find_other_installations(found: Sequence[FoundElsewhere], required: Sequence
 
 
 def _is_same_major(name: str, soname: str) -> bool:
-    """Return whether a file has a soname: libcudart.so.12.4.127 has libcudart.so.12."""
+    """Return whether a file name fits a soname, like libcudart.so.12.4.127 fits libcudart.so.12."""
     return name == soname or name.startswith(f"{soname}.")
 
 
 def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
-    """Return one cause for all missing libraries: the most frequent one.
+    """Return the most frequent cause of the missing libraries.
 
-    A cause of cuDNN's own is returned only if no other library has the general cause that corresponds to it.
+    Missing permissions have precedence. A cause that only cuDNN can have is counted as the general cause that
+    corresponds to it, and is returned only if no other library has the general cause.
     """
     causes = [missing.cause for missing in explain_missing(facts, build)]
     if not causes:
         return Cause.LIBS_NOT_INSTALLED
-    general = {
+    general_causes = {
         Cause.CUDNN_MISSING: Cause.LIBS_NOT_INSTALLED,
         Cause.CUDNN_VERSION_MISMATCH: Cause.LIBS_WRONG_VERSION,
     }
-    merged = [general.get(cause, cause) for cause in causes]
+    merged_causes = [general_causes.get(cause, cause) for cause in causes]
     if Cause.NOT_PERMITTED in causes:
         return Cause.NOT_PERMITTED
     order = (
@@ -235,9 +239,9 @@ def choose_libraries_cause(facts: Facts, build: Build) -> Cause:
         Cause.DAMAGED_FILE,
         Cause.LIBS_NOT_INSTALLED,
     )
-    chosen = max(order, key=lambda cause: (merged.count(cause), -order.index(cause)))
+    chosen = max(order, key=lambda cause: (merged_causes.count(cause), -order.index(cause)))
     return (
         chosen
         if chosen in causes
-        else next(cause_name for cause_name in causes if general.get(cause_name) is chosen)
+        else next(specific for specific in causes if general_causes.get(specific) is chosen)
     )

@@ -1,4 +1,4 @@
-"""Owner and version of a library: the only module that matches a path with a distribution."""
+"""Find the distribution that owns a library file, and the version of the library."""
 
 from __future__ import annotations
 
@@ -22,11 +22,15 @@ class LibraryVersion:
 
     version: str
     project: str
-    """The project of the wheel, or the conda package; "" if the file belongs to none."""
+    """The name of the wheel's project or of the conda package; "" if the file belongs to neither."""
 
 
 def list_relative_paths(distribution: Distribution, path: str, real: str = "") -> Iterator[str]:
-    """Yield the path relative to a distribution's folder, for each combination of given and resolved paths."""
+    """Yield the path relative to the distribution's folder.
+
+    Path and folder are compared both as spelled and with their links resolved. `real` is the resolved path; "" if
+    it is unknown.
+    """
     spellings = dict.fromkeys(posixpath.normpath(spelled) for spelled in (path, real) if spelled)
     for folder in dict.fromkeys((distribution.location, distribution.real_location)):
         for spelling in spellings:
@@ -35,9 +39,9 @@ def list_relative_paths(distribution: Distribution, path: str, real: str = "") -
 
 
 def find_owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distribution, ...]:
-    """Return the distributions that own the file at `path`: by their RECORD, else by the name of NVIDIA's folder.
+    """Return the NVIDIA distributions that own the file at `path`, according to RECORD or else to its folder.
 
-    real: the path with its links resolved, "" if unknown.
+    `real` is the path with its links resolved; "" if it is unknown.
     """
     wheels = [
         distribution for distribution in python.distributions if distribution.name.startswith("nvidia-")
@@ -61,7 +65,7 @@ def find_owners(python: PythonFacts, path: str, real: str = "") -> tuple[Distrib
 
 
 def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
-    """Return whether a file is in the folders of NVIDIA's wheels, even if none is registered."""
+    """Return whether a file is in a folder of NVIDIA's wheels, even if the wheel is not registered."""
     folders = dict.fromkeys(
         (*python.site_packages, *(distribution.location for distribution in python.distributions))
     )
@@ -75,16 +79,16 @@ def is_in_wheels(python: PythonFacts, path: str, real: str = "") -> bool:
 
 
 def _is_project_folder(project: str, relative: str) -> bool:
-    """Return whether a relative path ("nvidia/cuda_runtime/lib/…") is in the folder of this project's wheel."""
+    """Return whether a relative path, such as "nvidia/cuda_runtime/lib/…", is in the folder of a project's wheel."""
     match = re.match(r"nvidia/([a-z0-9_]{1,60})/", relative)
     folder = match[1].replace("_", "-") if match is not None else ""
     return bool(folder) and re.fullmatch(rf"nvidia-{folder}(-cu\d+)?", project) is not None
 
 
 def find_owner(python: PythonFacts, path: str, real: str = "") -> Distribution | None:
-    """Return the distribution whose file is at `path` now.
+    """Return the distribution that the present file at `path` comes from.
 
-    None if no distribution owns it, or if it is unknown which of several.
+    None if no distribution owns it, or if several do and it is unknown which of them installed it last.
     """
     candidates = find_owners(python, path, real)
     if len(candidates) == 1:
@@ -110,30 +114,33 @@ def find_owner(python: PythonFacts, path: str, real: str = "") -> Distribution |
 def find_library_version(facts: Facts, resolution: Resolution) -> LibraryVersion | None:
     """Return the version of the library that the loader uses; None if it is unknown.
 
-    The sources are the wheel, unless its file was replaced; the conda package; and the file itself: its full
-    name (libcudnn.so.9.1.0) or the header beside it.
+    The version comes from the first of these sources:
+
+    * the wheel, unless its file was replaced;
+    * the conda package, for cuDNN;
+    * the loaded file, or a longer name beside it (libcudnn.so.9.1.0).
     """
     python, path = value_of(facts.python), resolution.path
     if path is None:
         return None
     wheel = find_owner(python, path, resolution.real) if python is not None else None
     if wheel is not None and versions.is_version(wheel.version):
-        changed = {change.path for change in wheel.changed}
-        if not changed.intersection(list_relative_paths(wheel, path, resolution.real)):
+        changed_paths = {change.path for change in wheel.changed}
+        if not changed_paths.intersection(list_relative_paths(wheel, path, resolution.real)):
             return LibraryVersion(wheel.version, wheel.name)
     if python is not None and python.conda_prefix and resolution.soname.startswith("libcudnn."):
         is_in_prefix = posixpath.normpath(path).startswith(f"{posixpath.normpath(python.conda_prefix)}/lib/")
         for package in python.conda_packages if is_in_prefix and wheel is None else ():
             if package.name == "cudnn" and versions.is_version(package.version):
                 return LibraryVersion(package.version, "cudnn")
-    version = resolution.version or _find_version_beside(facts, path)
+    version = resolution.version or _find_version_in_name(facts, path)
     return LibraryVersion(version, "") if version is not None else None
 
 
-def _find_version_beside(facts: Facts, path: str) -> str | None:
-    """Return the version in the longer name of the same library: libcudnn.so.8.0.5 beside libcudnn.so.8.
+def _find_version_in_name(facts: Facts, path: str) -> str | None:
+    """Return the version in a longer name of the same library, such as libcudnn.so.8.0.5 beside libcudnn.so.8.
 
-    None if there is no such file, or several.
+    None if there is no such file or if there are several versions.
     """
     loader = value_of(facts.loader)
     folder, _, name = posixpath.normpath(path).rpartition("/")

@@ -1,9 +1,13 @@
-"""The plan of an import rehearsal: the parts of TensorFlow's import that are not known to work here.
+"""Plan a rehearsal of TensorFlow's import, for environments in which it is not known to work. No I/O.
 
-An import is known to work if every package has the version of one tested environment (compat/imports,
-compat/locks) and the files of its RECORD, and no other module with the same name is found first. Otherwise a
-child process imports everything that TensorFlow needs, because packages depend on each other in ways that
-their metadata does not state. No I/O.
+The import is known to work if three conditions are met:
+
+* all packages have the versions of one tested environment (compat/imports, compat/locks);
+* their files match their RECORD;
+* no other module with the same name is found first.
+
+Otherwise a child process imports everything that TensorFlow needs, because packages depend on each other in ways
+that their metadata does not state.
 """
 
 from __future__ import annotations
@@ -44,28 +48,29 @@ __all__ = [
 ]
 
 GENERATED_SOURCE = "core/framework/versions_pb2.py"
-"""A generated protobuf source of TensorFlow that needs only protobuf; in every release since 1.0."""
+"""A generated protobuf source that needs only protobuf. Every TensorFlow release since 1.0 has it."""
 KERAS_GENERATED_SOURCE = "keras/protobuf/versions_pb2.py"
-"""The same of a separate Keras 2, which the import loads; Keras 3 has none."""
+"""The same for a separate Keras 2, which the import loads. Keras 3 has no such source."""
 BREAKING_DIFFERENCES = frozenset({"missing", "empty", "syntax", "unreadable"})
-"""Differences with which a source file cannot be imported."""
+"""Differences from RECORD with which a source file cannot be imported."""
 REAL_DIFFERENCES = BREAKING_DIFFERENCES | {"cut", "altered"}
+"""Differences from RECORD that no deliberate edit explains."""
 ODD_DIFFERENCES = REAL_DIFFERENCES | {"changed"}
-"""Differences for which a package is rehearsed; a changed file may be a deliberate, working edit."""
+"""Differences from RECORD for which a package is rehearsed. A changed file may be a deliberate edit that works."""
 
 
 @dataclass(frozen=True, slots=True)
 class RehearsalPlan:
-    """The modules that a child process imports, and the reasons."""
+    """The modules that a child process has to import, and the reasons."""
 
     modules: tuple[tuple[str, tuple[str, ...]], ...]
-    """(module, attributes that are taken from it), in TensorFlow's order."""
+    """Modules in TensorFlow's order, each with the attributes that TensorFlow takes from it."""
     sources: tuple[str, ...]
-    """Paths of generated protobuf sources to execute."""
+    """Paths of the generated protobuf sources to execute."""
     oddities: tuple[Oddity, ...]
-    """The differences from an environment that works."""
+    """The differences from an environment in which the import works."""
     keras: tuple[str, ...] = ()
-    """Modules of Keras that TensorFlow loads, to be imported with a stand-in for TensorFlow."""
+    """Keras modules that TensorFlow loads. They are imported with a stand-in for TensorFlow."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,30 +78,30 @@ class UnmetRequirement:
     """A requirement that is not met."""
 
     by: str
-    """The distribution that has the requirement: "tensorflow"."""
+    """The distribution that has the requirement, such as "tensorflow"."""
     requirement: str
-    """As written: "ml-dtypes<1.0.0,>=0.5.1"."""
+    """The requirement as text, such as "ml-dtypes<1.0.0,>=0.5.1"."""
     package: str
     have: str | None
     """The installed version; None if it is not installed."""
 
 
 def get_import_table(tensorflow: TensorFlowFacts, compat: Compat) -> Imported | None:
-    """Return the table of modules that this TensorFlow imports; None if there is none."""
+    """Return the table of modules that this TensorFlow imports; None if its release has no table."""
     return compat.find_imported(tensorflow.version)
 
 
 def plan_rehearsal(
     python: PythonFacts, tensorflow: TensorFlowFacts, variables: Mapping[str, str], compat: Compat
 ) -> RehearsalPlan | None:
-    """Return the plan for a rehearsal; None if everything is known to work or this release is unknown."""
+    """Return the plan of a rehearsal; None if the import is known to work or the release is unknown."""
     table = get_import_table(tensorflow, compat)
     if table is None or not python.distributions:
         return None
     extra_packages = {"tf-keras"} if uses_legacy_keras(variables, tensorflow.version, compat) else set[str]()
     oddities = (
-        *_list_oddities(python, tensorflow, table, compat, extra_packages),
-        *_find_variable_oddities(variables),
+        *_iter_oddities(python, tensorflow, table, compat, extra_packages),
+        *_iter_variable_oddities(variables),
     )
     if not oddities:
         return None
@@ -104,7 +109,7 @@ def plan_rehearsal(
     modules = _map_needed(python, table)
     shadowed = sorted(deviating & table.shadowable)
     if shadowed:
-        # Any module may need something that only Python's own module has.
+        # Any module may need a part of the shadowed module that the other one lacks.
         modules = {
             **table.standard,
             **modules,
@@ -127,16 +132,16 @@ def plan_rehearsal(
             modules.setdefault(name, ())
     keras = _list_keras_modules(python, tensorflow, table, variables, compat)
     return RehearsalPlan(
-        tuple(modules.items()), tuple(_list_generated(python, tensorflow, table)), oddities, keras
+        tuple(modules.items()), tuple(_iter_generated_sources(python, tensorflow, table)), oddities, keras
     )
 
 
 LEGACY_KERAS = "TF_USE_LEGACY_KERAS"
-"""The variable that selects tf_keras."""
+"""The environment variable that selects tf_keras."""
 
 
 def uses_legacy_keras(variables: Mapping[str, str], version: str | None, compat: Compat) -> bool:
-    """Return whether this release is configured to use tf_keras."""
+    """Return whether the variables configure this release to use tf_keras."""
     is_enabled = variables.get(LEGACY_KERAS, "").lower() in ("1", "true")
     return is_enabled and version is not None and compat.has(version, "legacy-keras-variable")
 
@@ -148,22 +153,23 @@ def _list_keras_modules(
     variables: Mapping[str, str],
     compat: Compat,
 ) -> tuple[str, ...]:
-    """Return the modules of Keras that TensorFlow loads, in order, if their import may fail; else ().
+    """Return the Keras modules that TensorFlow loads, in order; () if their import is expected to work.
 
-    Rehearsing Keras is slow, and packages newer than the tested ones are common. Reasons to do it are damaged
-    or shadowed packages, versions that do not meet a requirement, and versions older than all tested ones.
+    A rehearsal of Keras is slow, and packages that are newer than the tested ones are common. Keras is therefore
+    rehearsed only if packages are damaged or shadowed, do not meet a requirement, or are older than all tested
+    versions.
     """
     version = tensorflow.version or ""
     if "keras" not in table.family or not versions.is_version(version):
         return ()
-    legacy = uses_legacy_keras(variables, version, compat)
+    is_legacy = uses_legacy_keras(variables, version, compat)
     installed = _map_installed(python)
-    keras = "tf-keras" if legacy else "keras"
+    keras = "tf-keras" if is_legacy else "keras"
     family_packages = {distribution_of(module) for module in table.family["keras"]}
     keras_packages = _list_closure(installed, {keras, *family_packages}) - {
         distribution_of(name) for name in table.needs
     }
-    known_sets = _list_known_sets(python, tensorflow, table, compat)
+    known_sets = _list_tested_sets(python, tensorflow, table, compat)
     suspects = {missing.package for missing in list_unmet(python)}
     suspects |= {distribution_of(shadow.name) for shadow in python.shadows}
     if keras not in installed or not any(
@@ -177,7 +183,7 @@ def _list_keras_modules(
         return ()
     if not compat.has(version, "keras-optimizers"):
         return ("keras.api._v2.keras",)
-    if legacy:
+    if is_legacy:
         return ("tf_keras.src.optimizers", "tf_keras.api._v2.keras")
     optimizers = ("keras.optimizers",) if compat.has(version, "keras-optimizers-twice") else ()
     full_keras = "keras._tf_keras.keras" if compat.has(version, "keras-3") else "keras.api._v2.keras"
@@ -185,7 +191,10 @@ def _list_keras_modules(
 
 
 def _is_older(version: str, known_versions: Sequence[str]) -> bool:
-    """Return whether a version is older than all of these; False if there are none, True if it is not a version."""
+    """Return whether a version is older than all known versions.
+
+    An invalid version counts as older. If no versions are known, the result is False.
+    """
     if not versions.is_version(version):
         return True
     return bool(known_versions) and not any(
@@ -193,8 +202,10 @@ def _is_older(version: str, known_versions: Sequence[str]) -> bool:
     )
 
 
-def _list_generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported) -> Iterator[str]:
-    """Yield generated sources that need only protobuf; each represents all of its package."""
+def _iter_generated_sources(
+    python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported
+) -> Iterator[str]:
+    """Yield the paths of generated sources that need only protobuf. One source per package is enough."""
     yield f"{tensorflow.core_dir}/{GENERATED_SOURCE}"
     keras = python.distribution("keras")
     if "keras" in table.family and keras is not None:
@@ -202,14 +213,11 @@ def _list_generated(python: PythonFacts, tensorflow: TensorFlowFacts, table: Imp
 
 
 COMPILED_MODULES = ("zlib", "binascii", "ssl", "ctypes", "bz2", "lzma", "hashlib", "uuid")
-"""Modules of the standard library that load system libraries."""
+"""Standard library modules that load system libraries."""
 
 
 def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ...]]:
-    """Return the modules of other packages that the import needs, each with the attributes taken from it.
-
-    Packages depend on each other in ways that their metadata does not state.
-    """
+    """Return the modules of other packages that the import needs, each with the attributes that are taken from it."""
     needed: dict[str, tuple[str, ...]] = {}
     if python.carried:  # replaced system libraries can affect any module
         needed = dict.fromkeys((module for module in COMPILED_MODULES if module in table.shadowable), ())
@@ -220,7 +228,7 @@ def _map_needed(python: PythonFacts, table: Imported) -> dict[str, tuple[str, ..
 def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ...]:
     """Return the distutils modules that the import needs, if this Python no longer has distutils.
 
-    setuptools provides them instead.
+    In that case setuptools provides them.
     """
     if not versions.is_at_least(python.version, "3.12"):
         return ()
@@ -228,23 +236,23 @@ def list_removed_standard(python: PythonFacts, table: Imported) -> tuple[str, ..
 
 
 def distribution_of(module: str) -> str:
-    """Return the distribution that contains a module: "google.protobuf.message" gives "protobuf"."""
+    """Return the distribution that contains a module, for example "protobuf" for "google.protobuf.message"."""
     for name, distribution in MODULE_DISTRIBUTIONS.items():
         if module == name or module.startswith(f"{name}."):
             return distribution
     return normalize_name(module.partition(".")[0])
 
 
-def _list_oddities(
+def _iter_oddities(
     python: PythonFacts,
     tensorflow: TensorFlowFacts,
     table: Imported,
     compat: Compat,
     extra_packages: set[str],
 ) -> Iterator[Oddity]:
-    """Yield every difference from an environment that works; some repeatedly.
+    """Yield the differences from an environment in which the import works. Some may be repeated.
 
-    extra_packages: packages that are imported but in no table.
+    `extra_packages` are packages that the import needs although they are not in the table.
     """
     installed = _map_installed(python)
     needed = {distribution_of(name) for name in (*table.needs, *list_removed_standard(python, table))}
@@ -285,24 +293,24 @@ def _list_oddities(
             yield Oddity(module, f"{shadow.taken} is found before the {shadow.name} in {shadow.hidden}")
 
 
-def _find_variable_oddities(variables: Mapping[str, str]) -> Iterator[Oddity]:
-    """Yield the variables that change how Python or a package behaves during the import."""
+def _iter_variable_oddities(variables: Mapping[str, str]) -> Iterator[Oddity]:
+    """Yield the environment variables that change how Python or a package behaves during the import."""
     for name, module in MODULES_BY_VARIABLE.items():
         if variables.get(name):
             yield Oddity(module, f"{name} is set to {variables[name]!r}")
 
 
 MODULES_BY_VARIABLE = {"PROTOCOL_BUFFERS_PYTHON_IMPLEMENTATION": "protobuf", "PYTHONWARNINGS": "warnings"}
-"""Modules by the variable that they read."""
+"""Modules and packages by the environment variable that affects them."""
 
 
 def _map_installed(python: PythonFacts) -> dict[str, Distribution]:
-    """Return the distribution by normalised name; of several the first on the path."""
+    """Return the installed distributions by normalised name. Of several with a name, the first on the path counts."""
     return {distribution.name: distribution for distribution in reversed(python.distributions)}
 
 
 def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set[str]:
-    """Return the installed distributions of `start` and everything that they require, without TensorFlow's."""
+    """Return the names in `start` that are installed and everything that they require, except TensorFlow itself."""
     closure: set[str] = set()
     pending = list(start)
     while pending:
@@ -319,7 +327,7 @@ def _list_closure(installed: Mapping[str, Distribution], start: set[str]) -> set
 
 @lru_cache(maxsize=4096)
 def parse_required(line: str, *, extras: bool = False) -> str | None:
-    """Return the package name in a requirement; None if it is for an extra and `extras` is false."""
+    """Return the package name in a requirement; None if it is invalid, or for an extra unless `extras` is true."""
     if not extras and "extra" in line.partition(";")[2]:
         return None
     match = re.match(r"[A-Za-z0-9._-]{1,100}", line.strip())
@@ -327,7 +335,7 @@ def parse_required(line: str, *, extras: bool = False) -> str | None:
 
 
 def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
-    """Return `deviating` and every distribution that requires one of them, directly or indirectly."""
+    """Return `deviating` and the names of the distributions that require one of them, directly or indirectly."""
     dependents = set(deviating)
     while True:
         additional = {
@@ -341,10 +349,10 @@ def _list_dependents(python: PythonFacts, deviating: set[str]) -> set[str]:
         dependents |= additional
 
 
-def _list_known_sets(
+def _list_tested_sets(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, compat: Compat
 ) -> list[Mapping[str, str]]:
-    """Return the versions in each environment in which this import worked."""
+    """Return the package versions of each environment in which the import of this release worked."""
     sets = list(table.sets) if table.exact else []
     version = tensorflow.version or ""
     locked = compat.locks.get_lock(choose_locked_package(version), version, python.version)
@@ -354,10 +362,10 @@ def _list_known_sets(
 def _find_nearest_set(
     python: PythonFacts, tensorflow: TensorFlowFacts, table: Imported, relevant: set[str], compat: Compat
 ) -> Mapping[str, str]:
-    """Return the versions in the tested environment that is most similar to this one."""
+    """Return the package versions of the tested environment that is most similar to this one."""
     installed = _map_installed(python)
     return max(
-        _list_known_sets(python, tensorflow, table, compat),
+        _list_tested_sets(python, tensorflow, table, compat),
         key=lambda known_set: sum(
             known_set.get(name) == installed[name].version for name in relevant if name in installed
         ),
@@ -368,7 +376,7 @@ def _find_nearest_set(
 def find_tested_version(
     python: PythonFacts, tensorflow: TensorFlowFacts, package: str, compat: Compat
 ) -> str | None:
-    """Return a package's version in the most similar tested environment; None if it is unknown."""
+    """Return the version of a package in the most similar tested environment; None if it is unknown."""
     table = get_import_table(tensorflow, compat)
     if table is None:
         return None
@@ -379,7 +387,7 @@ def find_tested_version(
 
 
 def list_unmet(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
-    """Return the requirements of TensorFlow and of everything that it requires that are not met."""
+    """Return the unmet requirements of TensorFlow and of everything that it requires."""
     installed = _map_installed(python)
     environment = _make_marker_environment(python)
     by_requirer: dict[tuple[str, str], UnmetRequirement] = {}
@@ -409,8 +417,8 @@ def list_unmet(python: PythonFacts) -> tuple[UnmetRequirement, ...]:
 
 
 def _make_marker_environment(python: PythonFacts) -> dict[str, str]:
-    """Return the marker variables of PEP 508 for the examined Python, with an empty `extra`."""
-    windows, mac = python.platform.startswith("win"), python.platform.startswith("macosx")
+    """Return the PEP 508 marker variables of the examined Python, with an empty `extra`."""
+    is_windows, is_mac = python.platform.startswith("win"), python.platform.startswith("macosx")
     return {
         "python_version": versions.major_minor(python.version),
         "python_full_version": python.version,
@@ -418,9 +426,9 @@ def _make_marker_environment(python: PythonFacts) -> dict[str, str]:
         "implementation_version": python.version,
         "platform_python_implementation": python.implementation,
         "platform_machine": python.machine,
-        "platform_system": "Windows" if windows else "Darwin" if mac else "Linux",
-        "sys_platform": "win32" if windows else "darwin" if mac else "linux",
-        "os_name": "nt" if windows else "posix",
+        "platform_system": "Windows" if is_windows else "Darwin" if is_mac else "Linux",
+        "sys_platform": "win32" if is_windows else "darwin" if is_mac else "linux",
+        "os_name": "nt" if is_windows else "posix",
         "platform_release": "",
         "platform_version": "",
         "extra": "",

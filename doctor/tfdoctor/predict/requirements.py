@@ -1,7 +1,8 @@
-"""Lines of Requires-Dist: whether one applies to a Python, which package it requires, and which versions meet it.
+"""Parse and evaluate the Requires-Dist lines of distributions.
 
-Most lines are plain (`numpy<2,>=1.23.5`, `x; extra == "y"`) and are parsed without `packaging`, whose import
-and parsing took a tenth of the time of a check; all others are left to it. A test ensures that both agree.
+Most lines are plain, such as `numpy<2,>=1.23.5` or `x; extra == "y"`. They are parsed without `packaging`, because
+its import and parsing took a tenth of the time of a check. All other lines are parsed by `packaging`. A test
+ensures that the results agree.
 """
 
 from __future__ import annotations
@@ -34,26 +35,26 @@ _Condition = tuple[str, str, str]
 
 @dataclass(frozen=True, slots=True)
 class RequirementLine:
-    """A requirement that applies."""
+    """A requirement that applies to the examined Python."""
 
     package: str
     """The normalised name."""
     line: str
     specification: str | None
-    """The version specifiers of a plain line, "" if there are none; None if `packaging` must parse the line."""
+    """The version specifiers of a plain line, which may be ""; None if `packaging` must parse the line."""
 
 
 def normalize_name(name: str) -> str:
-    """Return the normalised name of a distribution (PEP 503)."""
+    """Return the normalised form of a distribution name (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def parse_requirement_line(line: str, environment: Mapping[str, str]) -> RequirementLine | None:
     """Return the requirement in a line; None if the line is invalid or does not apply.
 
-    environment: the marker variables of PEP 508, with an empty `extra`.
+    `environment` has the PEP 508 marker variables, with an empty `extra`.
     """
-    plain = _plain(line)
+    plain = _parse_plain_line(line)
     if plain is not None:
         package, specification, conditions = plain
         if conditions is None or not all(
@@ -76,7 +77,7 @@ def parse_requirement_line(line: str, environment: Mapping[str, str]) -> Require
 
 
 def is_met(requirement_line: RequirementLine, version: str) -> bool:
-    """Return whether a version (PEP 440) meets a requirement."""
+    """Return whether a version (PEP 440) meets a requirement. Any version meets an invalid requirement."""
     if requirement_line.specification is not None:
         return not requirement_line.specification or versions.satisfies(
             version, requirement_line.specification
@@ -86,7 +87,7 @@ def is_met(requirement_line: RequirementLine, version: str) -> bool:
 
 
 def format_requirement(requirement_line: RequirementLine) -> str:
-    """Return name and version specifiers in the form of `packaging`."""
+    """Return the name and the version specifiers in the form of `packaging`; only the name if the line is invalid."""
     requirement = versions.parse_requirement_or_none(requirement_line.line)
     return (
         f"{requirement.name}{requirement.specifier}" if requirement is not None else requirement_line.package
@@ -94,15 +95,15 @@ def format_requirement(requirement_line: RequirementLine) -> str:
 
 
 @lru_cache(maxsize=4096)
-def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | None] | None:
-    """Return (package, version specifiers, marker conditions) of a plain line; None for others.
+def _parse_plain_line(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | None] | None:
+    """Return the package, the version specifiers and the marker conditions of a plain line; None for other lines.
 
     The conditions are those of `_parse_conditions`.
     """
     body, semicolon, marker = line.partition(";")
     conditions = _parse_conditions(marker.strip()) if semicolon else ()
     if conditions is None and "@" not in body:
-        return "", "", None  # needs an extra, so the rest does not matter
+        return "", "", None  # it needs an extra, so the rest does not matter
     match = _PLAIN.fullmatch(body)
     if match is None or conditions is None or () in conditions:
         return None
@@ -114,9 +115,9 @@ def _plain(line: str) -> tuple[str, str, tuple[tuple[_Condition, ...], ...] | No
 
 
 def _parse_conditions(marker: str) -> tuple[tuple[_Condition, ...], ...] | None:
-    """Return the groups of marker conditions; in each group one must hold.
+    """Return groups of marker conditions. A marker holds if one condition of each group does.
 
-    None if an extra is required. The result contains an empty group if the marker is not plain.
+    None if the marker requires an extra. The result contains an empty group if the marker is not plain.
     """
     groups: list[tuple[_Condition, ...]] = []
     needs_extra = False
@@ -148,7 +149,7 @@ def _make_condition(match: re.Match[str]) -> _Condition:
 
 def _is_true(condition: _Condition, environment: Mapping[str, str]) -> bool:
     variable, operator, value = condition
-    have = environment[variable]
+    actual = environment[variable]
     if variable.startswith("python_"):
-        return versions.satisfies(have, f"{operator}{value}")
-    return (have == value) is (operator == "==")
+        return versions.satisfies(actual, f"{operator}{value}")
+    return (actual == value) is (operator == "==")

@@ -1,6 +1,6 @@
-"""Shadowing of the examined Python's packages: another TensorFlow that comes first, or a folder put first on the path.
+"""Detect packages that shadow those of the examined Python.
 
-A folder can be put first by PYTHONPATH or during Python's startup.
+Either another TensorFlow comes first on the path, or PYTHONPATH or Python's startup puts a folder first.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 def drop_first_tensorflow(facts: Facts) -> Facts | None:
-    """Return the facts as they would be without the folder of the first TensorFlow; None if there is no other."""
+    """Return the facts as if the folder of the first TensorFlow did not exist; None if there is no second one."""
     tensorflow, python = value_of(facts.tensorflow), value_of(facts.python)
     if tensorflow is None or tensorflow.behind is None or python is None:
         return None
@@ -43,31 +43,33 @@ def drop_first_tensorflow(facts: Facts) -> Facts | None:
         tensorflow=Known(replace(second, behind=None), second.package_dir),
         loader=facts.loader_behind,
         loader_behind=Absent("the loader", "there is no other TensorFlow behind this one"),
-        # The rehearsal was that of the first TensorFlow, with its folder first on the path. Versions are
-        # still compared.
+        # The rehearsal used the first TensorFlow, with its folder first on the path. Versions are still compared.
         rehearsal=Absent("the packages that TensorFlow imports", "they were tried for the first one"),
     )
 
 
 def get_path_folder(taken: str) -> str:
-    """Return the folder on Python's path that contains this module or package (its folder or __init__.py)."""
+    """Return the folder on Python's path that contains a module or package.
+
+    `taken` is the file of the module, or the folder or the __init__.py of the package.
+    """
     return taken.removesuffix("/__init__.py").rstrip("/").rpartition("/")[0]
 
 
 @dataclass(frozen=True, slots=True)
 class LeadingFolder:
-    """The reason why a folder comes before the packages of the examined Python."""
+    """A folder that comes before the packages of the examined Python, and the reason."""
 
     by: str
     """"PYTHONPATH", or `MODULE_PATH` for Python's startup (a .pth file or sitecustomize.py)."""
     entry: str
-    """The folder, as written there."""
+    """The folder, as spelled there."""
 
 
 def find_leading_package(facts: Facts, package: str) -> Distribution | None:
-    """Return the package if Python takes it from a folder that is put first on the path.
+    """Return the package if Python imports it from a folder that is put first on the path.
 
-    None if it does not, or if TensorFlow is in the same folder, which then is the environment.
+    None if it does not. None also if TensorFlow is in the same folder, because then that folder is the environment.
     """
     python, tensorflow = value_of(facts.python), value_of(facts.tensorflow)
     distribution = python.distribution(package) if python is not None else None
@@ -80,7 +82,7 @@ def find_leading_package(facts: Facts, package: str) -> Distribution | None:
 
 
 def find_leader(facts: Facts, folder: str) -> LeadingFolder | None:
-    """Return what puts a folder first; None if nothing does, as for the working folder and installed packages."""
+    """Return what puts a folder first on the path; None for the working folder and normal package folders."""
     normalized = posixpath.normpath(folder)
     entries = split_entries("PYTHONPATH", facts.environment.variables.get("PYTHONPATH", ""))
     entry = next((entry for entry in entries if posixpath.normpath(entry) == normalized), None)
@@ -101,7 +103,10 @@ def find_leader(facts: Facts, folder: str) -> LeadingFolder | None:
 def predict_better_behind(
     facts: Facts, compat: Compat, first_prediction: Prediction, predict: Callable[[Facts, Compat], Prediction]
 ) -> Prediction | None:
-    """Return the prediction for the TensorFlow behind the first one if it is better than the first one's (`own`)."""
+    """Return the prediction for the second TensorFlow on the path if it is better than the first one; else None.
+
+    `first_prediction` is the prediction for the first TensorFlow, and `predict` makes predictions.
+    """
     other_facts = drop_first_tensorflow(facts)
     first, second = (
         value_of(facts.tensorflow),

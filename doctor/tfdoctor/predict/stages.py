@@ -1,9 +1,14 @@
-"""The prediction whether TensorFlow will use the GPU, from facts alone.
+"""Predict from facts whether TensorFlow will use the GPU.
 
-`predict` runs through the stages in TensorFlow's order: it has GPU code, the import works, libcuda can be
-opened and initialised, a device is visible, NVML can be opened (2.21+), all CUDA libraries can be opened,
-each device is new enough. The first stage that fails gives the cause; if a stage could not be examined, the
-result is None.
+`predict` checks these stages in order:
+
+1. The import works, and the build has GPU code.
+2. libcuda can be opened and initialised, and it shows a device.
+3. NVML can be opened and initialised (2.21 and newer).
+4. All CUDA libraries can be opened.
+5. A device is new enough and is not excluded by an environment variable.
+
+The first stage that fails determines the cause. If a stage could not be examined, the prediction is unknown.
 """
 
 from __future__ import annotations
@@ -35,13 +40,13 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDevice, Facts, TensorFlowFacts
 
 DEFAULT_MIN_MULTIPROCESSORS = 8
-"""TF_MIN_GPU_MULTIPROCESSOR_COUNT's default; the largest GPU's own count applies if it is smaller."""
+"""Default of TF_MIN_GPU_MULTIPROCESSOR_COUNT. If the largest GPU has fewer multiprocessors, its number applies."""
 NVML_VERSION_MISMATCH = 18
-"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: kernel module and user space have different versions."""
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: the kernel module and user space have different versions."""
 
 
 def predict(facts: Facts, compat: Compat) -> Prediction:
-    """Return the prediction, without importing TensorFlow. No I/O."""
+    """Return the prediction for the examined environment. TensorFlow is not imported, and there is no I/O."""
     prediction = _run_stages(facts, compat)
     other = predict_better_behind(facts, compat, prediction, _run_stages)
     if other is None:
@@ -52,7 +57,7 @@ def predict(facts: Facts, compat: Compat) -> Prediction:
 
 def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     """Return the prediction for the TensorFlow that Python finds first."""
-    not_importable = _explain_nothing_to_import(facts)
+    not_importable = _explain_missing_tensorflow(facts)
     if not_importable is not None:
         return Prediction(False, 0, (), not_importable[0], False, (not_importable[1],))
     tensorflow = value_of(facts.tensorflow)
@@ -91,9 +96,9 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
     if unknown_reason:
         return unknown(unknown_reason, None)
     reasons.append("import tensorflow: no problems found.")
-    flags = explain_unknown_flags(build, facts.environment.variables, compat)
-    if flags:
-        return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, flags))
+    unknown_flags_reason = explain_unknown_flags(build, facts.environment.variables, compat)
+    if unknown_flags_reason:
+        return Prediction(False, 0, (), Cause.HIDDEN_BY_ENV, True, (*reasons, unknown_flags_reason))
     if build.gpu is None or not build.required:
         return unknown("What this build needs of CUDA could not be determined from its files.")
     loader = value_of(facts.loader)
@@ -135,16 +140,16 @@ def _run_stages(facts: Facts, compat: Compat) -> Prediction:
         return shut(
             Cause.DRIVER_INIT_UNKNOWN, f"The driver's attributes cannot be queried (error {failed[0]})."
         )
-    usable = select_registered_devices(driver.devices, build, variables)
-    if not usable and select_registered_devices(driver.devices, build, {}):
+    usable_devices = select_registered_devices(driver.devices, build, variables)
+    if not usable_devices and select_registered_devices(driver.devices, build, {}):
         return shut(Cause.HIDDEN_BY_ENV, "TF_MIN_GPU_MULTIPROCESSOR_COUNT leaves every device out.")
-    if not usable:
+    if not usable_devices:
         return shut(Cause.GPU_TOO_OLD, f"No device has compute capability {build.floor} or higher.")
-    return Prediction(True, len(usable), (), None, True, tuple(reasons))
+    return Prediction(True, len(usable_devices), (), None, True, tuple(reasons))
 
 
-def _explain_nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
-    """Return why this Python cannot import any TensorFlow, or cannot run at all; None if it can."""
+def _explain_missing_tensorflow(facts: Facts) -> tuple[Cause, str] | None:
+    """Return why this Python cannot run or cannot import any TensorFlow, as a cause and a sentence; None if it can."""
     if isinstance(facts.python, Unusable) and facts.python.trouble is not None:
         trouble = facts.python.trouble
         if trouble.ended and trouble.kind != "rubbish":
@@ -166,7 +171,7 @@ def _explain_nothing_to_import(facts: Facts) -> tuple[Cause, str] | None:
 
 
 def _get_reason(fact: object) -> str:
-    """Return why a fact is absent or unknown; "" if it is known."""
+    """Return the reason why a fact is absent or unknown; "" if it is known."""
     return fact.why if isinstance(fact, (Absent, Unknown)) else ""
 
 
@@ -182,7 +187,7 @@ def _get_cpu_cause(facts: Facts, tensorflow: TensorFlowFacts, build: Build) -> C
 
 
 def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compat) -> str:
-    """Return a message if TF_XLA_FLAGS has an unknown flag, which ends the process at device listing; else ""."""
+    """Return a message if TF_XLA_FLAGS has an unknown flag; "" if not. Such a flag ends the process."""
     value = variables.get("TF_XLA_FLAGS", "").strip()
     if not value.startswith("-") or build.minor < versions.parse(compat.flags.since).release:
         return ""
@@ -200,8 +205,8 @@ def explain_unknown_flags(build: Build, variables: dict[str, str], compat: Compa
 def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
     """Return why TF_ENABLED_DEVICE_TYPES excludes the GPU; "" if it does not.
 
-    Entries are compared literally: " GPU" and "gpu" are unknown. Without CPU in the list, listing devices
-    raises an exception.
+    TensorFlow compares the entries literally, so " GPU" and "gpu" do not count. If CPU is not in the list,
+    listing the devices raises an exception.
     """
     value = variables.get("TF_ENABLED_DEVICE_TYPES", "")
     if not value or not build.has("enabled-device-types"):
@@ -219,7 +224,7 @@ def explain_disabled_types(build: Build, variables: dict[str, str]) -> str:
 def select_registered_devices(
     devices: Sequence[CudaDevice], build: Build, env: dict[str, str]
 ) -> tuple[CudaDevice, ...]:
-    """Return the devices that TensorFlow registers: new enough, and with enough multiprocessors."""
+    """Return the devices that TensorFlow registers, which are new enough and have enough multiprocessors."""
     supported = [
         device
         for device in devices
@@ -227,9 +232,9 @@ def select_registered_devices(
     ]
     counts = [device.multiprocessors for device in devices if device.multiprocessors]
     minimum = min(DEFAULT_MIN_MULTIPROCESSORS, max(counts, default=DEFAULT_MIN_MULTIPROCESSORS))
-    setting = env.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "").strip()
-    if re.fullmatch(r"[+-]?[0-9]{1,18}", setting):
-        minimum = int(setting)
+    minimum_setting = env.get("TF_MIN_GPU_MULTIPROCESSOR_COUNT", "").strip()
+    if re.fullmatch(r"[+-]?[0-9]{1,18}", minimum_setting):
+        minimum = int(minimum_setting)
     return tuple(
         device for device in supported if device.multiprocessors is None or device.multiprocessors >= minimum
     )

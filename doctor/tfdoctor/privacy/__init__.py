@@ -1,1 +1,1 @@
-"""The redactor that everything to be published goes through."""
+"""Redaction of recordings and reports before they are published."""

@@ -17,6 +17,7 @@ PLACEHOLDER = re.compile(
     r"(?<![A-Za-z0-9])(?:(?:user|host|ip|mac|email|secret|serial|name|process)-[1-9]\d{0,5}(?:\.(?:py|pyc|ipynb))?"
     r"|0000[0-9a-f]{4}-0000-0000-0000-000000000000|0{4}[0-9a-f]{8}0{20}(?:0{8})?(?:0{24})?)(?![A-Za-z0-9])"
 )
+"""Placeholder such as "user-2", "ip-1", or a UUID or hexadecimal ID that is a number padded with zeros."""
 PLAIN_USER = re.compile(r"(?i)(?:/home\d{0,2}/|[/\\]Users[/\\]{1,2})user(?![\w.-])")
 """Home folder of a user whose name really is `user`."""
 
@@ -36,7 +37,7 @@ GENERIC = frozenset(
     iteration batch offset rank task tasks worker ps chief evaluator job device
     """.split()  # noqa: SIM905 - a list of words reads best as one string
 )
-"""Names that do not identify anyone: replacing them would change a recording's meaning and hide nothing."""
+"""Names that do not identify anyone. Replacing them would change a recording's meaning and hide nothing."""
 PUBLIC_DOMAINS = (
     "nvidia.com", "tensorflow.org", "python.org", "github.com", "docker.com", "debian.org", "ubuntu.com",
     "redhat.com", "fedoraproject.org", "opensuse.org", "archlinux.org", "kernel.org", "anaconda.org", "gnu.org",
@@ -48,6 +49,7 @@ PUBLIC_DOMAINS = (
 # ---------------------------------------------------------------- users
 
 _PART = r"[^/\\\s:;'\"<>|,)(\]\[{}]{1,255}"
+"""One component of a path."""
 HOMES = (
     re.compile(rf"/home/(?:users|[A-Z][A-Z0-9-]{{1,15}})/({_PART})"),
     re.compile(rf"(?<![\w.-])/l?scratch/({_PART})"),
@@ -67,11 +69,14 @@ HOMES = (
         r"(?i)[\"'](?:user|user_?name|login|author)\\?[\"']\s{0,3}:\s{0,3}[bru]{0,2}\\?[\"']([^\"'\\\n]{2,64})\\?[\"']"
     ),
 )
+"""Patterns whose first group is a user name: in home folders, variables, `id` output and JSON."""
 USER_KEY = re.compile(r"(?i)(?:user|user_?name|owner|login|job_?user|full_?name)")
+"""Key of a field whose value is a user name."""
 NAME_KEY = re.compile(
     r"(?i)(?:(?:io\.kubernetes\.)?(?:pod|container|sandbox|job|account|project)[._-]?(?:name|namespace)"
     r"|namespace|job_?account|account|(?:io\.kubernetes\.)?pod[._-]namespace)"
 )
+"""Key of a field whose value is the name of a pod, container, job, account or project."""
 NAMES = (
     re.compile(r"/(?:var/log/)?pods/([a-z0-9][a-z0-9-]{0,62})_([a-z0-9][a-z0-9.-]{0,252})_[0-9a-f]{8}-"),
     re.compile(
@@ -85,6 +90,8 @@ NAMES = (
     re.compile(r"\b[Pp]ods?(?:/|[ =:]{1,2}[\"']?)([a-z0-9][a-z0-9-]{1,60}-(?:[a-z0-9]{5}|\d{1,4}))(?![\w-])"),
 )
 
+"""Patterns whose groups are names of pods, namespaces, jobs or accounts."""
+
 # ---------------------------------------------------------------- hosts and addresses
 
 HOST_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
@@ -94,6 +101,7 @@ HOST_KEY = re.compile(
 CLUSTER = re.compile(r"\"([A-Za-z0-9][\w.-]{1,252}):\d{2,5}\"")
 """Task of TF_CONFIG, such as "worker-0.example:2222"."""
 HOSTS = (
+    # the host of a URL
     re.compile(r"(?i)\b[a-z][a-z0-9+.-]{1,20}://(?:[^\s/@\"'<>]{1,256}@)?([A-Za-z0-9][\w.-]{2,252})"),
     re.compile(
         r"(?:(?<![\w.:-])|(?<=<\d>)|(?<=<\d\d>))(?:[A-Z][a-z]{2} {1,2}\d{1,2} \d\d:\d\d:\d\d(?:\.\d{1,9})?"
@@ -120,6 +128,7 @@ HOSTS = (
     re.compile(r"(?m)^Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d"),  # `uname -a`
     re.compile(r"(?<![\w-])Linux ([A-Za-z0-9][\w.-]{1,252}) \d{1,2}\.\d{1,3}\.\d{1,3}-\d"),
 )
+"""Patterns whose first group is a host name, in general texts."""
 MESSAGE_HOSTS = (
     re.compile(
         r"<\d{1,3}>1 \d{4}-\d\d-\d\dT[\d:.]{8,20}(?:Z|[+-]\d\d:\d\d) ([A-Za-z0-9][\w.-]{0,252}) "
@@ -146,11 +155,11 @@ MESSAGE_HOSTS = (
         r"(?: name| service)?:? [\"']?([A-Za-z][\w.-]{0,252})"
     ),
 )
-"""Host names in messages of programs that TensorFlow users run; here even two letters are a name."""
+"""Patterns whose first group is a host name, in messages of certain programs. Short names count, too."""
 BEFORE_DOMAIN = re.compile(
     r"(?<![\w.-])([A-Za-z0-9][\w-]{0,62}(?:\.[A-Za-z0-9][\w-]{0,62}){0,4})(?=\.host-[1-9]\d{0,5}(?![\w-]))"
 )
-"""Host name before a domain that was replaced."""
+"""Host name before a domain that was replaced by a placeholder."""
 PHONE = re.compile(
     r"(?<![\w.+-])(?:\+[1-9]\d{0,2}[ .-]?(?:\(\d{1,4}\)[ .-]?)?\d{2,4}(?:[ .-]?\d{2,4}){2,4}"
     r"|\(\d{3}\) ?\d{3}-\d{4}|\d{3}-\d{3}-\d{4}|00[1-9]\d{1,2} \d{2,4}(?: ?\d{2,4}){2,4})(?![\w.-])"
@@ -168,12 +177,14 @@ IPV6 = re.compile(
     r"(?i)(?<![\w:])(?<!(?<!\.)\.)(?=[0-9a-f:]{2})[0-9a-f]{0,4}(?::[0-9a-f]{0,4}){2,7}(?![\w:])(?!\.\d)"
 )
 _QUAD = r"(\d{1,3}(?:\.\d{1,3}){3})(?!\d|\.\d)"
+"""Four numbers, which may be an address or a version."""
 VERSION = re.compile(
     rf"(?i)(?<![@=/])version[\"']?[\s:=>(]{{1,40}}[\"'v]?{_QUAD}|(?:==|>=|<=|~=|!=)\s{{0,2}}{_QUAD}|\.so\.{_QUAD}"
     rf"|\b(?:nvidia[-_][cnt]\w{{1,30}}|lib(?:cu|nv|nccl)\w{{1,30}}|cudnn|cublas|cuda|tensorrt|cudatoolkit)"
     rf"(?:[-_]cu\d\d)?[ \t_=-]{{1,3}}v?{_QUAD}|(?<![\w.]){_QUAD}(?:-\d{{1,4}}[+~]|\.dist-info|-py\d)"
     rf"|(?<![\w.]){_QUAD}-(?:microsoft|generic|WSL)"
 )
+"""Four numbers that are a version, in one of the groups."""
 VERSION_KEY = re.compile(r"(?i)version|release")
 
 # ---------------------------------------------------------------- secrets
@@ -185,15 +196,18 @@ _KEYWORD = (
     r"|パスワード|비밀번호|lösenord|adgangskode|passord|salasana|şifre|parola|heslo|jelszó|κωδικός"
     r"|client[_-]?(?:key|certificate)[_-]?data)"
 )
+"""Word for a secret, in several languages."""
 _SHORT_KEYWORD = r"(?:pass|pw|pwd|creds?|auth|jwt|pat)"
 """Words that are also parts of other words, so that only a delimiter may stand before them."""
 SECRET_KEY = re.compile(rf"(?i){_KEYWORD}(?:[_-]?(?:id|value|key))?\Z|(?:^|[_-])(?:{_SHORT_KEYWORD}|sig)\Z")
+"""Key of a field whose value is a secret."""
 ASSIGNED = re.compile(
     rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<=[?&;])sig|(?<=[?&;])key"
     rf"|(?<![A-Za-z0-9]){_SHORT_KEYWORD}(?=\\?[\"']?\s{{0,3}}=)|(?<![A-Za-z0-9])(?:pw|pwd|(?<=_)pass|(?<=[\"'])pass)(?=\\?[\"']?\s{{0,3}}:))"
     r"(\\?[\"']?\s{0,3}(?:=>|[=:])\s{0,3}\\?[\"']?)"
     r"((?=[^\s\"'&<>\\]{3})[^\s\"'&;,<>\\]{1,20000}(?:[;,](?![\w.-]{1,60}\\?[\"']?\s{0,2}[=:])[^\s\"'&;,<>\\]{1,2000}){0,20})"
 )
+"""Assignment of a secret without quotes, such as "token=…"."""
 QUOTED = tuple(
     re.compile(
         rf"(?i)({_KEYWORD}(?:[_-]?(?:id|value|key))?|(?<![A-Za-z0-9])(?:{_SHORT_KEYWORD}))"
@@ -270,10 +284,11 @@ PEM_END = re.compile(r"-----END [A-Z0-9 ]{0,60}-----")
 PEM_LINE = re.compile(
     r"(?<![A-Za-z0-9+/=])(?:[A-Za-z0-9+/]{8,200}={0,2}|[A-Za-z0-9+/]{2,7}={1,2})(?=[\s\"',\\]{0,4}$)"
 )
-"""Line of a private key's body, after the prefix of a log."""
+"""Line of a private key's body, possibly after a log prefix."""
 PEM_WORD = re.compile(r"(?<![A-Za-z0-9+/=-])[A-Za-z0-9+/]{32,200}={0,2}(?![A-Za-z0-9+/=-])")
 PEM_HEADER = re.compile(r"-----|(?:Proc-Type|DEK-Info|Comment): ")
 MAX_PEM_LINES = 400
+"""Most lines of one private key."""
 FLAG = re.compile(
     rf"(?i)(?<![\w-])(--?(?:[a-z0-9_-]{{0,30}}{_KEYWORD}|(?:[a-z0-9_-]{{0,30}}[_-])?(?:pw|pwd|pass)))"
     r"([ \t]{1,3}[\"']?)([^\s\"'&;,<>-][^\s\"'&;,<>]{2,20000})"
@@ -313,10 +328,12 @@ TOKENS = (
         r"|tskey-[\w-]{10,80}|lin_api_\w{16,60}|gsk_[A-Za-z0-9]{20,80})"
     ),
 )
+"""Secrets with a recognizable format: keys, certificates, and tokens of known services."""
 _NOT_SECRET = re.compile(
     r"(?i)(?:none|null|true|false|yes|no|not|n/a|unset|set|required|invalid|missing|expired|\d{1,5}|\d+(?:\.\d+){1,3}"
     r"|-{3,}.*|<[^>]{0,40}>?|\*+|[/~$%].*|\\.*|\(.*|\[.*|\{.*)"
 )
+"""Value that is not a secret: a remark, a number, a path, a variable or a placeholder."""
 
 
 def is_secret_value(value: str) -> bool:
@@ -337,11 +354,13 @@ UUID = re.compile(
 SHORT_UUID = re.compile(
     r"(?i)\b((?:MIG-)?(?:GPU|MIG)-)([0-9a-f]{4,8}(?:-[0-9a-f]{0,4}){0,3}(?:-[0-9a-f]{0,11})?)(?![\w-])"
 )
+"""Abbreviated UUID of a GPU or MIG device, as in CUDA_VISIBLE_DEVICES."""
 SHORT_PLACEHOLDER = re.compile(r"0{4}[0-9a-f]{0,4}[0-]{0,40}")
 HEX_ID = re.compile(r"(?<![0-9A-Za-z])(?:[0-9a-f]{64}|[0-9a-f]{40}|[0-9a-f]{32})(?![0-9A-Za-z])")
 SHORT_ID = re.compile(
     r"(?<![0-9A-Za-z])(?<![0-9A-Fa-f]-)(?=[0-9a-f]{0,11}[0-9])(?=[0-9a-f]{0,11}[a-f])[0-9a-f]{12}(?![0-9A-Za-z])"
 )
+"""First twelve digits of a container ID."""
 LONG_SERIAL = re.compile(r"(?<![\w.-])[01]\d{12}(?![\w.-])")
 SERIAL_KEY = re.compile(
     r"(?i)serial|part_?number|asset_?tag|service_?tag|machine_?id|board_?id|\bguid|boot_?id"
@@ -357,11 +376,13 @@ SERIAL_TAG = re.compile(
 NO_VALUE = re.compile(
     r"(?i)\s*(?:|\[?n/?a\]?|none|unknown|\[?not (?:supported|available|found|specified).*|0|-|\[.{0,40}\])\s*"
 )
+"""Value that says that there is no value."""
 PROCESS_TAG = re.compile(r"(<process_name>)([^<\n]{1,4000})(?=</)")
 PROCESS_ROW = re.compile(
     r"(?m)^(\|[ \t]{1,8}\d{1,3}[ \t]{1,8}(?:(?:\d{1,4}|N/A)[ \t]{1,8}(?:\d{1,4}|N/A)[ \t]{1,8})?\d{1,10}[ \t]{1,8}"
     r"(?:C|G|C\+G|M\+C|M\+C\+G)[ \t]{1,8})(\S.{0,120}?)(?=[ \t]{1,60}(?:\d{1,9}MiB|N/A)[ \t]{0,4}\|)"
 )
+"""Row of the process table of nvidia-smi."""
 SCRIPT = re.compile(r"\.(?:py|pyc|ipynb)\Z")
 PROCESS_FIELD = re.compile(r"(\bpid='?[^,\n]{1,20}, name=)([^,\n]{1,64})")
 PROGRAM = re.compile(
@@ -369,21 +390,28 @@ PROGRAM = re.compile(
     r"|nvidia-persistenced|jupyter(?:-\w{1,20})?|ipython3?|kwin_x11|plasmashell|firefox|chrome|tritonserver|ollama|dockerd"
     r"|process-\d{1,6}|<unknown>|\[Not"
 )
+"""Name of a widely known program, which is not replaced."""
 
 
 def is_public(name: str) -> bool:
-    """Return whether a host name is a project's public site or does not identify anyone."""
+    """Return whether a host name in lower case is a project's public site, or does not identify anyone."""
     return name in GENERIC or any(name == domain or name.endswith(f".{domain}") for domain in PUBLIC_DOMAINS)
 
 
 def is_address(text: str) -> bool:
-    """Return whether four numbers can be a host's address, and not a loopback address, a netmask or a wildcard."""
+    """Return whether four numbers can be a host's address.
+
+    Loopback addresses, wildcards (0.…) and 255.255.255.255 are not.
+    """
     parts = [int(part) for part in text.split(".")]
     return all(part <= 255 for part in parts) and parts[0] not in (0, 127) and parts != [255] * 4
 
 
 def normalize_ipv6(text: str) -> str | None:
-    """Return the address in canonical form; None if it is not an address, or loopback or unspecified."""
+    """Return an IPv6 address in canonical form.
+
+    The result is None if it is not an address, is loopback or unspecified, or looks like a C++ scope.
+    """
     try:
         address = ipaddress.IPv6Address(text)
     except ValueError:
@@ -403,7 +431,10 @@ def make_secret_pattern(values: Iterable[str]) -> re.Pattern[str]:
 
 
 def make_name_pattern(values: Iterable[str]) -> re.Pattern[str]:
-    """Return one pattern for all names. The shorter a name, the stricter its delimiters; two letters never match."""
+    """Return one pattern for all names.
+
+    The shorter a name, the stricter its delimiters. Names of one or two letters never match.
+    """
     ordered = _sort_longest_first(values)
     exact = [rf"(?<![A-Za-z0-9]){re.escape(v)}(?![A-Za-z0-9])" for v in ordered if len(v) == 4]
     exact += [rf"(?<![\w.-]){re.escape(v)}(?![\w.-])" for v in ordered if len(v) == 3]

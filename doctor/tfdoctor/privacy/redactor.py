@@ -1,12 +1,12 @@
 """Replacement of everything that identifies a user or machine, while the text keeps its meaning.
 
-A `Redactor` first learns from every text of a recording, then replaces: the same secret by the same placeholder
-everywhere, different secrets by different ones. So a path remains the path of the same file in all texts, and a GPU's
-UUID in CUDA_VISIBLE_DEVICES remains equal to the one that nvidia-smi shows. What was learned from one text (a host
-name from /etc/hostname, a token from a variable) is replaced in all texts.
+A `Redactor` first learns from every text of a recording, and then replaces. The same value gets the same placeholder
+everywhere, and different values get different ones. So a path remains the path of the same file in all texts, and a
+GPU's UUID in CUDA_VISIBLE_DEVICES remains equal to the one that nvidia-smi reports. Values from one text, such as a
+host name from /etc/hostname or a token from a variable, are replaced in all texts.
 
 Versions can look like addresses: 9.1.0.70 is a version of cuDNN, and could be a host. Four numbers count as an
-address unless the recording says that they are a version.
+address unless the recording shows that they are a version.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 MAX_LITERALS = 2000
 """Most names and secrets that are searched for in every text."""
 MAX_PASSES = 6
+"""Most repetitions of learning and replacing."""
 
 
 def is_placeholder(text: str) -> bool:
@@ -40,13 +41,21 @@ class Redactor:
         self.replaced: Counter[str] = Counter()
         """Number of replacements of each kind."""
         self._used: dict[str, set[str]] = {}
+        """Distinct values that were replaced, by kind."""
         self._placeholders: dict[str, dict[str, str]] = {}
+        """Placeholder of each value, by kind."""
         self._reserved: set[str] = set()
+        """Placeholders that must not be assigned again."""
         self._versions: set[str] = set()
+        """Versions that look like addresses."""
         self._kept: set[str] = set()
+        """Texts that look like identifiers but are left unchanged."""
         self._pending: dict[tuple[str, str], None] = {}
+        """Kinds and values that were learned and have no placeholder yet, in order."""
         self._literals: tuple[re.Pattern[str], re.Pattern[str]] | None = None
+        """Patterns of all learned secrets and of all learned names; None after something was learned."""
         self._literal_kinds: dict[str, str] = {}
+        """Kind of each value that is searched for literally."""
         self._cache: dict[str, str] = {}
         self._key_lines = 0
         """Number of further lines that may belong to the private key that has begun; 0 outside a key."""
@@ -68,7 +77,7 @@ class Redactor:
         self._kept.add(value)
 
     def learn(self, text: str, key: str = "") -> None:
-        """Collect the secrets in `text`; `key` is the name of the field that contains it, if any."""
+        """Learn the secrets, names and identifiers in `text`. `key` is the name of its field; "" means none."""
         self._literals = None
         self._cache.clear()
         for match in patterns.PLACEHOLDER.finditer(text):
@@ -107,7 +116,7 @@ class Redactor:
             self._pending.setdefault(("id", match[0]))
 
     def _learn_key_body(self, text: str) -> None:
-        """Learn the lines of a private key as secrets, even if each line is a text of its own."""
+        """Learn the lines of a private key as secrets, even if each line is a separate text."""
         if not self._key_lines and "-----BEGIN" not in text:
             return
         for line in text.split("\n"):
@@ -125,7 +134,7 @@ class Redactor:
                     self._key_lines = 0
 
     def learn_process(self, command: str) -> None:
-        """Remember a program's command line, to find it in other texts."""
+        """Learn a command line, unless it is short or its program is widely known."""
         name = command.strip()
         program = name.split(" ")[0].rpartition("/")[2]
         if (
@@ -198,20 +207,23 @@ class Redactor:
             placeholders[value] = placeholder
         return placeholders[value]
 
-    def _replace(self, kind: str, value: str, shown: str | None = None) -> str:
-        """Return the placeholder of a value and count the replacement; a placeholder stays as it is."""
+    def _replace(self, kind: str, value: str, original: str | None = None) -> str:
+        """Return the placeholder of a value, and count the replacement.
+
+        If the value is a placeholder already, return its original spelling, or the value itself if that is None.
+        """
         if is_placeholder(value):
-            return shown or value
+            return original or value
         return self._count(kind, value, self._get_placeholder(kind, value))
 
-    def _count(self, kind: str, value: str, shown: str) -> str:
-        """Count a replacement and return `shown`."""
+    def _count(self, kind: str, value: str, placeholder: str) -> str:
+        """Count a replacement and return the placeholder."""
         self.replaced[kind] += 1
         self._used.setdefault(kind, set()).add(value)
-        return shown
+        return placeholder
 
     def _assign_placeholders(self) -> tuple[re.Pattern[str], re.Pattern[str]]:
-        """Assign placeholders in the order of learning, and return the patterns of secrets and of names."""
+        """Assign placeholders in the order of learning, and return the patterns of all secrets and all names."""
         if self._literals is None:
             for kind, value in self._pending:
                 if kind in patterns.LITERAL_KINDS and len(self._literal_kinds) < MAX_LITERALS:
@@ -227,7 +239,7 @@ class Redactor:
     # ------------------------------------------------------------ replacing
 
     def text(self, text: str) -> str:
-        """Return one text redacted; learn from this text first."""
+        """Redact one text after learning from it."""
         return self.texts([text])[text]
 
     def texts(self, texts: Iterable[str]) -> dict[str, str]:
@@ -247,7 +259,7 @@ class Redactor:
         return redacted
 
     def __call__(self, text: str) -> str:
-        """Return `text` with everything replaced that was learned or that looks like a secret by itself."""
+        """Replace everything in `text` that was learned, or that looks like a secret by itself."""
         if text in self._cache:
             return self._cache[text]
         result = self._apply(text)
@@ -256,7 +268,7 @@ class Redactor:
         return result
 
     def _apply(self, text: str) -> str:
-        """Return the text redacted by all patterns, without the cache."""
+        """Redact a text with all patterns, without the cache."""
         (secrets, names), replace = self._assign_placeholders(), self._replace
         text = secrets.sub(lambda m: replace("secret", m[0]), text)
         for pattern in (*patterns.TOKENS, patterns.RANDOM_WORD):
@@ -291,7 +303,7 @@ class Redactor:
 
     def _replace_literal(self, matched: str) -> str:
         kind = self._literal_kinds.get(matched)
-        if kind is None:  # in another case: Alice, alice
+        if kind is None:  # learned in another case: Alice, alice
             lowered = matched.lower()
             name_learned = next(name for name in self._literal_kinds if name.lower() == lowered)
             matched, kind = name_learned, self._literal_kinds[name_learned]
@@ -307,8 +319,8 @@ class Redactor:
         name = match[1]
         if patterns.is_public(name.lower()) or patterns.IPV4.fullmatch(name) or is_placeholder(name):
             return match[0]
-        at = match.start(1) - match.start()
-        return f"{match[0][:at]}{self._replace('host', name)}{match[0][at + len(name) :]}"
+        start = match.start(1) - match.start()
+        return f"{match[0][:start]}{self._replace('host', name)}{match[0][start + len(name) :]}"
 
     def _replace_assigned(self, match: re.Match[str]) -> str:
         if not patterns.is_secret_value(match[3]) or is_placeholder(match[3]):
@@ -338,7 +350,10 @@ class Redactor:
         return f"{match[1]}{self.program(match[2])[:width].ljust(width)}"
 
     def program(self, command: str) -> str:
-        """Return a command reduced to its program's name if that is widely known, else replaced by a placeholder."""
+        """Reduce a command to its program's name if that is widely known, else replace it by a placeholder.
+
+        An empty command or a placeholder is returned as it is.
+        """
         command = command.strip()
         words = command.split()
         name = words[0].replace("\\", "/").rpartition("/")[2] if words else ""
@@ -349,7 +364,10 @@ class Redactor:
         return self._replace("process", command)
 
     def argument(self, number: int, word: str) -> str:
-        """Redact one argument of a command line; `number` is its index. Only the kind of the argument remains."""
+        """Redact one argument of a command line; `number` is its index, and 0 is the program itself.
+
+        Options become "--option", and other arguments a placeholder. A few harmless ones, such as "-m", remain.
+        """
         if number == 0:
             return self.program(word)
         if not word or word in ("-m", "-c", "-", "-u", "-B", "--") or is_placeholder(word):
@@ -439,7 +457,7 @@ class Redactor:
                 return
 
     def counts(self) -> Mapping[str, Mapping[str, int]]:
-        """Return for each kind its number of distinct values and of replacements: {"distinct": …, "replaced": …}."""
+        """Return the numbers of distinct values and of replacements by kind: {"distinct": …, "replaced": …}."""
         return {
             kind: {"distinct": len(used), "replaced": self.replaced[kind]}
             for kind, used in sorted(self._used.items())
@@ -451,7 +469,10 @@ def _normalize_uuid(text: str) -> str:
 
 
 def _make_placeholder(kind: str, number: int, value: str) -> str:
-    """Return the `number`th placeholder of a kind, in the shape of the value if the shape has a meaning."""
+    """Return the `number`th placeholder of a kind.
+
+    A UUID, an ID and a script keep the format of the value.
+    """
     if kind == "uuid":
         return f"{number:08x}-0000-0000-0000-000000000000"
     if kind == "id":
@@ -465,7 +486,7 @@ def _make_placeholder(kind: str, number: int, value: str) -> str:
 def _strip_secrets(text: str) -> str:
     """Return the text without assigned secrets.
 
-    A word in a secret ("TOKEN=version 1.0.0.0") must not turn a number into a version.
+    Otherwise a word in a secret ("TOKEN=version 1.0.0.0") would make an address count as a version.
     """
     for pattern in patterns.SECRET_ASSIGNMENTS:
         text = pattern.sub(

@@ -1,8 +1,8 @@
-"""A probe of container engines and NVIDIA's container toolkit.
+"""Probe container engines and NVIDIA's container toolkit.
 
-Nothing is started and nothing leaves the machine. Docker is queried through its own client, and only if that connects
-to a local socket of an engine that is already running. Podman and Apptainer have no engine, and `podman info` would
-create folders: of these tools only the version is queried.
+No engine is started, and nothing is sent to another machine. Docker is queried through its own client, but only if the
+client connects to the local socket of a running engine. For Podman, Apptainer and similar tools only the version is
+queried: they have no running engine, and `podman info` would create folders.
 """
 
 from __future__ import annotations
@@ -35,9 +35,10 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 INFO = "docker info"
+"""The command that queries Docker, as shown in messages."""
 VERSIONED_TOOLS = ("podman", "nerdctl", "apptainer", "singularity")
 SERVICE_PATH = ("/usr/local/sbin", "/usr/local/bin", "/usr/sbin", "/usr/bin", "/sbin", "/bin")
-"""The PATH of a service, in which an engine finds its runtimes and hooks, whatever the user's PATH is."""
+"""The usual PATH of a service: engines search it for runtimes and hooks, regardless of the user's PATH."""
 TOOLKIT_FOLDERS = (*SERVICE_PATH, "/usr/local/nvidia/toolkit", "/run/current-system/sw/bin")
 EXECUTABLES = (
     "nvidia-ctk",
@@ -55,20 +56,22 @@ CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 MAX_FILES = 40
 """The largest number of files that are read in one folder."""
 MAX_SPEC_BYTES = 2 << 20
+"""The size in bytes from which a CDI specification is not read."""
 UNITS = "/run/systemd/units"
+"""A folder in which systemd has an entry for each active unit."""
 
 
 def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
-    """Return the facts about container engines. `timeout` (seconds) applies to each command."""
+    """Return the facts about container engines. `timeout` is the time limit in seconds for each command."""
     if system.platform.get("system") != "Linux":
         return Absent("container engines", "they are looked at on Linux only")
     toolkit = _probe_toolkit(system, timeout)
-    tools = _list_tools(system, timeout, versions=isinstance(toolkit, Known))
+    tools = _list_tools(system, timeout, query_versions=isinstance(toolkit, Known))
     endpoint, context = find_endpoint(system)
     docker = next((tool for tool in tools if tool.name == "docker"), None)
-    docker_fact, client = _probe_docker(system, docker, endpoint, timeout)
-    if docker is not None and client is not None:
-        docker_with_version = ContainerTool(docker.name, docker.path, client, docker.snap)
+    docker_fact, client_version = _probe_docker(system, docker, endpoint, timeout)
+    if docker is not None and client_version is not None:
+        docker_with_version = ContainerTool(docker.name, docker.path, client_version, docker.snap)
         tools = tuple(docker_with_version if tool is docker else tool for tool in tools)
     engine = docker_fact.value if isinstance(docker_fact, Known) else None
     folders: tuple[str, ...] = ()
@@ -91,10 +94,10 @@ def probe(system: System, *, timeout: float) -> Fact[ContainerFacts]:
 # ---------------------------------------------------------------- commands
 
 
-def _list_tools(system: System, timeout: float, *, versions: bool) -> tuple[ContainerTool, ...]:
-    """Return the tools on PATH.
+def _list_tools(system: System, timeout: float, *, query_versions: bool) -> tuple[ContainerTool, ...]:
+    """Return the container tools on PATH.
 
-    `versions` says whether to query them: they matter only with NVIDIA's toolkit.
+    `query_versions` says whether to query their versions, which matter only if NVIDIA's toolkit is installed.
     """
     tools: list[ContainerTool] = []
     for name in ("docker", *VERSIONED_TOOLS):
@@ -103,17 +106,17 @@ def _list_tools(system: System, timeout: float, *, versions: bool) -> tuple[Cont
             continue
         if name == "singularity" and any(tool.name == "apptainer" for tool in tools):
             continue  # Apptainer installs the old name as a link to itself
-        snap = path.startswith("/snap/") or system.realpath(path) == "/usr/bin/snap"
+        is_snap = path.startswith("/snap/") or system.realpath(path) == "/usr/bin/snap"
         version = None
-        if versions and name in VERSIONED_TOOLS:
+        if query_versions and name in VERSIONED_TOOLS:
             result = system.run([path, "--version"], timeout=timeout, key=f"{name} --version")
             version = parse.find_version(result.stdout) if result.ok else None
-        tools.append(ContainerTool(name, path, version, snap))
+        tools.append(ContainerTool(name, path, version, is_snap))
     return tuple(tools)
 
 
 def _is_podman(system: System, path: str) -> bool:
-    """Return whether this `docker` is Podman (the package podman-docker)."""
+    """Return whether this `docker` command is Podman, as in the package podman-docker."""
     podman = system.which("podman")
     if podman is None:
         return False
@@ -125,19 +128,19 @@ def _is_podman(system: System, path: str) -> bool:
     return False
 
 
-def _finds_command(system: System, command: str) -> bool | None:
-    """Return whether an engine finds this command; None if that is not known."""
+def _can_find_command(system: System, command: str) -> bool | None:
+    """Return whether an engine can find a command; None if that is not known."""
     if not command:
         return None
     if command.startswith("/"):
-        return system.exists(command) or (False if _is_gone(system, command) else None)
+        return system.exists(command) or (False if _is_certainly_missing(system, command) else None)
     return system.which(command) is not None or any(system.exists(f"{f}/{command}") for f in SERVICE_PATH)
 
 
-def _is_gone(system: System, path: str) -> bool:
+def _is_certainly_missing(system: System, path: str) -> bool:
     """Return whether a path certainly does not exist.
 
-    A parent folder can be listed then, and lacks the next name.
+    It does not if a parent folder can be listed and lacks the next name of the path.
     """
     while path not in ("", "/"):
         parent, name = posixpath.split(path)
@@ -156,50 +159,50 @@ def _is_gone(system: System, path: str) -> bool:
 def _probe_docker(
     system: System, docker: ContainerTool | None, endpoint: str, timeout: float
 ) -> tuple[Fact[DockerEngine | EngineSilence], str | None]:
-    """Return (the engine, or why it did not answer; the version of the client)."""
+    """Return (the engine or the reason why it did not answer, the version of the client or None)."""
     socket = endpoint.removeprefix("unix://") if endpoint.startswith("unix://") else None
     has_socket = socket is not None and system.exists(socket)
 
-    def silent(kind: str, text: str, group: str | None = None) -> Known[DockerEngine | EngineSilence]:
+    def make_silence(kind: str, text: str, group: str | None = None) -> Known[DockerEngine | EngineSilence]:
         return Known(EngineSilence(kind, clean_line(text), group), INFO)
 
     if docker is None:
         if has_socket:
-            return silent("no-client", f"{socket} is there and no docker command is on PATH"), None
+            return make_silence("no-client", f"{socket} is there and no docker command is on PATH"), None
         return Absent(INFO, "there is no Docker"), None
     if not endpoint:
-        return silent("context", "the chosen context is not there or names no endpoint"), None
+        return make_silence("context", "the chosen context is not there or names no endpoint"), None
     if socket is None:
-        return silent("remote", f"the client is set to {endpoint}, which is not asked"), None
+        return make_silence("remote", f"the client is set to {endpoint}, which is not asked"), None
     if not has_socket:
-        is_missing = _is_gone(system, socket)
-        return silent(
+        is_missing = _is_certainly_missing(system, socket)
+        return make_silence(
             "no-socket" if is_missing else "other",
             f"{socket} {'is not there' if is_missing else 'cannot be seen'}",
         ), None
-    if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_start(system):
-        return silent("not-running", "the engine is stopped; systemd starts it at the first use"), None
+    if socket in ("/var/run/docker.sock", "/run/docker.sock") and _would_query_start_engine(system):
+        return make_silence("not-running", "the engine is stopped; systemd starts it at the first use"), None
     result = system.run([docker.path, "info", "--format", "{{json .}}"], timeout=timeout, key=INFO)
-    document = parse.parse_info(result.stdout) or {}
-    client = parse.text_or_none(parse.table_or_empty(document.get("ClientInfo")).get("Version"))
-    if parse.text_or_none(document.get("ServerVersion")):
-        return Known(_make_engine(system, document), INFO), client
+    info = parse.parse_info(result.stdout) or {}
+    client_version = parse.text_or_none(parse.table_or_empty(info.get("ClientInfo")).get("Version"))
+    if parse.text_or_none(info.get("ServerVersion")):
+        return Known(_make_engine(system, info), INFO), client_version
     if result.failure is Failure.TIMEOUT:
-        return silent("timeout", f"`{INFO}` {result.describe_end()}"), client
-    output = "\n".join((result.stderr, *parse.list_strings(document.get("ServerErrors"))))
+        return make_silence("timeout", f"`{INFO}` {result.describe_end()}"), client_version
+    output = "\n".join((result.stderr, *parse.list_strings(info.get("ServerErrors"))))
     kind = parse.classify_failure(output)
     group = _find_group(system, socket, timeout) if kind == "permission" else None
-    return silent(kind, _get_first_line(output, result), group), client
+    return make_silence(kind, _get_first_line(output, result), group), client_version
 
 
 def _get_first_line(output: str, result: CommandResult) -> str:
-    """Return the first line of an error message, or how the command ended."""
+    """Return the first line of an error message; if there is none, a description of how the command ended."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return lines[0] if lines else f"`{INFO}` {result.describe_end()} and said nothing of an engine"
 
 
-def _would_start(system: System) -> bool:
-    """Return whether only systemd listens on the socket, so that a query would start the engine."""
+def _would_query_start_engine(system: System) -> bool:
+    """Return whether systemd listens on the socket of a stopped engine, so that a query would start it."""
     try:
         units = system.listdir(UNITS)
     except OSError:
@@ -208,25 +211,26 @@ def _would_start(system: System) -> bool:
 
 
 def _find_group(system: System, path: str, timeout: float) -> str | None:
-    """Return the group of a file; None if it is not known."""
+    """Return the name of the group that owns a file; None if it is not known."""
     result = system.run(["stat", "-L", "-c", "%G", path], timeout=timeout, key="stat docker.sock")
     return clean_line(result.stdout, limit=64) or None if result.ok else None
 
 
 def _make_engine(system: System, info: dict[str, Any]) -> DockerEngine:
+    """Return the facts about an engine from the output of `docker info`."""
     root = parse.text_or_none(info.get("DockerRootDir")) or ""
     system_name = parse.text_or_none(info.get("OperatingSystem")) or ""
-    snap = root.startswith("/var/snap/")
-    desktop = "Docker Desktop" in system_name
+    is_snap = root.startswith("/var/snap/")
+    is_desktop = "Docker Desktop" in system_name
     return DockerEngine(
         version=parse.text_or_none(info.get("ServerVersion")),
-        runtimes=_list_runtimes(system, info.get("Runtimes"), opaque=snap or desktop),
+        runtimes=_list_runtimes(system, info.get("Runtimes"), is_opaque=is_snap or is_desktop),
         default_runtime=parse.text_or_none(info.get("DefaultRuntime")),
         rootless=any(
             option.startswith("name=rootless") for option in parse.list_strings(info.get("SecurityOptions"))
         ),
-        snap=snap,
-        desktop=desktop,
+        snap=is_snap,
+        desktop=is_desktop,
         cgroup_version=parse.text_or_none(info.get("CgroupVersion")),
         cgroup_driver=parse.text_or_none(info.get("CgroupDriver")),
         storage_driver=parse.text_or_none(info.get("Driver")),
@@ -234,25 +238,34 @@ def _make_engine(system: System, info: dict[str, Any]) -> DockerEngine:
     )
 
 
-def _list_runtimes(system: System, runtimes: Any, *, opaque: bool) -> tuple[Runtime, ...]:
-    """Return the runtimes of `docker info` or daemon.json, which have the form {name: {"path": …}}.
+def _list_runtimes(system: System, runtimes: Any, *, is_opaque: bool) -> tuple[Runtime, ...]:
+    """Return the runtimes in `docker info` or daemon.json, which have the form {name: {"path": …}}.
 
-    If `opaque`, the engine has another file system, so it is not known whether it finds their commands.
+    If `is_opaque`, the engine has another file system, so it is not known whether the engine finds their commands.
     """
-    parsed = []
+    parsed_runtimes = []
     for name, value in sorted(parse.table_or_empty(runtimes).items()):
         path = parse.text_or_none(parse.table_or_empty(value).get("path")) or ""
-        parsed.append(
-            Runtime(clean_line(name), clean_line(path), None if opaque else _finds_command(system, path))
+        parsed_runtimes.append(
+            Runtime(
+                clean_line(name), clean_line(path), None if is_opaque else _can_find_command(system, path)
+            )
         )
-    return tuple(parsed)
+    return tuple(parsed_runtimes)
 
 
 def _probe_daemon_config(
-    system: System, answer: Fact[DockerEngine | EngineSilence], docker: ContainerTool | None, endpoint: str
+    system: System,
+    docker_fact: Fact[DockerEngine | EngineSilence],
+    docker: ContainerTool | None,
+    endpoint: str,
 ) -> Fact[DaemonConfig]:
-    """Return the daemon.json that this engine reads, as a fact."""
-    engine = answer.value if isinstance(answer, Known) and isinstance(answer.value, DockerEngine) else None
+    """Return the settings in the daemon.json that the engine reads."""
+    engine = (
+        docker_fact.value
+        if isinstance(docker_fact, Known) and isinstance(docker_fact.value, DockerEngine)
+        else None
+    )
     path = "/etc/docker/daemon.json"
     if engine is not None and engine.desktop:
         return Absent(path, "Docker Desktop's engine does not read it")
@@ -268,12 +281,12 @@ def _probe_daemon_config(
     except OSError as error:
         return Unknown(f"{path}: {error.strerror or error}", path)
     document, problem = parse.parse_daemon_json(text)
-    opaque = engine.snap if engine is not None else docker is not None and docker.snap
+    is_opaque = engine.snap if engine is not None else docker is not None and docker.snap
     return Known(
         DaemonConfig(
             path=path,
             problem=clean_line(problem),
-            runtimes=_list_runtimes(system, document.get("runtimes"), opaque=opaque),
+            runtimes=_list_runtimes(system, document.get("runtimes"), is_opaque=is_opaque),
             default_runtime=parse.text_or_none(document.get("default-runtime")),
         ),
         path,
@@ -284,7 +297,7 @@ def _probe_daemon_config(
 
 
 def _probe_toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
-    """Return the facts about NVIDIA's container toolkit."""
+    """Return the commands, the version, the settings and the hooks of NVIDIA's container toolkit."""
     executables: list[tuple[str, str]] = []
     for name in EXECUTABLES:
         folders = (f"{folder}/{name}" for folder in TOOLKIT_FOLDERS)
@@ -307,7 +320,7 @@ def _probe_toolkit(system: System, timeout: float) -> Fact[ContainerToolkit]:
 
 
 def _probe_toolkit_config(system: System) -> Fact[ToolkitConfig]:
-    """Return the settings of NVIDIA's container runtime."""
+    """Return the settings in the configuration file of NVIDIA's container runtime."""
     try:
         text = system.read_text(TOOLKIT_CONFIG)
     except FileNotFoundError:
@@ -343,6 +356,7 @@ def _list_hooks(system: System) -> tuple[str, ...]:
 
 
 def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> list[str]:
+    """Return the paths of the files in a folder with these extensions; empty if it cannot be listed."""
     try:
         names = system.listdir(folder)
     except OSError:
@@ -354,7 +368,7 @@ def _list_files(system: System, folder: str, extensions: tuple[str, ...]) -> lis
 
 
 def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ...]:
-    """Return the CDI specifications of NVIDIA's devices; folders that are links to each other count once."""
+    """Return the CDI specifications for NVIDIA's devices. A folder with several paths is read once."""
     folders_by_real_path = {system.realpath(folder): folder for folder in reversed(folders)}
     specs: list[CdiSpec] = []
     for folder in reversed(folders_by_real_path.values()):
@@ -366,21 +380,23 @@ def _list_cdi_specs(system: System, folders: Sequence[str]) -> tuple[CdiSpec, ..
 
 
 def _load_cdi_spec(system: System, path: str) -> CdiSpec:
-    """Read one CDI specification; a problem with the file is in the result."""
+    """Read a CDI specification. If it cannot be read or parsed, the result has the problem."""
     try:
         text = system.read_text(path, limit=MAX_SPEC_BYTES)
         if len(text) >= MAX_SPEC_BYTES:
             return CdiSpec(path, f"larger than {MAX_SPEC_BYTES >> 20} MiB")
-        parsed = parse_cdi(text)
+        spec = parse_cdi(text)
     except CdiError as error:
         return CdiSpec(path, clean_line(str(error)))
     except OSError as error:
         return CdiSpec(path, error.strerror or str(error))
     return CdiSpec(
         path=path,
-        kind=clean_line(parsed.kind),
-        version=clean_line(parsed.version),
-        devices=tuple(clean_line(name) for name in parsed.devices),
-        missing=tuple(clean_line(p) for p in parsed.paths if not system.exists(p) and _is_gone(system, p)),
-        driver_version=parsed.driver_version,
+        kind=clean_line(spec.kind),
+        version=clean_line(spec.version),
+        devices=tuple(clean_line(name) for name in spec.devices),
+        missing=tuple(
+            clean_line(p) for p in spec.paths if not system.exists(p) and _is_certainly_missing(system, p)
+        ),
+        driver_version=spec.driver_version,
     )

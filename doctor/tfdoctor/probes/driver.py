@@ -1,8 +1,8 @@
-"""A probe of the GPUs and their driver: the reports of the kernel, the libraries and nvidia-smi.
+"""Probe the GPUs and their driver, through the kernel, the driver's libraries, and nvidia-smi.
 
-The libraries are loaded in a child process (payload/driver.py) with the target's environment, because TensorFlow will
-have the same search paths. The child runs in tfdoctor's own Python, so that a target Python that hangs is not mistaken
-for a driver that hangs.
+A child process (payload/driver.py) loads the libraries. It has the environment variables of the examined Python,
+because TensorFlow will have the same search paths. It runs in tfdoctor's own Python, so that an examined Python that
+hangs is not mistaken for a driver that hangs.
 """
 
 from __future__ import annotations
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 NVIDIA_VENDOR = "0x10de"
+"""NVIDIA's PCI vendor ID."""
 DISPLAY_CLASSES = ("0x0300", "0x0302")
 """PCI classes of VGA and 3D controllers."""
 RELEVANT_MODULES = (
@@ -56,6 +57,7 @@ RELEVANT_MODULES = (
     "bbswitch",
     "nova_core",
 )
+"""Kernel modules of NVIDIA's driver, and others that can hold the GPU instead."""
 CUDA_ERRORS = {
     0: "CUDA_SUCCESS",
     2: "CUDA_ERROR_OUT_OF_MEMORY",
@@ -93,13 +95,14 @@ DRIVER_FOLDERS = (
     "/usr/local/cuda/compat",
     "/usr/local/cuda/lib64/stubs",
 )
+"""Folders that may contain a libcuda."""
 
 
-# ---------------------------------------------------------------- the kernel's view
+# ---------------------------------------------------------------- reports of the kernel
 
 
 def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
-    """Return NVIDIA's display and 3D controllers, from sysfs (`lspci` reads the same)."""
+    """Return the NVIDIA GPUs on the PCI bus, from sysfs (as `lspci` does)."""
     base = "/sys/bus/pci/devices"
     try:
         addresses = system.listdir(base)
@@ -124,7 +127,7 @@ def probe_pci(system: System) -> Fact[tuple[PciGpu, ...]]:
 
 
 def probe_kernel_module(system: System) -> Fact[KernelModule]:
-    """Return the loaded kernel module, from /proc/driver/nvidia/version."""
+    """Return NVIDIA's loaded kernel module, from /proc/driver/nvidia/version."""
     path = "/proc/driver/nvidia/version"
     try:
         text = system.read_text(path)
@@ -139,7 +142,7 @@ def probe_kernel_module(system: System) -> Fact[KernelModule]:
 
 
 def probe_modules(system: System) -> Fact[tuple[str, ...]]:
-    """Return the loaded kernel modules that are relevant."""
+    """Return the names of the loaded kernel modules that are in RELEVANT_MODULES."""
     path = "/proc/modules"
     try:
         text = system.read_text(path)
@@ -150,7 +153,7 @@ def probe_modules(system: System) -> Fact[tuple[str, ...]]:
 
 
 def probe_nodes(system: System) -> Fact[DeviceNodes]:
-    """Return NVIDIA's device nodes."""
+    """Return the paths of NVIDIA's device nodes."""
     try:
         names = system.listdir("/dev")
     except OSError as error:
@@ -164,7 +167,7 @@ def probe_nodes(system: System) -> Fact[DeviceNodes]:
 
 
 def probe_driver_files(system: System) -> tuple[str, ...]:
-    """Return every libcuda.so* in the usual folders, whether or not the loader searches them."""
+    """Return the paths of libcuda.so* in the usual folders, even if the loader does not search these."""
     paths: list[str] = []
     for folder in DRIVER_FOLDERS:
         try:
@@ -176,6 +179,7 @@ def probe_driver_files(system: System) -> tuple[str, ...]:
 
 
 def _load_line(system: System, path: str) -> str | None:
+    """Return the text of a small file without surrounding space; None if it cannot be read."""
     try:
         return system.read_text(path, limit=256).strip()
     except OSError:
@@ -188,9 +192,10 @@ def _load_line(system: System, path: str) -> str | None:
 def probe_smi(
     system: System, *, timeout: float, machine: MachineFacts | None = None
 ) -> Fact[SmiFacts | SmiFailure]:
-    """Return what nvidia-smi reports: its XML, or else its table.
+    """Return the report of nvidia-smi, from its XML output or else from its table; or the reason of its failure.
 
-    `machine` tells if process numbers are the host's.
+    `machine` says whether this is a container or WSL, where process IDs belong to another system. `timeout` is the time
+    limit in seconds for each command.
     """
     command = system.which("nvidia-smi")
     if command is None and system.exists("/usr/lib/wsl/lib/nvidia-smi"):
@@ -199,11 +204,11 @@ def probe_smi(
         return Absent("nvidia-smi", "no nvidia-smi on PATH")
     result = system.run([command, "-q", "-x"], timeout=timeout, key="nvidia-smi -q -x")
     if result.ok and "<nvidia_smi_log" in result.stdout:
-        from tfdoctor.parse.smi_xml import parse_smi_xml  # XML takes long to load
+        from tfdoctor.parse.smi_xml import parse_smi_xml  # importing the XML parser is slow
 
         xml = parse_smi_xml(result.stdout)
         if xml.driver_version is not None or xml.gpus:
-            smi = _add_health(system, _from_xml(xml), result.stdout, machine)
+            smi = _add_health(system, _make_smi_facts_from_xml(xml), result.stdout, machine)
             return Known(smi, "nvidia-smi -q -x")
     if result.failure is Failure.TIMEOUT:
         return Known(SmiFailure("timeout", f"nvidia-smi {result.describe_end()}", None), "nvidia-smi -q -x")
@@ -213,18 +218,18 @@ def probe_smi(
 
         table = parse_smi_table(result.stdout)
         if result.ok and (table.driver_version is not None or table.gpus):
-            return Known(_from_table(table), "nvidia-smi")
+            return Known(_make_smi_facts_from_table(table), "nvidia-smi")
     return Known(_make_smi_failure(result), result.command if not result.argv else "nvidia-smi")
 
 
 def _make_smi_failure(result: CommandResult) -> SmiFailure:
-    """Return why nvidia-smi failed."""
+    """Return the reason why nvidia-smi failed."""
     text = f"{result.stdout}\n{result.stderr}".strip()
-    parsed = parse_smi_failure(text, exit_status=result.returncode)
+    failure = parse_smi_failure(text, exit_status=result.returncode)
     if result.failure is Failure.TIMEOUT:
         kind = "timeout"
-    elif parsed.kind is not None:
-        kind = parsed.kind
+    elif failure.kind is not None:
+        kind = failure.kind
     else:
         kind = "garbage" if result.ok else "other"
     return SmiFailure(
@@ -234,7 +239,7 @@ def _make_smi_failure(result: CommandResult) -> SmiFailure:
     )
 
 
-def _from_xml(xml: Any) -> SmiFacts:
+def _make_smi_facts_from_xml(xml: Any) -> SmiFacts:
     return SmiFacts(
         driver_version=xml.driver_version,
         cuda_version=xml.cuda_version,
@@ -259,25 +264,25 @@ def _from_xml(xml: Any) -> SmiFacts:
 def _add_health(system: System, smi: SmiFacts, report: str, machine: MachineFacts | None) -> SmiFacts:
     """Return the facts with the health and the processes of each GPU.
 
-    In a container and under WSL the process numbers are foreign, so that no process is looked up.
+    In a container and under WSL the process IDs belong to another system, so the processes are not looked up.
     """
     from tfdoctor.parse.smi_health import parse_smi_health
 
     has_foreign_pids = machine is not None and bool(machine.container or machine.wsl)
-    health_of_gpus = parse_smi_health(report)
+    gpu_details = parse_smi_health(report)
     return dataclasses.replace(
         smi,
         gpus=tuple(
             dataclasses.replace(
                 gpu, health=health, processes=identify(system, processes, container=has_foreign_pids)
             )
-            for gpu, (health, processes) in zip(smi.gpus, health_of_gpus, strict=False)
+            for gpu, (health, processes) in zip(smi.gpus, gpu_details, strict=False)
         )
-        + smi.gpus[len(health_of_gpus) :],
+        + smi.gpus[len(gpu_details) :],
     )
 
 
-def _from_table(table: Any) -> SmiFacts:
+def _make_smi_facts_from_table(table: Any) -> SmiFacts:
     return SmiFacts(
         driver_version=table.driver_version,
         cuda_version=table.cuda_version,
@@ -299,7 +304,7 @@ def _from_table(table: Any) -> SmiFacts:
 
 
 def normalize_bus_id(text: str | None) -> str | None:
-    """Return a PCI bus ID in the form "0000:0a:00.0"; None if the text is not one."""
+    """Return a PCI bus ID in the form "0000:0a:00.0"; None if the text is not a bus ID."""
     match = re.match(r"(?:([0-9A-Fa-f]{4,8}):)?([0-9A-Fa-f]{2}:[0-9A-Fa-f]{2}\.[0-7])\Z", text or "")
     if match is None:
         return None
@@ -319,10 +324,11 @@ def probe_libraries(
     variables: Mapping[str, str | None] | None = None,
     variant: str = "",
 ) -> tuple[Fact[CudaDriver], Fact[Nvml]]:
-    """Query libcuda and NVML in a child of tfdoctor's own Python, or of `python` if the machine has none.
+    """Query libcuda and NVML in a child process.
 
-    `variables` are set in the child before the libraries are opened (None: removed), whatever the startup of that
-    Python did to them.
+    It runs tfdoctor's own Python, or `python` if `system` has none. `variables` are set in the child before the
+    libraries are opened; None removes a variable. `libnvml="-"` skips NVML. `variant` distinguishes the recordings of
+    several queries. `timeout` is in seconds.
     """
     own_python = system.own_python
     answer, result = run_payload(
@@ -332,7 +338,7 @@ def probe_libraries(
         (libcuda, libnvml, *([json.dumps(dict(variables))] if variables else [])),
         timeout=timeout,
         variant=variant,
-        # Neither PYTHONPATH nor a sitecustomize of somebody else's concerns it.
+        # Ignore PYTHONPATH and sitecustomize, which are meant for the examined Python.
         flags=("-I", "-S") if own_python else (),
     )
     source = f"{libcuda}, loaded by a child process"
@@ -340,6 +346,7 @@ def probe_libraries(
 
 
 def _describe_end(result: CommandResult) -> str:
+    """Return how the child process ended, with its error message."""
     return clean_line(
         f"{result.describe_end()}: {result.stderr.strip()}"
         if result.stderr.strip()
@@ -348,25 +355,25 @@ def _describe_end(result: CommandResult) -> str:
 
 
 def _make_cuda_fact(answer: Mapping[str, Any], result: CommandResult, source: str) -> Fact[CudaDriver]:
-    """Return the fact about libcuda in the answer of the child process."""
+    """Return the fact about libcuda from the child's answer."""
     raw = answer.get("cuda")
     if not isinstance(raw, dict):
         if result.failure is Failure.TIMEOUT:
             return Unknown(f"the driver did not answer within {result.seconds:.0f} s", source)
         if result.returncode is not None and result.returncode < 0:
-            crashed = f"signal {-result.returncode}"
-            return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crashed), source)
+            crash_reason = f"signal {-result.returncode}"
+            return Known(CudaDriver(True, "", None, None, "", None, None, (), crashed=crash_reason), source)
         return Unknown(f"the child process {_describe_end(result)}", source)
-    init = _get_int(raw, "init")
+    init_code = _get_int(raw, "init")
     version = _get_int(raw, "version")
     return Known(
         CudaDriver(
             loaded=raw.get("loaded") is True,
             load_error=clean_line(str(raw.get("error", ""))),
             path=_get_str(raw, "path"),
-            init=init,
-            init_name=CUDA_ERRORS.get(init, _get_str(raw, "init_name") or f"error {init}")
-            if init is not None
+            init=init_code,
+            init_name=CUDA_ERRORS.get(init_code, _get_str(raw, "init_name") or f"error {init_code}")
+            if init_code is not None
             else "",
             version=versions.cuda_from_int(version) if version is not None and version >= 1000 else None,
             count=_get_int(raw, "count"),
@@ -397,7 +404,7 @@ def _make_device(raw: Mapping[str, Any]) -> CudaDevice:
 
 
 def _make_nvml_fact(answer: Mapping[str, Any], result: CommandResult, library: str) -> Fact[Nvml]:
-    """Return the fact about NVML in the answer of the child process."""
+    """Return the fact about NVML from the child's answer."""
     raw = answer.get("nvml")
     if not isinstance(raw, dict):
         return Unknown(f"the child process {_describe_end(result)} before it asked {library}", library)

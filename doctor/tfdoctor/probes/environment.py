@@ -1,6 +1,6 @@
-"""A probe of the environment variables that decide whether TensorFlow sees a GPU.
+"""Probe the environment variables that decide whether TensorFlow sees a GPU, and find who set them.
 
-Misspelt names are included.
+Misspelt names of such variables are reported too.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 PREFIXES = ("TF_", "XLA_", "NVIDIA_", "CUDA_", "NCCL_")
+"""Variables whose names begin with these are reported, in addition to KNOWN_VARIABLES."""
 SCHEDULERS = (
     ("SLURM_JOB_ID", "slurm"),
     ("LSB_JOBID", "lsf"),
@@ -28,25 +29,29 @@ SCHEDULERS = (
     ("RAY_RAYLET_PID", "ray"),
     ("KUBERNETES_SERVICE_HOST", "kubernetes"),
 )
+"""(variable, scheduler that sets it)."""
 PROGRAMS = ("apt-get", "conda", "mamba", "micromamba", "pip", "pip3", "python3", "sh", "sudo", "uv")
-"""Programs that advice may use. Every machine has `sh`: a recording without it did not record programs."""
+"""Programs that advice may use.
+
+Every machine has `sh`. If a recording lacks it, the programs were not recorded.
+"""
 STARTUP_PREFIXES = ("LD_", "PYTHON")
-"""Prefixes of variables that are read only when the process starts: a later change has no effect on it."""
-_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
+"""Prefixes of variables that are read only when a process starts: a later change has no effect."""
+_VARIABLE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{3,60}\Z")
 
 
 def probe(
     system: System, python: str | None = None, *, kernel: str | None = None, timeout: float = 5.0
 ) -> EnvironmentFacts:
-    """Return the relevant environment variables, as `python` has them after its startup, and who set them.
+    """Return the relevant environment variables that `python` has after its startup, and who set them.
 
-    `kernel` is the kernel.json whose variables `system` also has. Without `python`, or if it does not answer, these
-    are the variables of this process.
+    `kernel` is the Jupyter kernel.json whose variables are part of `system.env`. If `python` is None or does not
+    answer, the variables of `system.env` are returned, without their origins. `timeout` is in seconds.
     """
     programs = frozenset(name for name in PROGRAMS if _is_working_program(system, name))
     known_programs = programs if "sh" in programs else None
     variables_before = _select_variables(system.env)
-    answer = _ask_child(system, python, timeout) if python is not None else {}
+    answer = _query_child(system, python, timeout) if python is not None else {}
     variables_after = _clean_texts(answer.get("now"))
     if variables_after is None:
         return EnvironmentFacts(
@@ -57,9 +62,9 @@ def probe(
         )
     variables_at_start = _clean_texts(answer.get("started"))
     variables_at_start = variables_before if variables_at_start is None else variables_at_start
-    answered_before = _clean_texts(answer.get("given"))
-    # A recording need not have all of our variables.
-    variables_before = variables_before if answered_before is None else answered_before
+    reported_before = _clean_texts(answer.get("given"))
+    # A recording need not have all variables of this process.
+    variables_before = variables_before if reported_before is None else reported_before
     variables = {
         name: value for name, value in variables_after.items() if not name.startswith(STARTUP_PREFIXES)
     }
@@ -76,7 +81,7 @@ def probe(
         scheduler=_find_scheduler(system.env),
         origins=(
             *_find_origins(system.env, variables, variables_at_start, variables_before, locations),
-            *_list_path_origins(answer.get("folders"), locations),
+            *_iter_path_origins(answer.get("folders"), locations),
         ),
         changed={
             name: variables.get(name)
@@ -93,9 +98,9 @@ def probe(
 
 
 def _is_working_program(system: System, name: str) -> bool:
-    """Return whether a name on PATH is a program that works.
+    """Return whether a program is on PATH and works.
 
-    pyenv has shims for programs that the selected version may lack.
+    A shim of pyenv works only if the selected version has the program.
     """
     path = system.which(name)
     root, shim, _ = (path or "").partition("/shims/")
@@ -112,8 +117,11 @@ def _is_working_program(system: System, name: str) -> bool:
     return any(system.exists(f"{root}/versions/{version}/bin/{name}") for version in versions)
 
 
-def _ask_child(system: System, python: str, timeout: float) -> dict[str, Any]:
-    """Return the child's answer: variables before and after Python's startup, and who set them."""
+def _query_child(system: System, python: str, timeout: float) -> dict[str, Any]:
+    """Return the child's answer: the variables before and after the startup of Python, and the lines that set them.
+
+    The answer is empty if the child fails.
+    """
     names = [*KNOWN_VARIABLES, *(f"{prefix}*" for prefix in PREFIXES)]
     variables_before = json.dumps(_select_variables(system.env))
     answer, _ = run_payload(
@@ -128,22 +136,23 @@ def _ask_child(system: System, python: str, timeout: float) -> dict[str, Any]:
 
 
 def _clean_texts(raw: object) -> dict[str, str] | None:
-    """Return the text values of a mapping, cleaned; None if it is not a mapping."""
+    """Return the string values of a mapping, without control characters; None if it is not a mapping."""
     if not isinstance(raw, dict):
         return None
     return {str(name): clean(value) for name, value in raw.items() if isinstance(value, str)}
 
 
 def _select_variables(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that this probe knows, cleaned and sorted."""
+    """Return the relevant variables, sorted and without control characters."""
     return {
         name: clean(value)
         for name, value in sorted(env.items())
-        if name in KNOWN_VARIABLES or (name.startswith(PREFIXES) and _NAME.match(name))
+        if name in KNOWN_VARIABLES or (name.startswith(PREFIXES) and _VARIABLE_NAME.match(name))
     }
 
 
 def _find_scheduler(env: Mapping[str, str]) -> str | None:
+    """Return the scheduler that started this process; None if none did."""
     return next((scheduler for name, scheduler in SCHEDULERS if name in env), None)
 
 
@@ -153,15 +162,21 @@ def _find_scheduler(env: Mapping[str, str]) -> str | None:
 def _find_origins(
     env: Mapping[str, str],
     variables: Mapping[str, str],
-    started: Mapping[str, str],
+    variables_at_start: Mapping[str, str],
     variables_before: Mapping[str, str],
     locations: Sequence[Mapping[str, Any]],
 ) -> tuple[Origin, ...]:
-    """Return the origin of each variable; for a non-empty list variable, the origin of each entry instead."""
+    """Return the origin of each variable, or the origins of the entries of a list variable.
+
+    A value is from Python's startup ("start") if it differs from `variables_at_start`, the variables when Python was
+    started. It is from a wrapper script ("wrapper") if it differs from `variables_before`, those that this process
+    passed on. For all others, the files of the kernel, the activation and the machine are searched; "shell" if they do
+    not have it.
+    """
     origins = []
     for name, value in variables.items():
         setter = "outside"
-        if started.get(name) != value:
+        if variables_at_start.get(name) != value:
             setter = "start"
         elif variables_before.get(name) != value:
             setter = "wrapper"
@@ -191,8 +206,8 @@ def _find_origins(
     return tuple(origins)
 
 
-def _list_path_origins(folders: object, locations: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
-    """Yield the folders that Python's startup put on its path, with the line that names each."""
+def _iter_path_origins(folders: object, locations: Sequence[Mapping[str, Any]]) -> Iterator[Origin]:
+    """Yield the origin of each folder that the startup of Python added to its path."""
     for folder in folders if isinstance(folders, list) else ():
         if isinstance(folder, str) and clean(folder) == folder:
             matches = [location for location in locations if location.get("entry") == folder]
@@ -202,7 +217,10 @@ def _list_path_origins(folders: object, locations: Sequence[Mapping[str, Any]]) 
 
 
 def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
-    """Return the lines of a kernel.json that set variables, in the format of the child process."""
+    """Return the lines of a kernel.json that set variables, in the format of the child's answer.
+
+    Return nothing if the file cannot be read.
+    """
     try:
         lines = system.read_text(path, limit=1 << 16).split("\n")
     except OSError:
@@ -218,7 +236,7 @@ def _list_kernel_lines(system: System, path: str) -> list[dict[str, Any]]:
 
 
 def _split_entries(name: str, value: str) -> tuple[str, ...]:
-    """Return the distinct entries of a list variable; () if it is empty or not a list variable."""
+    """Return the distinct entries of a list variable; empty if the variable is empty or not a list."""
     if name not in PATHS:
         return ()
     separators = r"[:\s]+" if name == "LD_PRELOAD" else "[:;]" if name == "LD_LIBRARY_PATH" else ":"
@@ -234,20 +252,21 @@ def _find_origin(
     entry: str | None = None,
     value: str | None = None,
 ) -> Origin | None:
-    """Return the line that sets the variable in a file of this kind; None if there is none.
+    """Return the origin of a variable, or of its `entry`, in a file of one kind; None if there is none.
 
-    For shell scripts it is the last line that can have set it.
+    `locations` are the lines of the child's answer. For the startup of Python this is the first assignment; for other
+    kinds it is the last line that can have set the value.
     """
     matches = [
         location for location in locations if location.get("name") == name and location.get("kind") == kind
     ]
     if kind == "start":
-        assignments = [
+        python_assignments = [
             location
             for location in matches
             if re.search(r"environ|putenv|setdefault|update", str(location.get("text")))
         ]
-        matches = (assignments or matches)[:1]
+        matches = (python_assignments or matches)[:1]
     else:
         matches = [
             location
@@ -269,7 +288,10 @@ def _find_origin(
 
 
 def _can_set(name: str, text: str, env: Mapping[str, str], entry: str | None, value: str | None) -> bool:
-    """Return whether a line of a shell script (or of conda's JSON) can have set this value or entry."""
+    """Return whether a line of a shell script or of a JSON file can have set this value or entry.
+
+    `env` is used to expand variables in the line. A value that cannot be parsed counts as possible.
+    """
     match = re.search(rf'(?<![A-Za-z0-9_]){re.escape(name)}("?\s*:\s*|=)(.*)', text)
     if match is None:
         return False

@@ -1,6 +1,6 @@
-"""The selection of the Python to examine: requested, of the active environment, or the shell's.
+"""Select the Python to examine: the requested one, that of the active environment, or the one on PATH.
 
-An environment that is named but cannot be used is never ignored silently: the result lists it.
+An active environment that cannot be used is not ignored silently: the result lists it.
 """
 
 from __future__ import annotations
@@ -21,25 +21,29 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 INTERPRETER_PATHS = ("bin/python", "bin/python3", "python.exe", "Scripts/python.exe")
+"""The paths of an interpreter in the folder of an environment."""
 ACTIVE = {"VIRTUAL_ENV": "the active virtual environment", "CONDA_PREFIX": "the active conda environment"}
+"""The variables that name an active environment, with its description."""
 ENVIRONMENT_NAMES = (".venv", "venv", "env", ".env")
-"""Common names of the environment in a project's folder."""
+"""Common names of the environment in the folder of a project."""
 MAX_FOLDERS = 40
 """The largest number of folders that are searched for another Python."""
 WHICH_TIMEOUT_S = 3.0
 """The time limit in seconds for a command that only searches PATH."""
-_EPHEMERAL = re.compile(r"/(?:archive|environments|builds)-v\d{1,3}/[^/]{1,80}/bin/[^/]{1,40}\Z")
-"""Environments in uv's cache: `uvx tfdoctor` puts its own before everything else on PATH."""
-_CONFIGURED = re.compile(r"^[ \t]*(\w{1,40})[ \t]*=[ \t]*(.{1,400}?)[ \t]*$", re.MULTILINE)
-_PYTHON = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE)
+_UV_CACHE_PYTHON = re.compile(r"/(?:archive|environments|builds)-v\d{1,3}/[^/]{1,80}/bin/[^/]{1,40}\Z")
+"""An interpreter in uv's cache: `uvx tfdoctor` puts its temporary environment first on PATH."""
+# A line of pyvenv.cfg.
+_PYVENV_SETTING = re.compile(r"^[ \t]*(\w{1,40})[ \t]*=[ \t]*(.{1,400}?)[ \t]*$", re.MULTILINE)
+# The file name of a Python interpreter.
+_PYTHON_NAME = re.compile(r"python(?:\d(?:\.\d{1,2})?t?)?(?:\.exe)?\Z", re.IGNORECASE)
 
 
 def choose(system: System, requested: str | None) -> Choice:
     """Return the Python to examine, and how it was chosen.
 
-    This is the Python of the active virtual or conda environment, else `python3` on PATH, else `python`. A `requested`
-    folder is taken as an environment, a Jupyter kernel.json as the Python that it starts. Raise UsageError if there
-    is no Python to run.
+    `requested` is the value of `--python`: a command, an interpreter, the folder of an environment, or a Jupyter
+    kernel.json, which stands for the Python that it starts. If it is None, this is the Python of the active virtual or
+    conda environment, else `python3` on PATH, else `python`. Raise UsageError if there is no Python to run.
     """
     if requested is not None:
         return _find_requested(system, requested)
@@ -48,8 +52,8 @@ def choose(system: System, requested: str | None) -> Choice:
         prefix = _make_absolute(system, system.env[variable]).rstrip("/") or "/"
         python = _find_python(system, prefix)
         if python is not None:
-            base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
-            reason = "conda's base environment, which is active" if base else ACTIVE[variable]
+            is_base = variable == "CONDA_PREFIX" and system.env.get("CONDA_DEFAULT_ENV") == "base"
+            reason = "conda's base environment, which is active" if is_base else ACTIVE[variable]
             return Choice(
                 python, f"${variable}", reason, tuple(lost), on_path=_find_other_on_path(system, prefix)
             )
@@ -73,7 +77,7 @@ def choose(system: System, requested: str | None) -> Choice:
 
 
 def describe_lost(lost: LostEnvironment) -> str:
-    """Return the problem of an unusable environment, as a relative clause."""
+    """Return the problem of an unusable environment as a relative clause, such as "which is not there"."""
     return {
         "gone": "which is not there",
         "empty": "in which there is no Python",
@@ -83,8 +87,8 @@ def describe_lost(lost: LostEnvironment) -> str:
 
 
 def _sort_by_path(system: System) -> list[str]:
-    """Return the set variables that name an environment, first that of the Python on PATH."""
-    # An activation sets a full path; a relative one would execute a file of the working folder.
+    """Return the variables that name an active environment. That of the Python on PATH comes first."""
+    # An activation sets an absolute path. A relative one could run a file in the working folder.
     variables = [
         name for name in ACTIVE if posixpath.isabs(value := system.env.get(name, "")) or ":" in value[:3]
     ]
@@ -95,10 +99,10 @@ def _sort_by_path(system: System) -> list[str]:
 
 
 def _find_other_on_path(system: System, prefix: str) -> str:
-    """Return the Python on PATH if it is of another environment than `prefix`, else "".
+    """Return the Python on PATH if it belongs to another environment than `prefix`, else "".
 
-    Then the variable may be a leftover. Also return "" for a shim that may lead to `prefix`, because both are in the
-    same version manager's folder.
+    If there is one, the variable that names `prefix` may be a leftover. A shim does not count if it may lead to
+    `prefix`, because both are in the folder of the same version manager.
     """
     python, real_prefix = (
         _find_on_path(system, "python") or _find_on_path(system, "python3") or "",
@@ -113,24 +117,24 @@ def _find_other_on_path(system: System, prefix: str) -> str:
 def _find_on_path(system: System, name: str) -> str | None:
     """Return the path of a command on PATH; None if it is missing.
 
-    Environments that uv made for one run of a tool are avoided.
+    Temporary environments of uv are avoided if there is another match.
     """
     path = system.which(name)
-    if path is None or not _EPHEMERAL.search(path):
+    if path is None or not _UV_CACHE_PYTHON.search(path):
         return path
     candidates = system.run(("which", "-a", name), timeout=WHICH_TIMEOUT_S).stdout.split("\n")
     return next(
         (
             candidate
             for candidate in candidates
-            if candidate.startswith("/") and not _EPHEMERAL.search(candidate)
+            if candidate.startswith("/") and not _UV_CACHE_PYTHON.search(candidate)
         ),
         path,
     )
 
 
 def _find_python(system: System, prefix: str) -> str | None:
-    """Return the interpreter in an environment's folder; None if no name leads to a file."""
+    """Return the interpreter in the folder of an environment; None if there is none."""
     for name in INTERPRETER_PATHS:
         path = f"{prefix.rstrip('/')}/{name}"
         if system.exists(path):
@@ -179,7 +183,7 @@ def _find_requested(system: System, requested: str) -> Choice:
 
 
 def _choose_in_folder(system: System, requested: str, path: str) -> Choice:
-    """Return the choice for a folder, taken as an environment. Raise UsageError if it is none."""
+    """Return the choice for a folder that is taken as an environment. Raise UsageError if it is not one."""
     python = _find_python(system, path)
     if python is not None:
         return Choice(python, requested, "as asked")
@@ -198,9 +202,9 @@ def _choose_in_folder(system: System, requested: str, path: str) -> Choice:
 
 
 def _find_kernel_file(system: System, path: str) -> str | None:
-    """Return the kernel.json at an absolute path; None if there is none.
+    """Return the path of the kernel.json at an absolute path; None if there is none.
 
-    It is the path itself, or a file in a folder that has no Python.
+    The path may be the file itself, or its folder if that has no Python.
     """
     if system.is_dir(path):
         kernel = f"{path.rstrip('/')}/kernel.json"
@@ -209,18 +213,21 @@ def _find_kernel_file(system: System, path: str) -> str | None:
 
 
 def _choose_kernel(system: System, requested: str, path: str) -> Choice:
-    """Return the Python that a Jupyter kernel starts. Raise UsageError if it starts none."""
+    """Return the choice of the Python that a Jupyter kernel starts.
+
+    Raise UsageError if the kernel starts something else, or a Python that does not exist.
+    """
     command = _load_kernel_command(system, path)
     name = clean_line(requested)
     if command is None:
         message = f"--python: {name} is no kernel.json of Jupyter: it names no command."
         raise UsageError(message)
     program, variables = command
-    if not _PYTHON.match(posixpath.basename(program)):
+    if not _PYTHON_NAME.match(posixpath.basename(program)):
         message = f"--python: the kernel {name} starts {clean_line(program)}, which is no Python."
         raise UsageError(message)
     python: str | None = program
-    # Jupyter resolves a bare name to its own Python, that of this environment
+    # Jupyter runs its own Python for a name without a path, so search the environment that contains the kernel.
     if not program.startswith("/"):
         prefix = path.partition("/share/jupyter/")[0] if "/share/jupyter/" in path else ""
         python = (_find_python(system, prefix) if prefix else None) or system.which(program)
@@ -241,15 +248,15 @@ def _choose_kernel(system: System, requested: str, path: str) -> Choice:
 
 
 def _load_kernel_command(system: System, path: str) -> tuple[str, dict[str, Any]] | None:
-    """Return (program, variables as written) of a kernel.json; None if the file is not one."""
+    """Return (program, unfiltered variables) of a kernel.json; None if it cannot be read or names no program."""
     try:
-        value = json.loads(system.read_text(path, limit=1 << 16))
+        document = json.loads(system.read_text(path, limit=1 << 16))
     except (OSError, ValueError, RecursionError):
         return None
-    argv = value.get("argv") if isinstance(value, dict) else None
+    argv = document.get("argv") if isinstance(document, dict) else None
     if not isinstance(argv, list) or not argv or not isinstance(argv[0], str) or not argv[0].strip("\0 "):
         return None
-    variables = value.get("env")
+    variables = document.get("env")
     return argv[0].replace("\0", ""), variables if isinstance(variables, dict) else {}
 
 
@@ -261,7 +268,7 @@ def kernel_variables(system: System, requested: str) -> dict[str, str]:
 
 
 def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
-    """Return the variables that can be passed to a process."""
+    """Return the variables that are valid: their names and values can be passed to a process."""
     return {
         name: text
         for name, text in variables.items()
@@ -273,7 +280,7 @@ def _filter_variables(variables: dict[str, Any]) -> dict[str, str]:
 
 
 def explain_lost_environment(system: System, variable: str, prefix: str) -> LostEnvironment:
-    """Return why `prefix` has no usable Python."""
+    """Return the reason why the environment that `variable` names has no usable Python."""
     version = _find_version(system, prefix)
     if _get_errno(system, prefix, is_folder=True) == errno.EACCES or any(
         _get_errno(system, f"{prefix}/{name}") == errno.EACCES for name in INTERPRETER_PATHS[:2]
@@ -306,16 +313,16 @@ def _is_environment(system: System, prefix: str) -> bool:
 
 
 def _is_dangling_link(system: System, path: str) -> bool:
-    """Return whether a path is a dangling link."""
+    """Return whether a path is a link to a file that does not exist."""
     try:
-        listed = posixpath.basename(path) in system.listdir(posixpath.dirname(path))
+        is_listed = posixpath.basename(path) in system.listdir(posixpath.dirname(path))
     except OSError:
         return False
-    return listed and not system.exists(path)
+    return is_listed and not system.exists(path)
 
 
 def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | None:
-    """Return the errno of reading the start of a file, or of listing a folder; None if that works."""
+    """Try to read a file or list a folder. Return the errno of the failure; None if it succeeds."""
     try:
         if is_folder:
             system.listdir(path)
@@ -327,16 +334,16 @@ def _get_errno(system: System, path: str, *, is_folder: bool = False) -> int | N
 
 
 def _load_pyvenv(system: System, prefix: str) -> dict[str, str]:
-    """Return the settings in pyvenv.cfg; empty if it cannot be read."""
+    """Return the settings in pyvenv.cfg by name in lower case; empty if it cannot be read."""
     try:
         text = system.read_text(f"{prefix}/pyvenv.cfg", limit=1 << 14)
     except OSError:
         return {}
-    return {match[1].lower(): match[2] for match in _CONFIGURED.finditer(text)}
+    return {match[1].lower(): match[2] for match in _PYVENV_SETTING.finditer(text)}
 
 
 def _find_version(system: System, prefix: str) -> str | None:
-    """Return the version of an environment's Python, as its files state it; else None."""
+    """Return the Python version of an environment according to its files; None if they do not state it."""
     config = _load_pyvenv(system, prefix)
     match = re.match(r"\d{1,2}(?:\.\d{1,3}){1,2}", config.get("version") or config.get("version_info") or "")
     if match is not None:
@@ -353,7 +360,7 @@ def _find_version(system: System, prefix: str) -> str | None:
 
 
 def _find_successor(system: System, version: str | None) -> str | None:
-    """Return a Python of the same minor version on PATH, or behind a shim there; None if there is none."""
+    """Return an installed Python of the same minor version, on PATH or behind a shim; None if there is none."""
     if not version:
         return None
     name = f"python{'.'.join(version.split('.')[:2])}"
@@ -366,7 +373,7 @@ def _find_successor(system: System, version: str | None) -> str | None:
 
 
 def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
-    """Return nearby environments whose files say that they were created as `prefix`."""
+    """Return nearby environments that were created at `prefix` and moved, according to their files."""
     parent = posixpath.dirname(prefix)
     while parent != "/" and not system.is_dir(parent):
         parent = posixpath.dirname(parent)
@@ -381,7 +388,10 @@ def _find_moved(system: System, prefix: str) -> tuple[str, ...]:
 
 
 def _was_created_as(system: System, environment: str, prefix: str) -> bool:
-    """Return whether pyvenv.cfg's `command` (3.11 and newer) or the activate script has the path `prefix`."""
+    """Return whether an environment was created at `prefix`.
+
+    That is stated by `command` in pyvenv.cfg (Python 3.11 and newer) and by the activate script.
+    """
     if _load_pyvenv(system, environment).get("command", "").endswith(f" {prefix}"):
         return True
     try:
@@ -395,13 +405,13 @@ def _was_created_as(system: System, environment: str, prefix: str) -> bool:
 
 
 def find_other_pythons(system: System, choice: Choice, examined: str) -> tuple[OtherPython, ...]:
-    """Return other nearby Pythons whose environment contains a TensorFlow, according to its files.
+    """Return other nearby Pythons whose environments contain TensorFlow, according to their files.
 
-    `examined` is the prefix of the Python that is examined.
+    `examined` is the prefix of the examined Python; "" if that is not known.
     """
     examined_prefixes = {system.realpath(examined)} if examined else set()
     pythons = []
-    for number, (path, origin) in enumerate(_list_candidates(system, choice, examined)):
+    for number, (path, origin) in enumerate(_iter_candidates(system, choice, examined)):
         if number > MAX_FOLDERS:
             break
         prefix = _get_prefix(path)
@@ -414,8 +424,8 @@ def find_other_pythons(system: System, choice: Choice, examined: str) -> tuple[O
     return tuple(pythons)
 
 
-def _list_candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple[str, str]]:
-    """Yield (path, how it was found) of other interpreters that may be of interest."""
+def _iter_candidates(system: System, choice: Choice, examined: str) -> Iterator[tuple[str, str]]:
+    """Yield (path, origin) of other interpreters that the user may have meant. The path need not exist."""
     home = system.env.get("HOME", "")
     cwd = system.cwd.rstrip("/")
     for lost in choice.lost:
@@ -434,16 +444,16 @@ def _list_candidates(system: System, choice: Choice, examined: str) -> Iterator[
             if (
                 command is not None
                 and command[0].startswith("/")
-                and _PYTHON.match(posixpath.basename(command[0]))
+                and _PYTHON_NAME.match(posixpath.basename(command[0]))
             ):
                 yield command[0], f"the Jupyter kernel `{clean_line(name, limit=60)}`"
     if not home:
         return
     try:
-        conda = system.read_text(f"{home}/.conda/environments.txt", limit=1 << 14).splitlines()
+        conda_prefixes = system.read_text(f"{home}/.conda/environments.txt", limit=1 << 14).splitlines()
     except OSError:
-        conda = []
-    for prefix in conda[:MAX_FOLDERS]:
+        conda_prefixes = []
+    for prefix in conda_prefixes[:MAX_FOLDERS]:
         if prefix.startswith("/"):
             yield f"{prefix.rstrip('/')}/bin/python", "a conda environment"
     versions = f"{system.env.get('PYENV_ROOT') or f'{home}/.pyenv'}/versions"
@@ -452,7 +462,7 @@ def _list_candidates(system: System, choice: Choice, examined: str) -> Iterator[
 
 
 def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
-    """Return whether an environment contains a TensorFlow, and its version if that is known."""
+    """Return (whether an environment contains TensorFlow, its version or None if that is not known)."""
     for name in _list_names(system, f"{prefix}/lib"):
         site = f"{prefix}/lib/{name}/site-packages"
         if name.startswith("python") and system.exists(f"{site}/tensorflow/__init__.py"):
@@ -467,6 +477,7 @@ def _find_tensorflow(system: System, prefix: str) -> tuple[bool, str | None]:
 
 
 def _list_names(system: System, folder: str) -> list[str]:
+    """Return the names in a folder; empty if it cannot be listed."""
     try:
         return system.listdir(folder)
     except OSError:
@@ -474,7 +485,7 @@ def _list_names(system: System, folder: str) -> list[str]:
 
 
 def _make_absolute(system: System, path: str) -> str:
-    """Return a path as absolute; "~/" is expanded, and a Windows path stays as it is."""
+    """Return the absolute form of a path, with "~/" expanded. A Windows path is not changed."""
     if path.startswith("~/") and "HOME" in system.env:
         return f"{system.env['HOME']}/{path[2:]}"
     return path if path.startswith("/") or ":" in path[:3] else f"{system.cwd.rstrip('/')}/{path}"

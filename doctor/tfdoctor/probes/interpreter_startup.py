@@ -1,4 +1,4 @@
-"""A probe of a Python that did not answer: its start without site-packages, and where it hangs."""
+"""Diagnose a Python that did not answer: start it without site-packages, and find where its startup ends."""
 
 from __future__ import annotations
 
@@ -16,43 +16,54 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 BARE_MARKER = "tfdoctor-bare:"
-_HELLO = f"import sys; sys.stdout.write('{BARE_MARKER}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
+"""The start of the output of a Python that runs."""
+_VERSION_CODE = (
+    f"import sys; sys.stdout.write('{BARE_MARKER}%d.%d' % sys.version_info[:2]); sys.stdout.flush()"
+)
 PROMPT_START_S = 1.5
-"""The time in seconds within which a Python on a fast, local disk starts without its site-packages."""
-_PTH = lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
-_CUSTOM = lazy_pattern(
+"""The time in seconds in which a Python on a local disk starts without site-packages.
+
+If it takes longer, the machine or the disk is slow.
+"""
+# Lines of `python -v` about .pth files, and about sitecustomize and usercustomize modules.
+_PTH_FILE = lazy_pattern(r"^Processing .pth file: '([^'\n]{1,1000}\.pth)'", re.MULTILINE)
+_CUSTOMIZE_FILE = lazy_pattern(
     r"(?:from|matches|File) ['\"]?(/[^'\"\n]{0,1000}/(?:sitecustomize|usercustomize)(?:/__init__)?\.py)\b"
 )
-_LOADER = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
+# The path of the dynamic loader in an ELF program.
+_LOADER_PATH = re.compile(rb"/[\w./+-]{1,200}/ld[\w.-]{0,60}\.so[\w.]{0,10}\0")
 
 
 def diagnose_startup(
     system: System, python: str, first: CommandResult, *, timeout: float
 ) -> tuple[Trouble | None, str]:
-    """Return (the trouble of `python`, a description of it) after `first`, which gave no answer.
+    """Return (trouble, description of it) for a Python that gave no valid answer.
 
-    The trouble is None if the Python starts, only too slowly. `timeout` (seconds) is for all tries.
+    `first` is the result of the command without an answer. The trouble is None if the Python starts, but too slowly.
+    `timeout` is the time limit in seconds for each further command.
     """
     if first.failure in (Failure.NOT_FOUND, Failure.PERMISSION, Failure.OS_ERROR):
         return _explain_not_started(system, python, first), first.describe_end()
-    bare, traced = _run_both(system, python, timeout)
-    starts = bare.stdout.startswith(BARE_MARKER)
-    last_file = _find_last_startup_file(traced.stderr)
+    bare_result, traced_result = _run_bare_and_traced(system, python, timeout)
+    starts_bare = bare_result.stdout.startswith(BARE_MARKER)
+    last_file = _find_last_startup_file(traced_result.stderr)
     if first.failure is Failure.TIMEOUT:
-        if traced.failure is Failure.NOT_FOUND or (starts and traced.failure is not Failure.TIMEOUT):
-            return None, first.describe_end()  # it starts, but its packages or the machine are slow
-        if starts and bare.seconds >= PROMPT_START_S:
-            return None, f"{first.describe_end()}, and its bare start alone took {bare.seconds:.0f} s"
-        if starts:
-            how = "does not get through its own start (site)"
+        if traced_result.failure is Failure.NOT_FOUND or (
+            starts_bare and traced_result.failure is not Failure.TIMEOUT
+        ):
+            return None, first.describe_end()  # it starts, but its site-packages or the machine are slow
+        if starts_bare and bare_result.seconds >= PROMPT_START_S:
+            return None, f"{first.describe_end()}, and its bare start alone took {bare_result.seconds:.0f} s"
+        if starts_bare:
+            description = "does not get through its own start (site)"
             return Trouble(
-                "site", python, how, clean_line(first.stderr, limit=300), "", last_file, ended=False
-            ), how
-        how = f"did not answer within {first.seconds + timeout:.0f} s"
-        return Trouble("silent", python, how, _get_output(first), ended=False), how
-    if system.env.get("PYTHONHOME") and _starts_without_home(system, python, timeout):
+                "site", python, description, clean_line(first.stderr, limit=300), "", last_file, ended=False
+            ), description
+        description = f"did not answer within {first.seconds + timeout:.0f} s"
+        return Trouble("silent", python, description, _get_output(first), ended=False), description
+    if system.env.get("PYTHONHOME") and _starts_without_pythonhome(system, python, timeout):
         return Trouble("home", python, first.describe_end(), _get_output(first)), first.describe_end()
-    if starts and traced.returncode:
+    if starts_bare and traced_result.returncode:
         return Trouble(
             "site",
             python,
@@ -62,19 +73,19 @@ def diagnose_startup(
             last_file,
         ), first.describe_end()
     kind = "killed" if (first.returncode or 0) < 0 else "exited" if first.returncode else "rubbish"
-    how = first.describe_end() if kind != "rubbish" else "does not answer as a Python does"
-    return Trouble(kind, python, how, _get_output(first)), how
+    description = first.describe_end() if kind != "rubbish" else "does not answer as a Python does"
+    return Trouble(kind, python, description, _get_output(first)), description
 
 
-def _run_both(system: System, python: str, timeout: float) -> tuple[CommandResult, CommandResult]:
-    """Run the Python without its site-packages and, at the same time, with a verbose startup."""
+def _run_bare_and_traced(system: System, python: str, timeout: float) -> tuple[CommandResult, CommandResult]:
+    """Run the Python without site-packages and, at the same time, with verbose messages. Return both results."""
     results: dict[str, CommandResult] = {}
 
     def run(key: str, *arguments: str) -> None:
         results[key] = system.run([python, *arguments], timeout=timeout, env=quiet_variables(system), key=key)
 
     threads = (
-        threading.Thread(target=run, args=("python:bare", "-E", "-S", "-c", _HELLO), daemon=True),
+        threading.Thread(target=run, args=("python:bare", "-E", "-S", "-c", _VERSION_CODE), daemon=True),
         threading.Thread(target=run, args=("python:traced", "-v", "-c", ""), daemon=True),
     )
     for thread in threads:
@@ -84,19 +95,25 @@ def _run_both(system: System, python: str, timeout: float) -> tuple[CommandResul
     return results["python:bare"], results["python:traced"]
 
 
-def _starts_without_home(system: System, python: str, timeout: float) -> bool:
-    """Return whether the Python starts without PYTHONHOME, so that this variable is to blame."""
+def _starts_without_pythonhome(system: System, python: str, timeout: float) -> bool:
+    """Return whether the Python starts if PYTHONHOME is not set, so that this variable is the reason."""
     env, key = quiet_variables(system), "python:without-home"
-    result = system.run([python, "-c", _HELLO], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key)
+    result = system.run(
+        [python, "-c", _VERSION_CODE], timeout=timeout, env=env, unset=("PYTHONHOME",), key=key
+    )
     return result.stdout.startswith(BARE_MARKER)
 
 
 def _find_last_startup_file(verbose_output: str) -> tuple[str, ...]:
-    """Return the last .pth file or sitecustomize module in the output of `python -v`.
+    """Return the last .pth file or sitecustomize module in the output of `python -v`, as a tuple.
 
-    Empty if there is none.
+    The tuple is empty if there is none.
     """
-    matches = [(m.start(), m[1]) for pattern in (_PTH, _CUSTOM) for m in pattern.finditer(verbose_output)]
+    matches = [
+        (m.start(), m[1])
+        for pattern in (_PTH_FILE, _CUSTOMIZE_FILE)
+        for m in pattern.finditer(verbose_output)
+    ]
     return (clean_line(max(matches)[1]),) if matches else ()
 
 
@@ -109,7 +126,7 @@ def _get_output(result: CommandResult) -> str:
 
 
 def _explain_not_started(system: System, python: str, result: CommandResult) -> Trouble:
-    """Return why the kernel did not start a program, according to the first bytes of the file."""
+    """Return the reason why the kernel did not start a program, according to the first bytes of its file."""
     if result.failure is Failure.PERMISSION:
         return Trouble("denied", python, result.describe_end())
     try:
@@ -123,7 +140,7 @@ def _explain_not_started(system: System, python: str, result: CommandResult) -> 
         arguments = head[2:400].split(b"\n")[0].decode("utf-8", "replace").split()
         interpreter = arguments[0] if arguments else ""
     elif head.startswith(b"\x7fELF"):
-        match = _LOADER.search(head)
+        match = _LOADER_PATH.search(head)
         interpreter = match[0].rstrip(b"\0").decode("ascii", "replace") if match is not None else ""
     if interpreter.startswith("/") and not system.exists(interpreter):
         description = "its interpreter" if head.startswith(b"#!") else "the dynamic loader that it names,"

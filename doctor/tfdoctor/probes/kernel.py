@@ -1,7 +1,7 @@
-"""A probe of the system around the driver: kernel log, module files, Secure Boot, packages.
+"""Probe the system around the driver: the kernel log, module files, Secure Boot, and packages.
 
-It explains why an installed driver does not run. If the machine has nothing of NVIDIA's, it reads almost nothing. It
-never loads, builds or changes anything.
+These facts explain why an installed driver does not run. If the machine has no NVIDIA GPU or driver, almost nothing is
+read. Nothing is loaded, built or changed.
 """
 
 from __future__ import annotations
@@ -34,28 +34,31 @@ MODULE_VERSION = "/proc/driver/nvidia/version"
 NO_NVIDIA_REASON = "nothing of NVIDIA's is on this machine"
 LOG_FILES = ("/var/log/kern.log", "/var/log/messages")
 LOG_TAIL = "1048576"
-"""The number of bytes that are read from the end of a log file."""
+"""The number of bytes that are read from the end of a log file, as an argument of `tail`."""
 MODULE_FILE = lazy_pattern(
     r"^(\S*/)?nvidia(?:-current|-open|-legacy-[0-9]+xx|-tesla(?:-[0-9]+)?|_[0-9]{3})?(?:-open)?\.ko(?:\.\w+)?:",
     re.MULTILINE,
 )
-"""A line of modules.dep that begins with NVIDIA's main module; Debian names it nvidia-current."""
+"""The start of a line of modules.dep with NVIDIA's main module, which Debian names nvidia-current."""
 MODULES_DEP_LIMIT = 8 << 20
+"""The largest number of bytes that are read from modules.dep."""
 DKMS_NAME = lazy_pattern(
     r"nvidia(?:-(?:current|open|srv|server|legacy-[0-9]+xx|tesla(?:-[0-9]+)?|[0-9]+))*\Z"
 )
-"""Names of the driver in DKMS; nvidia-fs and nvidia-peermem are other modules."""
+"""The names of the driver in DKMS. nvidia-fs and nvidia-peermem are not part of it."""
 BLOCKED = lazy_pattern(
     r"^[ \t]*((?:blacklist[ \t]+nvidia|alias[ \t]+nvidia[ \t]+off|install[ \t]+nvidia[ \t]+\S*(?:false|true))"
     r"[ \t]*)(?:#[^\n]*)?$",
     re.MULTILINE,
 )
+"""A line of a modprobe configuration file that blocks the module."""
 BLOCKED_AT_START = lazy_pattern(
     r"(?<!\S)(?:modprobe\.blacklist|module_blacklist|rd\.driver\.blacklist)=(?:[^\s,]{1,60},)*nvidia(?=[,\s]|\Z)"
 )
+"""A kernel parameter that blocks the module."""
 MODPROBE_FOLDERS = ("/etc/modprobe.d", "/run/modprobe.d", "/usr/lib/modprobe.d", "/lib/modprobe.d")
 SECURE_BOOT = "/sys/firmware/efi/efivars/SecureBoot-8be4df61-93ca-11d2-aa0d-00e098032b8c"
-"""Four bytes of attributes, then 1 if it is on (UEFI specification, global variables)."""
+"""The firmware variable: four bytes of attributes, then 1 if Secure Boot is on (UEFI specification)."""
 DPKG_NAMES = lazy_pattern(r"(libnvidia-compute(?:-[0-9]+(?:-server)?)?|libcuda1|libnvidia-tesla(?:-[0-9]+)?-cuda1"
                         r"|libnvidia-legacy-[0-9]+xx-cuda1)(?::\w+)?\.list\Z")  # fmt: skip
 RPM_NAMES = (
@@ -65,9 +68,11 @@ RPM_NAMES = (
     "nvidia-compute-G05",
     "nvidia-compute-G06",
 )
+"""The packages that own a libcuda on Fedora, Red Hat and SUSE systems."""
 PACMAN_NAME = lazy_pattern(r"(nvidia(?:-[0-9]+xx)?-utils)-([0-9][0-9.]*)-[0-9.]+\Z")
 INSTALLER, INSTALLER_LOG = "/usr/bin/nvidia-uninstall", "/var/log/nvidia-installer.log"
 PRIME = "/etc/prime-discrete"
+"""The file with the mode that Ubuntu's prime-select has set."""
 
 
 def probe(
@@ -77,18 +82,19 @@ def probe(
     *,
     timeout: float,
 ) -> KernelFacts:
-    """Return all facts except `links`. `pci` returns the GPUs on the bus once they are known.
+    """Return all facts except `links`.
 
-    `timeout` (seconds) applies to each command that reads the log, and half of it to any other command.
+    `pci` waits for the GPUs on the PCI bus and returns them. `timeout` is the time limit in seconds for each command
+    that reads the log; other commands have half of it.
     """
     if machine.system != "Linux":
-        nothing = Absent(machine.system, "this is not Linux")
-        return KernelFacts(nothing, nothing, nothing, nothing, nothing, nothing)
-    cards = pci()
+        not_linux = Absent(machine.system, "this is not Linux")
+        return KernelFacts(not_linux, not_linux, not_linux, not_linux, not_linux, not_linux)
+    gpus = pci()
     prime = _load_fact(system, PRIME)
-    loaded = system.exists(MODULE_VERSION)
-    if not loaded and not isinstance(cards, Known) and not machine.wsl and not isinstance(prime, Known):
-        absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(cards, Absent) else cards
+    is_loaded = system.exists(MODULE_VERSION)
+    if not is_loaded and not isinstance(gpus, Known) and not machine.wsl and not isinstance(prime, Known):
+        absent = Absent("/sys/bus/pci/devices", NO_NVIDIA_REASON) if isinstance(gpus, Absent) else gpus
         return KernelFacts(absent, absent, absent, absent, absent, prime)
     secure_boot = probe_secure_boot(system, machine)
     return KernelFacts(
@@ -100,14 +106,16 @@ def probe(
         packages=probe_packages(system, timeout=timeout / 2),
         runfile=probe_runfile(system),
         prime=prime,
-        lost_cards=probe_lost(system, cards.value if isinstance(cards, Known) else ()),
+        lost_cards=probe_lost(system, gpus.value if isinstance(gpus, Known) else ()),
     )
 
 
 SECURE_BOOT_ON = Known(True, SECURE_BOOT)
+"""The fact that Secure Boot is on."""
 
 
 def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
+    """Return the start of a file; None if it cannot be read."""
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -115,6 +123,7 @@ def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
 
 
 def _list_names(system: System, folder: str) -> list[str]:
+    """Return the names in a folder; empty if it cannot be listed."""
     try:
         return system.listdir(folder)
     except OSError:
@@ -135,10 +144,10 @@ def _load_fact(system: System, path: str) -> Fact[str]:
 
 
 def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[tuple[KernelEvent, ...]]:
-    """Return the kernel's messages since boot: from dmesg, else the journal, else a log file."""
+    """Return the events in the kernel log since boot, from dmesg, the journal, or a log file."""
     if machine.wsl:
         return Absent("dmesg", "under WSL the driver is Windows' own and writes no log here")
-    refused = []
+    failures = []
     for argv in (
         ("dmesg",),
         ("journalctl", "-k", "-b", "-q", "--no-pager", "-n", "20000"),
@@ -147,16 +156,16 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
         if system.which(argv[0]) is None:
             continue
         result = system.run(argv, timeout=timeout, key=" ".join(argv))
-        # journalctl succeeds and prints nothing if this user may not read the system's journal.
+        # journalctl succeeds with no output if this user may not read the system's journal.
         if result.ok and result.stdout.strip():
             return Known(parse_kernel_log(result.stdout), " ".join(argv))
         message = clean_line(result.stderr, limit=120) or (
             "printed nothing" if result.ok else result.describe_end()
         )
-        refused.append(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
-    if not refused:
+        failures.append(f"{argv[0]}: {message.removeprefix(f'{argv[0]}: ')}")
+    if not failures:
         return Absent("dmesg", "this system has no kernel log that could be asked")
-    return Unknown(f"the kernel's log cannot be read by this user ({'; '.join(refused)})", "dmesg")
+    return Unknown(f"the kernel's log cannot be read by this user ({'; '.join(failures)})", "dmesg")
 
 
 # ---------------------------------------------------------------- module files
@@ -165,9 +174,9 @@ def probe_log(system: System, machine: MachineFacts, *, timeout: float) -> Fact[
 def probe_module_files(
     system: System, machine: MachineFacts, *, timeout: float, signature: bool
 ) -> Fact[ModuleFiles]:
-    """Return the files of NVIDIA's kernel module below /lib/modules, if the module is not loaded.
+    """Return the facts about the files of NVIDIA's kernel module, if the module is not loaded.
 
-    `signature` says whether to check if the module is signed.
+    `signature` says whether to find out if the module is signed.
     """
     if machine.wsl:
         return Absent("/lib/modules", "WSL has no NVIDIA kernel module")
@@ -178,13 +187,13 @@ def probe_module_files(
     if not machine.kernel:
         return Unknown("which kernel runs is not known", "/lib/modules")
     base = f"/lib/modules/{machine.kernel}"
-    running = _find_module_files(system, base)
-    if running is None:
+    running_files = _find_module_files(system, base)
+    if running_files is None:
         return Unknown(f"{base}/modules.dep cannot be read (`sudo depmod` rebuilds it)", base)
     others = [kernel for kernel in _list_names(system, "/lib/modules") if kernel != machine.kernel]
     return Known(
         ModuleFiles(
-            running=running,
+            running=running_files,
             other_kernels=tuple(
                 clean_line(kernel, limit=120)
                 for kernel in others[-8:]
@@ -192,15 +201,18 @@ def probe_module_files(
             ),
             headers=system.exists(f"{base}/build"),
             dkms=_list_dkms(system),
-            signed=_is_signed(system, running[0], timeout) if running and signature else None,
-            blocked=_list_blocking_lines(system) if running else (),
+            signed=_is_signed(system, running_files[0], timeout) if running_files and signature else None,
+            blocked=_list_blocking_lines(system) if running_files else (),
         ),
         f"{base}/modules.dep",
     )
 
 
 def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
-    """Return NVIDIA's module files of one kernel, as modules.dep lists them; None if it cannot be read."""
+    """Return the paths of NVIDIA's kernel module in modules.dep; None if that cannot be read.
+
+    `base` is the module folder of one kernel.
+    """
     text = _load_text(system, f"{base}/modules.dep", MODULES_DEP_LIMIT)
     if text is None:
         return None
@@ -209,7 +221,7 @@ def _find_module_files(system: System, base: str) -> tuple[str, ...] | None:
 
 
 def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
-    """Return the versions of the driver in DKMS, with their kernels and a log that a build left."""
+    """Return the versions of the driver in DKMS, with the kernels that they are built for and the log of a build."""
     base = "/var/lib/dkms"
     modules = []
     for name in _list_names(system, base):
@@ -231,7 +243,7 @@ def _list_dkms(system: System) -> tuple[DkmsModule, ...]:
 
 
 def _is_signed(system: System, path: str, timeout: float) -> bool | None:
-    """Return whether a module has a signer; None if modinfo is missing or fails."""
+    """Return whether a module is signed; None if modinfo is missing or fails."""
     command = system.which("modinfo") or ("/sbin/modinfo" if system.exists("/sbin/modinfo") else None)
     if command is None:
         return None
@@ -240,7 +252,7 @@ def _is_signed(system: System, path: str, timeout: float) -> bool | None:
 
 
 def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
-    """Return (source, line) of modprobe configuration and kernel parameters that block the module."""
+    """Return (path, line) of each modprobe configuration and kernel parameter that blocks the module."""
     lines = []
     for folder in dict.fromkeys(system.realpath(folder) for folder in MODPROBE_FOLDERS):
         for name in _list_names(system, folder):
@@ -255,7 +267,7 @@ def _list_blocking_lines(system: System) -> tuple[tuple[str, str], ...]:
 
 
 def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
-    """Return whether Secure Boot is on, according to the firmware."""
+    """Return whether Secure Boot is on, according to the firmware's variable."""
     if machine.wsl:
         return Absent(SECURE_BOOT, "WSL has no firmware of its own")
     try:
@@ -273,7 +285,7 @@ def probe_secure_boot(system: System, machine: MachineFacts) -> Fact[bool]:
 
 
 def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackage, ...]]:
-    """Return the installed packages that own a libcuda, if a package manager is found."""
+    """Return the installed packages that own a libcuda, from dpkg, pacman or rpm."""
     info = "/var/lib/dpkg/info"
     if system.exists(info):
         matches = (DPKG_NAMES.match(name) for name in _list_names(system, info))
@@ -282,11 +294,9 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
             return Absent("dpkg", "no package of NVIDIA's driver")
         argv = ("dpkg-query", "-W", "-f", "${db:Status-Abbrev}|${Package}|${Version}\\n", *names)
         result = system.run(argv, timeout=timeout, key="dpkg-query -W")
-        fields_of_lines = [line.split("|") for line in result.stdout.splitlines()]
+        rows = [line.split("|") for line in result.stdout.splitlines()]
         installed = [
-            (fields[1], fields[2])
-            for fields in fields_of_lines
-            if len(fields) == 3 and fields[0].startswith("ii")
+            (fields[1], fields[2]) for fields in rows if len(fields) == 3 and fields[0].startswith("ii")
         ]
         return (
             _make_packages_fact(installed, "dpkg -l")
@@ -300,16 +310,15 @@ def probe_packages(system: System, *, timeout: float) -> Fact[tuple[DriverPackag
     if system.which("rpm") is not None:
         argv = ("rpm", "-q", "--qf", "%{NAME}|%{VERSION}\\n", *RPM_NAMES)
         result = system.run(argv, timeout=timeout, key="rpm -q")
-        fields_of_lines = [line.split("|") for line in result.stdout.splitlines()]
+        rows = [line.split("|") for line in result.stdout.splitlines()]
         if result.failure is not None:
             return Unknown(f"rpm {result.describe_end()}", "rpm -q")
-        return _make_packages_fact(
-            [(fields[0], fields[1]) for fields in fields_of_lines if len(fields) == 2], "rpm -q"
-        )
+        return _make_packages_fact([(fields[0], fields[1]) for fields in rows if len(fields) == 2], "rpm -q")
     return Absent("dpkg, pacman, rpm", "none of these package managers is here")
 
 
 def _make_packages_fact(installed: list[tuple[str, str]], source: str) -> Fact[tuple[DriverPackage, ...]]:
+    """Return the fact about installed packages, which are (name, version)."""
     if not installed:
         return Absent(source, "no package of NVIDIA's driver")
     packages = {(clean_line(name, limit=80), clean_line(version, limit=80)) for name, version in installed}
@@ -317,7 +326,10 @@ def _make_packages_fact(installed: list[tuple[str, str]], source: str) -> Fact[t
 
 
 def probe_runfile(system: System) -> Fact[str]:
-    """Return the version that NVIDIA's own installer installed, if its uninstaller still exists."""
+    """Return the version that NVIDIA's own installer installed; "" if it is not known.
+
+    The installer counts as used if its uninstaller exists.
+    """
     if not system.exists(INSTALLER):
         return Absent(INSTALLER, "NVIDIA's installer was not used")
     text = _load_text(system, INSTALLER_LOG, 4096)
@@ -329,13 +341,13 @@ def probe_runfile(system: System) -> Fact[str]:
 
 
 def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
-    """Return the PCI addresses of the GPUs whose configuration space reads as all ones.
+    """Return the PCI addresses of GPUs that no longer respond: their configuration space reads as all ones.
 
-    A suspended GPU is not read, because reading would wake it.
+    A suspended GPU is skipped, because reading would wake it.
     """
     addresses = []
-    for card in cards:
-        folder = f"/sys/bus/pci/devices/{card.address}"
+    for gpu in cards:
+        folder = f"/sys/bus/pci/devices/{gpu.address}"
         if (_load_text(system, f"{folder}/power/runtime_status", 32) or "").strip() == "suspended":
             continue
         try:
@@ -343,16 +355,18 @@ def probe_lost(system: System, cards: tuple[PciGpu, ...]) -> tuple[str, ...]:
         except OSError:
             continue
         if head == b"\xff\xff\xff\xff":
-            addresses.append(card.address)
+            addresses.append(gpu.address)
     return tuple(addresses)
 
 
 def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: float) -> Fact[dict[str, str]]:
-    """Return the links between the GPUs, if NVIDIA's driver holds at least two."""
+    """Return the links between the GPUs, if NVIDIA's driver uses at least two."""
     if isinstance(cards, Unknown):
         return cards
-    driven = [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
-    if len(driven) < 2:
+    nvidia_gpus = (
+        [card for card in cards.value if card.driver == "nvidia"] if isinstance(cards, Known) else []
+    )
+    if len(nvidia_gpus) < 2:
         return Absent("nvidia-smi topo -m", "there are not several cards")
     return query_links(system, timeout=timeout)
 
@@ -360,9 +374,9 @@ def probe_links(system: System, cards: Fact[tuple[PciGpu, ...]], *, timeout: flo
 def query_links(
     system: System, *, timeout: float, options: tuple[str, ...] = ("-m",)
 ) -> Fact[dict[str, str]]:
-    """Return the links ("NV4", "SYS", …) of pairs such as "GPU0-GPU1", numbered as by nvidia-smi.
+    """Return the links ("NV4", "SYS", …) by pairs such as "GPU0-GPU1", with the numbers of nvidia-smi.
 
-    `words` are the options that select the matrix.
+    `options` are the options of `nvidia-smi topo` that select the matrix. `timeout` is in seconds.
     """
     label = f"nvidia-smi topo {' '.join(options)}"
     command = system.which("nvidia-smi")

@@ -1,17 +1,22 @@
-"""A model of glibc's dynamic loader: what `dlopen` finds, and its error message if it finds nothing.
+"""Model glibc's dynamic loader: predict the file that `dlopen` finds, or its error message.
 
-The rules are those of glibc's elf/dl-load.c and dl-open.c, checked against the real loader in tests/lab:
+The rules are those of glibc's elf/dl-load.c and elf/dl-open.c. Tests in tests/lab compare them with the real loader.
 
-* a library that is already in the process under that soname (or the same file) is reused;
-* otherwise the search path is: RPATH of the caller and of the objects that loaded it, up to the main program (only if
-  the caller has no RUNPATH), LD_LIBRARY_PATH as it was when the process started, RUNPATH of the caller alone,
-  /etc/ld.so.cache, the default folders;
-* a file of another class or machine is skipped; an empty file or one that is not an ELF object ends the search;
-* then every library that the object needs is searched in the same way with *its* RPATH or RUNPATH, and the symbol
-  versions that it requires are compared with those they define;
-* `$ORIGIN` is the folder of the path through which an object was found: symbolic links are not resolved.
+* A library that is already in the process, under that soname or from the same file, is reused.
+* Otherwise the loader searches, in this order:
 
-Nothing is loaded; files are only read, through a `System`.
+  1. the RPATH of the caller and of the objects that loaded it, up to the main program, if the caller has no RUNPATH;
+  2. LD_LIBRARY_PATH as it was when the process started;
+  3. the RUNPATH of the caller alone;
+  4. /etc/ld.so.cache;
+  5. the default folders.
+
+* A file for another ELF class or machine is skipped. An empty file, or one that is not an ELF object, ends the search.
+* Each library that the object needs is then searched in the same way, with the RPATH or RUNPATH of the object. The
+  symbol versions that the object requires are compared with those that its libraries define.
+* `$ORIGIN` is the folder of the path at which an object was found; symbolic links are not resolved.
+
+Nothing is loaded: files are only read, through a `System`.
 """
 
 from __future__ import annotations
@@ -33,22 +38,22 @@ if TYPE_CHECKING:
 
 NOT_FOUND = "cannot open shared object file: No such file or directory"
 SKIPPED_ERRNOS = frozenset({errno.ENOENT, errno.EACCES, errno.ENOTDIR})
-"""Errors after which open_path tries the next folder; any other error ends that list of folders."""
+"""The errors after which the loader tries the next folder. Any other error ends the current list of folders."""
 MAX_OBJECTS = 4096
-"""The largest number of objects followed in one process; a real one with TensorFlow has some hundreds."""
+"""The largest number of objects in one process. A real process with TensorFlow has a few hundred."""
 MAX_BOUND_OBJECTS = 512
-"""The largest number of objects for which symbols are compared: each may be looked up in all others."""
+"""The largest number of objects in a process for which symbols are compared, because that is slow."""
 HWCAP_LEVELS = {
     "x86-64-v4": frozenset(["avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"]),
     "x86-64-v3": frozenset(["avx", "avx2", "bmi1", "bmi2", "f16c", "fma", "abm", "movbe", "xsave"]),
     "x86-64-v2": frozenset(["cx16", "lahf_lm", "popcnt", "sse4_1", "sse4_2", "ssse3"]),
 }
-"""glibc-hwcaps folders, the highest level first, with the /proc/cpuinfo flags that each level adds."""
+"""The names of glibc-hwcaps folders, the highest level first, with the /proc/cpuinfo flags that each level adds."""
 HASWELL = frozenset(["avx2", "bmi1", "bmi2", "abm", "movbe", "popcnt", "fma"])
 AVX512_1 = frozenset(["avx512cd", "avx512f", "avx512bw", "avx512dq", "avx512vl"])
-"""The flags that glibc before 2.37 required on Intel's processors for its legacy subfolders.
+"""The flags of Intel processors for the legacy subfolders "haswell" and "avx512_1" of glibc before 2.37.
 
-See sysdeps/x86/cpu-features.c.
+See glibc's sysdeps/x86/cpu-features.c.
 """
 
 
@@ -59,24 +64,29 @@ class LinkMap:
     path: str
     elf: ElfFile
     origin: str
+    """The value of `$ORIGIN`."""
     loader: LinkMap | None
+    """The object that caused it to be loaded; None for the main program."""
     names: set[str] = field(default_factory=set)
+    """The names under which it was requested."""
     via: str = ""
-    """The source of the path: "LD_LIBRARY_PATH", "RUNPATH of …"; empty for the main program."""
+    """The source of the path, such as "LD_LIBRARY_PATH" or "RUNPATH of …"; empty for the main program."""
 
 
 @dataclass(slots=True)
 class FileCache:
-    """A cache of files that were read, shared by the processes of a machine."""
+    """A cache of file contents, shared by the modelled processes of one machine."""
 
     elf: dict[str, ElfFile | ElfError | OSError] = field(default_factory=dict)
+    """The parsed files by path, or the errors from reading them."""
     folders: dict[str, bool] = field(default_factory=dict)
+    """Whether a path is a folder, by path."""
     cache: dict[str, tuple[str, ...]] | None = None
-    """The paths of each soname in /etc/ld.so.cache; None until it is read."""
+    """The paths in /etc/ld.so.cache by soname; None until the file is read."""
 
 
 class _LoadError(Exception):
-    """`_map` found no object; the message is that of dlerror without its prefix."""
+    """An object could not be loaded. `name` and `error` form the message of dlerror."""
 
     def __init__(self, name: str, error: str, *, crash: bool = False, needed_by: str | None = None) -> None:
         super().__init__(error)
@@ -87,16 +97,17 @@ class _LoadError(Exception):
 
 
 def split_library_path(value: str | None) -> tuple[str, ...]:
-    """Return the folders of LD_LIBRARY_PATH as glibc splits it: at ':' and ';'; an empty entry is "./"."""
+    """Return the folders of LD_LIBRARY_PATH, split at ":" and ";" as by glibc. An empty entry becomes "./"."""
     if not value:
         return ()
     return tuple(part or "./" for part in value.replace(";", ":").split(":"))
 
 
 def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str, ...]:
-    """Return the subfolders that the loader tries before a folder itself, in its order.
+    """Return the subfolders in which the loader searches before a folder itself, in its order.
 
-    These are glibc-hwcaps since 2.33, and all combinations of "tls", "haswell", "avx512_1" and "x86_64" up to 2.36.
+    glibc 2.33 and newer has glibc-hwcaps folders. glibc up to 2.36 tries all combinations of the legacy names "tls",
+    "haswell", "avx512_1" and "x86_64". Return nothing if the version is not known.
     """
     parts = (glibc or "").split(".")
     if len(parts) < 2 or not all(part.isdigit() for part in parts[:2]):
@@ -116,17 +127,14 @@ def list_hwcap_folders(cpu_flags: Iterable[str], glibc: str | None) -> tuple[str
         if "GenuineIntel" in flags and flags >= AVX512_1:
             names.append("avx512_1")
         names.append("x86_64")
-        for chosen in range((1 << len(names)) - 1, 0, -1):
-            bits = (name for bit, name in enumerate(reversed(names)) if chosen >> bit & 1)
-            folders.append("/".join(reversed(list(bits))))
+        for mask in range((1 << len(names)) - 1, 0, -1):
+            chosen_names = (name for bit, name in enumerate(reversed(names)) if mask >> bit & 1)
+            folders.append("/".join(reversed(list(chosen_names))))
     return tuple(folders)
 
 
 class Process:
-    """A process whose main program is `executable`, up to the point at which Python runs.
-
-    `executable` is the path of the main program with links resolved (its `$ORIGIN` is the folder of /proc/self/exe).
-    """
+    """A model of a process, from the start of its main program."""
 
     def __init__(
         self,
@@ -139,7 +147,11 @@ class Process:
         files: FileCache | None = None,
         noexec: Sequence[str] = (),
     ) -> None:
-        """Load the main program and what it needs; `files` is a cache shared with other processes."""
+        """Model the start of the main program with the libraries that it needs.
+
+        `executable` is the path of the main program with links resolved. `files` is a cache that other processes share.
+        `noexec` are folders on file systems from which nothing may be executed.
+        """
         self._system = system
         self._noexec = tuple(f"{folder.rstrip('/')}/" for folder in noexec)
         self._denied: dict[str, bool] = {}
@@ -150,13 +162,14 @@ class Process:
         self._run_paths: dict[tuple[str, str], tuple[str, ...]] = {}
         self.loaded: list[LinkMap] = []
         self._local: set[int] = set()
-        """`id`s of objects loaded with RTLD_LOCAL: only the objects that need them see their symbols."""
+        """The `id`s of objects loaded with RTLD_LOCAL: only the objects that need them see their symbols."""
         self.notes: list[str] = []
+        """Sentences about problems that do not stop the process."""
         self._main = self._load_main_program(executable)
         self.library_entries = tuple(
             (entry, folder)
             for entry in split_library_path(env.get("LD_LIBRARY_PATH"))
-            if (folder := self._expand(entry, self._main))
+            if (folder := self._expand_tokens(entry, self._main))
         )
         self.library_path = tuple(folder for _, folder in self.library_entries)
         self.preload: tuple[str, ...] = ()
@@ -167,7 +180,7 @@ class Process:
     # ------------------------------------------------------------ the process as it starts
 
     def _load_main_program(self, executable: str) -> LinkMap | None:
-        """Load the main program; return None if it cannot be read as an ELF object."""
+        """Load the main program. If it cannot be read as an ELF object, add a note and return None."""
         try:
             elf = self._load_object(executable)
         except (ElfError, OSError) as error:
@@ -191,7 +204,7 @@ class Process:
                 self.preload += (name,)
 
     def _load_needs(self, start: LinkMap) -> None:
-        """Load what the main program needs; add a note if something is missing."""
+        """Load the libraries that the main program needs; add a note if one is missing."""
         try:
             self._map_needs(start, [])
         except _LoadError as error:
@@ -202,47 +215,48 @@ class Process:
     def dlopen(
         self, name: str, caller: LinkMap | None, *, bind_now: bool = True, visible: bool = False
     ) -> Resolution:
-        """Return the result of `dlopen(name, RTLD_NOW)` in `caller`.
+        """Return the result of `dlopen(name)` in `caller`.
 
-        What it loads stays loaded, as in the real process. With `bind_now` symbols are compared as well, without it
-        only files and symbol versions. `visible` means RTLD_GLOBAL: objects loaded later find symbols in it.
+        Loaded objects stay loaded, as in a real process. If `bind_now`, symbols are compared as with RTLD_NOW;
+        otherwise only files and symbol versions are. `visible` means RTLD_GLOBAL: objects that are loaded later see the
+        symbols.
         """
         tried: list[Tried] = []
-        before = list(self.loaded)
+        loaded_before = list(self.loaded)
         try:
             library = self._open(name, caller, tried, bind_now=bind_now)
         except _LoadError as error:
-            top = next((m for m in self.loaded if m not in before), None)
-            missing = self._list_all_missing(top) if top else ()
-            self.loaded = before
+            opened = next((m for m in self.loaded if m not in loaded_before), None)
+            missing = self._list_all_missing(opened) if opened else ()
+            self.loaded = loaded_before
             return Resolution(
                 soname=name,
-                path=top.path if top else None,
+                path=opened.path if opened else None,
                 via=_find_via(tried),
                 error=f"{error.name}: {error.error}",
-                # If all files exist, the loader's message begins with the one to blame.
-                really_missing=missing or (_find_culprit(error, top) or name,),
+                # If no file is missing, the message begins with the object that caused the error.
+                really_missing=missing or (_find_culprit(error, opened) or name,),
                 needed_by=error.needed_by,
                 tried=tuple(tried),
                 crash=error.crash,
             )
         if not visible:
-            self._local |= {id(link) for link in self.loaded} - {id(link) for link in before}
+            self._local |= {id(link) for link in self.loaded} - {id(link) for link in loaded_before}
         via = _find_via(tried) or ("LD_PRELOAD" if library.via == "LD_PRELOAD" else "already in the process")
         return Resolution(name, library.path, via, "", tried=tuple(tried))
 
     def load(self, path: str, *, bind_now: bool, visible: bool = False) -> Resolution:
         """Load an object by its path, as Python loads an extension module.
 
-        Python also binds at once. Without `bind_now` that is omitted, because TensorFlow's own objects have tens of
-        thousands of symbols, nearly all defined by each other unless CUDA is linked in.
+        Python uses RTLD_NOW. Set `bind_now` only if TensorFlow is linked to CUDA: its own objects have tens of
+        thousands of symbols, which are otherwise nearly all defined by each other.
         """
         return self.dlopen(path, self.python_library, bind_now=bind_now, visible=visible)
 
     def add_object(self, path: str, loader: LinkMap | None = None) -> LinkMap | None:
-        """Add an object without what it needs, and return it; None if it cannot be read.
+        """Add an object without the libraries that it needs, and return it; None if it cannot be read.
 
-        It shows what the object would find if its import had not failed.
+        So its searches can be modelled even if its import failed.
         """
         try:
             elf = self._load_object(path)
@@ -253,12 +267,12 @@ class Process:
         return link
 
     def find(self, path: str) -> LinkMap | None:
-        """Return the object in the process that was mapped from this file; None if there is none."""
+        """Return the loaded object of a file; None if there is none."""
         real_path = self._system.realpath(path)
         return next((m for m in self.loaded if self._system.realpath(m.path) == real_path), None)
 
     def list_own_folders(self, link: LinkMap) -> tuple[str, ...]:
-        """Return the existing folders of an object's RUNPATH (else RPATH), normalized, each once, for display."""
+        """Return the existing folders of an object's RUNPATH, or else of its RPATH, normalized for display."""
         folders = (
             posixpath.normpath(f)
             for f in self._split_run_path(link.elf.runpath or link.elf.rpath or "", link)
@@ -276,7 +290,7 @@ class Process:
     def _open(
         self, name: str, caller: LinkMap | None, tried: list[Tried] | None = None, *, bind_now: bool = False
     ) -> LinkMap:
-        """Map an object and, if it is new, what it needs."""
+        """Map an object and, if it was not loaded yet, the libraries that it needs."""
         tried = [] if tried is None else tried
         before = len(self.loaded)
         link = self._map(name, caller, tried)
@@ -285,10 +299,13 @@ class Process:
         return link
 
     def _map_needs(self, start: LinkMap, tried: list[Tried], *, bind_now: bool = False) -> None:
-        """Map what an object needs and check it, in the order of the real loader.
+        """Map the libraries that an object needs and check their symbols, in the order of the real loader.
 
-        Objects are mapped breadth first, as in _dl_map_object_deps. Then the symbol versions are compared, as in
-        _dl_check_map_versions; then, with RTLD_NOW, the symbols, as in dl_open_worker.
+        1. Objects are mapped breadth first, as in _dl_map_object_deps.
+        2. Symbol versions are compared, as in _dl_check_map_versions.
+        3. If `bind_now`, symbols are compared, as in dl_open_worker.
+
+        Raise _LoadError if a library is missing or a check fails.
         """
         queue = [start]
         for current in queue:
@@ -306,27 +323,27 @@ class Process:
                     raise
                 if len(self.loaded) > before:
                     queue.append(dependency)
-        scope = cache(lambda: self._list_scope(start))  # rarely needed: most objects are not bound at once
-        bound = {id(current) for current in queue if self._check_versions(current)}
+        scope = cache(lambda: self._list_scope(start))  # computed only if symbols are compared
+        bound_ids = {id(current) for current in queue if self._check_versions(current)}
         if bind_now and len(self.loaded) <= MAX_BOUND_OBJECTS:
-            bound.update(map(id, queue))
-        for current in reversed(queue):  # dependencies are relocated first
-            if id(current) in bound:
+            bound_ids.update(map(id, queue))
+        for current in reversed(queue):  # the loader relocates dependencies first
+            if id(current) in bound_ids:
                 self._check_symbols(current, scope)
 
     def _list_scope(self, start: LinkMap) -> list[LinkMap]:
-        """Return the objects in which symbols are searched for `start`: global ones, and all it needs."""
-        needed, queue = {id(start)}, [start]
+        """Return the objects in which the symbols of `start` are searched: global ones, and all that it needs."""
+        needed_ids, queue = {id(start)}, [start]
         for current in queue:
             for name in current.elf.needed:
                 dependency = self._find_loaded(self._expand_needed(name, current))
-                if dependency is not None and id(dependency) not in needed:
-                    needed.add(id(dependency))
+                if dependency is not None and id(dependency) not in needed_ids:
+                    needed_ids.add(id(dependency))
                     queue.append(dependency)
-        return [link for link in self.loaded if id(link) not in self._local or id(link) in needed]
+        return [link for link in self.loaded if id(link) not in self._local or id(link) in needed_ids]
 
     def _list_all_missing(self, opened: LinkMap) -> tuple[str, ...]:
-        """Return every missing soname in the closure of `opened`; dlerror names only the first."""
+        """Return all missing sonames among the direct and indirect needs of `opened`; dlerror names only the first."""
         missing: list[str] = []
         queue, visited = [opened], {id(opened)}
         for current in queue:
@@ -343,7 +360,10 @@ class Process:
         return tuple(missing)
 
     def _check_symbols(self, current: LinkMap, scope: Callable[[], Sequence[LinkMap]]) -> None:
-        """Check that the scope defines the symbols of an object, as relocation with RTLD_NOW does."""
+        """Check that the objects in a scope define the symbols of an object, as RTLD_NOW does.
+
+        Raise _LoadError if one is undefined.
+        """
         if _get_folder(current.path) in self.default_folders:
             return  # the system's own libraries match each other
         providers = [current.path, *(m.path for m in scope() if m is not current)]
@@ -352,17 +372,17 @@ class Process:
             raise _LoadError(current.path, f"undefined symbol: {unresolved[0]}", needed_by=current.path)
 
     def _check_versions(self, current: LinkMap) -> bool:
-        """Check the symbol versions.
+        """Check the symbol versions that an object requires. Raise _LoadError if one is not defined.
 
-        Return whether a library without versions has to be checked by its symbols.
+        Return whether a library defines no versions at all, so that the symbols have to be compared instead.
         """
         is_unversioned = False
         for library, versions in current.elf.verneed:
             provider = self._find_loaded(library)
             if provider is None:
                 continue
-            # The loader only warns about an object without version definitions: "no version information available".
-            # Symbols that it lacks are noticed when they are bound.
+            # The loader only warns about a library without versions: "no version information available". A missing
+            # symbol is noticed when it is bound.
             if not provider.elf.verdef:
                 is_unversioned = is_unversioned or bool(versions)
                 continue
@@ -378,15 +398,18 @@ class Process:
     # ------------------------------------------------------------ the search
 
     def _map(self, name: str, loader: LinkMap | None, tried: list[Tried]) -> LinkMap:
-        """Return the object for a name, mapped if it is not loaded yet: the model of _dl_map_object."""
+        """Return the object for a name; map it if it is not loaded yet. This models _dl_map_object.
+
+        Raise _LoadError if there is none.
+        """
         loaded = self._find_loaded(name)
         if loaded is not None:
             return loaded
         if "/" in name:
-            path = self._expand(name, loader) or name
+            path = self._expand_tokens(name, loader) or name
             return self._map_file(name, self._make_absolute(path), loader, tried, "its path")
         skipped: list[ElfError] = []
-        for via, paths in self._list_candidates(name, loader):
+        for via, paths in self._iter_candidates(name, loader):
             for path in paths:
                 try:
                     return self._map_file(name, path, loader, tried, via)
@@ -410,10 +433,10 @@ class Process:
     def _map_file(
         self, name: str, path: str, loader: LinkMap | None, tried: list[Tried], via: str
     ) -> LinkMap:
-        """Map one file: the model of open_verify and _dl_map_object_from_fd.
+        """Map one file. This models open_verify and _dl_map_object_from_fd.
 
-        Raise ElfError if the search continues because of the class or machine, OSError if the file cannot be opened,
-        and _LoadError if the loader gives up.
+        Raise ElfError if the search continues because the class or machine is wrong, OSError if the file cannot be
+        opened, and _LoadError if the search ends.
         """
         try:
             elf = self._load_object(path)
@@ -423,7 +446,7 @@ class Process:
                 raise
             if error.problem is ElfProblem.WRONG_CLASS:
                 raise _LoadError(path, f"wrong ELF class: {error.detail}") from error
-            # Noticed only when it is mapped, so dlerror has the name.
+            # The loader notices this only after mapping the file; then dlerror reports the requested name.
             is_mapped_first = error.problem is ElfProblem.NO_DYNAMIC
             raise _LoadError(
                 name if is_mapped_first else path,
@@ -457,8 +480,8 @@ class Process:
         self.loaded.append(link)
         return link
 
-    def _list_candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
-        """Yield (source, paths to try) for a soname, in the loader's order."""
+    def _iter_candidates(self, name: str, loader: LinkMap | None) -> Iterable[tuple[str, Iterable[str]]]:
+        """Yield (source, paths to try) for a soname, in the order of the loader."""
         if loader is None or loader.elf.runpath is None:
             chain: list[LinkMap] = []
             ancestor = loader
@@ -470,11 +493,11 @@ class Process:
             for link in chain:
                 if link.elf.rpath is not None and link.elf.runpath is None:
                     folders = self._split_run_path(link.elf.rpath, link)
-                    yield f"RPATH of {link.path}", self._search_folders(folders, name)
-        yield "LD_LIBRARY_PATH", self._search_folders(self.library_path, name)
+                    yield f"RPATH of {link.path}", self._iter_folder_paths(folders, name)
+        yield "LD_LIBRARY_PATH", self._iter_folder_paths(self.library_path, name)
         if loader is not None and loader.elf.runpath is not None:
             folders = self._split_run_path(loader.elf.runpath, loader)
-            yield f"RUNPATH of {loader.path}", self._search_folders(folders, name)
+            yield f"RUNPATH of {loader.path}", self._iter_folder_paths(folders, name)
         cached = self._list_cached(name)
         nodeflib = loader is not None and loader.elf.nodeflib
         defaults = self.default_folders
@@ -482,47 +505,47 @@ class Process:
             cached = tuple(path for path in cached if _get_folder(path) not in defaults)
         yield "/etc/ld.so.cache", cached[:1]
         if not nodeflib:
-            yield "the default folders", self._search_folders(defaults, name)
+            yield "the default folders", self._iter_folder_paths(defaults, name)
 
-    def _search_folders(self, folders: Iterable[str], name: str) -> Iterable[str]:
+    def _iter_folder_paths(self, folders: Iterable[str], name: str) -> Iterable[str]:
         """Yield the path of a library in each folder and its hardware subfolders."""
         for folder in folders:
             if not self._is_folder(folder):
                 if self._is_closed(folder):
-                    yield f"{folder}/{name}"  # opening it fails as it does for the loader
+                    yield f"{folder}/{name}"  # opening it fails, as for the loader
                 continue
             for sub in self._list_hardware_subfolders(folder):
                 yield f"{sub}/{name}"
             yield f"{folder}/{name}"
 
     def _list_hardware_subfolders(self, folder: str) -> tuple[str, ...]:
-        """Return the hardware subfolders of a folder that exist; nearly always none."""
+        """Return the existing hardware subfolders of a folder; usually there are none."""
         if folder not in self._hardware:
-            existing = {
-                sub
-                for sub in {sub.split("/")[0] for sub in self._hwcaps}
-                if self._is_folder(f"{folder}/{sub}")
+            existing_roots = {
+                subfolder
+                for subfolder in {subfolder.split("/")[0] for subfolder in self._hwcaps}
+                if self._is_folder(f"{folder}/{subfolder}")
             }
             self._hardware[folder] = tuple(
-                f"{folder}/{sub}"
-                for sub in self._hwcaps
-                if sub.split("/")[0] in existing and self._is_folder(f"{folder}/{sub}")
+                f"{folder}/{subfolder}"
+                for subfolder in self._hwcaps
+                if subfolder.split("/")[0] in existing_roots and self._is_folder(f"{folder}/{subfolder}")
             )
         return self._hardware[folder]
 
     def _split_run_path(self, value: str, owner: LinkMap) -> tuple[str, ...]:
-        """Return the folders of an RPATH or RUNPATH: ':' separates, an empty entry is the working directory."""
+        """Return the folders of an RPATH or RUNPATH, split at ":". An empty entry is the working directory."""
         key = (value, owner.origin)
         if key not in self._run_paths:
             self._run_paths[key] = tuple(
-                folder for part in value.split(":") if (folder := self._expand(part or "./", owner))
+                folder for part in value.split(":") if (folder := self._expand_tokens(part or "./", owner))
             )
         return self._run_paths[key]
 
-    def _expand(self, path: str, owner: LinkMap | None) -> str | None:
-        """Expand the dynamic string tokens of a path; return None if `$ORIGIN` is not known.
+    def _expand_tokens(self, path: str, owner: LinkMap | None) -> str | None:
+        """Expand the tokens `$ORIGIN`, `$LIB` and `$PLATFORM` of a path; return None if `$ORIGIN` is not known.
 
-        The path becomes absolute, and trailing slashes are removed.
+        The result is absolute and has no trailing slashes.
         """
         origin = owner.origin if owner is not None else None
         for token, value in (
@@ -539,7 +562,7 @@ class Process:
         return absolute.rstrip("/") or "/"
 
     def _expand_needed(self, name: str, owner: LinkMap) -> str:
-        return (self._expand(name, owner) or name) if "$" in name else name
+        return (self._expand_tokens(name, owner) or name) if "$" in name else name
 
     def _make_absolute(self, path: str) -> str:
         if path.startswith("/"):
@@ -569,7 +592,7 @@ class Process:
         return self._folders[path]
 
     def _is_closed(self, path: str) -> bool:
-        """Return whether this user may not list or reach a folder, so that its content is not known."""
+        """Return whether this user has no permission to list a folder."""
         if path not in self._denied:
             try:
                 self._system.listdir(path)
@@ -580,7 +603,7 @@ class Process:
         return self._denied[path]
 
     def _list_cached(self, name: str) -> tuple[str, ...]:
-        """Return the paths that /etc/ld.so.cache has for a soname."""
+        """Return the paths of a soname in /etc/ld.so.cache."""
         paths_by_soname = self.files.cache
         if paths_by_soname is None:
             paths_by_soname = self.files.cache = {}
@@ -597,13 +620,13 @@ class Process:
 
     @property
     def cache_sonames(self) -> Mapping[str, tuple[str, ...]]:
-        """The paths of each soname in /etc/ld.so.cache."""
+        """The paths in /etc/ld.so.cache by soname."""
         self._list_cached("")
         return self.files.cache or {}
 
     @cached_property
     def default_folders(self) -> tuple[str, ...]:
-        """The folders compiled into the loader: Debian's multiarch ones, or lib64."""
+        """The folders compiled into the loader: those of Debian's multiarch, or lib64."""
         machine = self._system.platform.get("machine", "x86_64")
         multiarch = f"/usr/lib/{machine}-linux-gnu"
         if self._is_folder(multiarch):
@@ -616,7 +639,7 @@ def _get_folder(path: str) -> str:
 
 
 def _find_culprit(error: _LoadError, opened: LinkMap | None) -> str:
-    """Return the soname of the other object that an error is about; empty if there is none."""
+    """Return the file name of the object that caused an error; empty if that is the opened object itself."""
     return "" if opened is None or error.name == opened.path else error.name.rpartition("/")[2]
 
 

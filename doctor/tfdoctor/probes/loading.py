@@ -1,4 +1,4 @@
-"""A probe of what the loader finds for TensorFlow, with the model of probes/loader.py."""
+"""Predict the libraries that the dynamic loader finds for TensorFlow, with the model in probes/loader.py."""
 
 from __future__ import annotations
 
@@ -32,13 +32,16 @@ SYSTEM_FOLDERS = (
 )
 """Folders that usually contain CUDA libraries, whether or not the loader searches them."""
 MAX_LIBRARIES = 400
+"""The largest number of libraries that `find_libraries` returns."""
 FULL_NAME = re.compile(r"\.so\.(\d{1,6}(?:\.\d{1,6}){2,4})\Z")
-"""The file name of a library with its full version."""
+"""The end of a library's file name that has the full version."""
 HEADER_LIMIT = 1 << 18
+"""The largest number of bytes that are read from a header."""
 MAX_ENTRIES = 4
-"""The largest number of entries of a variable for which the loader is also modelled without each of them."""
+"""The largest number of entries of a variable that are removed one by one to see their effect."""
 LIBRARY_PATH, PRELOAD = "LD_LIBRARY_PATH", "LD_PRELOAD"
 DRIVERS = ("libcuda.so.1", "libnvidia-ml.so.1")
+"""The sonames of the driver's libraries."""
 
 
 def probe(
@@ -53,16 +56,17 @@ def probe(
     cpu_flags: Iterable[str],
     variables: Mapping[str, str] | None = None,
 ) -> Fact[LoaderFacts]:
-    """Model the loader during `import tensorflow` and every `dlopen` of `sonames`, in their order.
+    """Model `import tensorflow`, and then `dlopen` for each of `sonames`, in their order.
 
-    `caller` is the object that calls dlopen: "framework" or "pywrap". `hard_linked` says that TensorFlow (1.13 and
-    older) is linked to the libraries. `shown` says that TensorFlow's own libraries are loaded with RTLD_GLOBAL.
+    `caller` is the object that calls dlopen: "framework" or "pywrap". `hard_linked` says that TensorFlow is linked to
+    CUDA's libraries (1.13 and older). `global_symbols` says that TensorFlow's own libraries are loaded with
+    RTLD_GLOBAL. `variables` are the variables of the examined Python; None means those of `system`.
     """
     if not python.platform.startswith("linux") or python.glibc is None:
         return Unknown(
             f"only glibc's loader is modelled, and this Python is for {python.platform}", python.executable
         )
-    env = dict(system.env.items())  # items() does not record each variable as read
+    env = dict(system.env.items())  # items() does not count as reading each variable
     env.update(variables or {})
     for name in (LIBRARY_PATH, PRELOAD):
         if variables is not None and name not in variables:
@@ -70,7 +74,9 @@ def probe(
 
     noexec = [system.realpath(folder) for folder, _ in python.noexec]
 
-    def run(env: Mapping[str, str], baseline: _Run | None = None, excluded: Sequence[str] = ()) -> _Run:
+    def run_model(
+        env: Mapping[str, str], baseline: _Run | None = None, excluded_folders: Sequence[str] = ()
+    ) -> _Run:
         process = Process(
             system,
             python.real_executable or python.executable,
@@ -88,7 +94,7 @@ def probe(
             path
             for path in python.mapped
             if system.realpath(path) not in removed_real
-            and not path.startswith(tuple(f"{f}/" for f in excluded))
+            and not path.startswith(tuple(f"{f}/" for f in excluded_folders))
         ]
         return _run(
             system,
@@ -98,10 +104,10 @@ def probe(
             sonames=sonames,
             caller=caller,
             bind_now=hard_linked,
-            shown=global_symbols,
+            global_symbols=global_symbols,
         )
 
-    run_result = run(env)
+    run_result = run_model(env)
     process, opener = run_result.process, run_result.opener
     if opener is None:
         return Unknown("TensorFlow's own shared objects are not there", tensorflow.core_dir)
@@ -121,7 +127,7 @@ def probe(
             found=find_libraries(system, python, (*sonames, *missing), process),
             preload=process.preload,
             notes=tuple(process.notes),
-            without=tuple(_resolve_again(env, run_result, run)),
+            without=tuple(_resolve_again(env, run_result, run_model)),
             plugins=run_result.plugins,
         ),
         "the loader's rules followed on the files",
@@ -129,7 +135,7 @@ def probe(
 
 
 def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
-    """Return the resolution with the real path, and the version from the file name or a header."""
+    """Return a resolution with the real path, and the version in the file name or in cuDNN's header."""
     if not resolution.ok or resolution.path is None:
         return resolution
     real = system.realpath(resolution.path)
@@ -142,7 +148,7 @@ def _complete_resolution(system: System, resolution: Resolution) -> Resolution:
 
 
 def _find_header_version(system: System, folder: str) -> str | None:
-    """Return the version in the header of a cuDNN in `folder`; None if there is none.
+    """Return the version in the header that belongs to the cuDNN in `folder`; None if there is none.
 
     The header is cudnn_version.h, or cudnn.h up to cuDNN 7.
     """
@@ -164,10 +170,13 @@ class _Run:
 
     process: Process
     began: frozenset[str]
-    """Files that were in the process before Python ran."""
+    """The paths that were loaded before Python ran."""
     failures: tuple[Resolution, ...]
+    """The failures of the import."""
     opener: LinkMap | None
+    """The object that calls dlopen; None if it cannot be read."""
     resolutions: tuple[Resolution, ...]
+    """The results of the dlopen calls."""
     plugins: tuple[Resolution, ...] = ()
 
 
@@ -180,16 +189,19 @@ def _run(
     sonames: Sequence[str],
     caller: str,
     bind_now: bool,
-    shown: bool,
+    global_symbols: bool,
 ) -> _Run:
-    """Model the import of TensorFlow in `process`, and the opening of the libraries by it."""
-    initial_paths = frozenset(link.path for link in process.loaded)
+    """Model the import of TensorFlow in `process`, and its dlopen calls.
+
+    `mapped` are the paths of extension modules that Python has loaded before.
+    """
+    paths_before = frozenset(link.path for link in process.loaded)
     for path in mapped:
         if process.find(path) is None:
             process.add_object(path)
     failures: tuple[Resolution, ...] = ()
     if tensorflow.pywrap:
-        result = process.load(tensorflow.pywrap, bind_now=bind_now, visible=shown)
+        result = process.load(tensorflow.pywrap, bind_now=bind_now, visible=global_symbols)
         if not result.ok:
             failures = (result,)
     opener = _find_caller(process, tensorflow, caller)
@@ -199,10 +211,10 @@ def _run(
         else ()
     )
     plugins = tuple(process.dlopen(path, opener) for path in tensorflow.plugins) if opener is not None else ()
-    return _Run(process, initial_paths, failures, opener, resolutions, plugins)
+    return _Run(process, paths_before, failures, opener, resolutions, plugins)
 
 
-# ---------------------------------------------------------------- without one entry
+# ---------------------------------------------------------------- results without some entries
 
 
 def _resolve_again(
@@ -210,9 +222,9 @@ def _resolve_again(
     baseline: _Run,
     run: Callable[[Mapping[str, str], _Run, Sequence[str]], _Run],
 ) -> list[Without]:
-    """Return the results without entries of LD_LIBRARY_PATH and LD_PRELOAD.
+    """Run the model again without each entry of LD_LIBRARY_PATH and LD_PRELOAD, and return the results.
 
-    They are determined only if these entries may be the reason for a problem.
+    Return nothing if there is no problem that these entries may cause: no failure, and no driver library found by them.
     """
     tried = [
         attempt for resolution in (*baseline.failures, *baseline.resolutions) for attempt in resolution.tried
@@ -251,47 +263,51 @@ def _resolve_again(
 
 
 def _list_choices(entries: Sequence[str]) -> list[tuple[str, ...]]:
-    """Return a tuple of each entry alone, then one of all entries if there are several."""
+    """Return the sets of entries to remove: each entry alone, and all of them if there are several."""
     distinct = tuple(dict.fromkeys(entries))
     choices: list[tuple[str, ...]] = [(entry,) for entry in distinct[:MAX_ENTRIES]]
     return [*choices, distinct] if len(distinct) > 1 else choices
 
 
 def _remove_entries(variable: str, value: str, entries: Sequence[str]) -> str:
-    """Return the value of a path variable without some entries."""
+    """Return the value of a list variable without some entries."""
     remaining = [entry for entry in split_entries(variable, value) if entry not in entries]
     return (" " if variable == PRELOAD else ":").join(remaining)
 
 
 def _list_instead(baseline: _Run, changed: _Run) -> tuple[Instead, ...]:
-    """Return the files that differ: of the loaded objects, and of the paths that were tried before."""
-    current, changed_paths = _map_names(baseline.process), _map_names(changed.process)
-    loaded_paths = frozenset(current.values())
+    """Return the files that differ between two runs, among loaded objects and paths that were tried."""
+    path_by_name, changed_path_by_name = _map_names(baseline.process), _map_names(changed.process)
+    loaded_paths = frozenset(path_by_name.values())
     for resolution in (*baseline.failures, *baseline.resolutions):
         for tried in resolution.tried:
-            current.setdefault(tried.path.rpartition("/")[2], tried.path)
+            path_by_name.setdefault(tried.path.rpartition("/")[2], tried.path)
     return tuple(
-        Instead(name, path, changed_paths.get(name))
-        for name, path in sorted(current.items())
+        Instead(name, path, changed_path_by_name.get(name))
+        for name, path in sorted(path_by_name.items())
         if "/" not in name
-        and not _is_same_file(path, changed_paths.get(name))
-        and (name in changed_paths or path in loaded_paths)
+        and not _is_same_file(path, changed_path_by_name.get(name))
+        and (name in changed_path_by_name or path in loaded_paths)
     )
 
 
 def _is_same_file(path: str, other: str | None) -> bool:
-    """Return whether two paths are equal once normalized: those from a RUNPATH may contain ".."."""
+    """Return whether two paths are equal after normalization: paths from a RUNPATH may contain ".."."""
     return other is not None and posixpath.normpath(path) == posixpath.normpath(other)
 
 
 def _map_names(process: Process) -> dict[str, str]:
-    """Return the paths of all objects in a process, by soname and by the requested name."""
+    """Return the paths of all objects in a process, by soname and by requested name."""
     paths = {name: link.path for link in process.loaded for name in link.names}
     return paths | {link.elf.soname: link.path for link in process.loaded if link.elf.soname}
 
 
 def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> LinkMap | None:
-    """Return the object that calls dlopen; it is added to the process if the import did not load it."""
+    """Return the object that calls dlopen; None if it cannot be read.
+
+    It is added to the process if the import did not load it. `kind` is "framework" or "pywrap"; the other object is
+    used if that one is missing.
+    """
     paths = [tensorflow.framework, tensorflow.pywrap]
     for path in paths if kind == "framework" else reversed(paths):
         if path:
@@ -304,7 +320,7 @@ def _find_caller(process: Process, tensorflow: TensorFlowFacts, kind: str) -> Li
 def find_libraries(
     system: System, python: PythonFacts, sonames: Sequence[str], process: Process
 ) -> tuple[FoundElsewhere, ...]:
-    """Return the libraries of the same families as `sonames`, of any version, in the usual folders."""
+    """Return the libraries in the usual folders that have the names of `sonames`, in any version."""
     stems = sorted(
         {
             soname.split(".so")[0]
@@ -330,7 +346,7 @@ def find_libraries(
 
 
 def _list_folders(system: System, python: PythonFacts, process: Process) -> list[tuple[str, str | None]]:
-    """Return (folder, package that owns it or None) of the existing folders that may contain libraries."""
+    """Return (folder, package that owns it or None) of each existing folder that may contain CUDA libraries."""
     folders: dict[str, str | None] = {}
     for site in (
         *python.site_packages,
@@ -349,8 +365,8 @@ def _list_folders(system: System, python: PythonFacts, process: Process) -> list
         folders.setdefault(folder, None)
     for name in _list_names(system, "/usr/local"):
         if name.startswith("cuda"):
-            for sub in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
-                folders.setdefault(f"/usr/local/{name}/{sub}", f"/usr/local/{name}")
+            for subfolder in ("lib64", "lib", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"):
+                folders.setdefault(f"/usr/local/{name}/{subfolder}", f"/usr/local/{name}")
     for folder in SYSTEM_FOLDERS:
         folders.setdefault(folder, None)
     for paths in process.cache_sonames.values():
@@ -364,6 +380,7 @@ def _list_folders(system: System, python: PythonFacts, process: Process) -> list
 
 
 def _list_names(system: System, folder: str) -> list[str]:
+    """Return the names in a folder; empty if it cannot be listed."""
     try:
         return system.listdir(folder)
     except OSError:

@@ -1,4 +1,4 @@
-"""A probe of the operating system, the kind of container, and the processor."""
+"""Probe the operating system, the processor, and the kind of container."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 def probe(system: System) -> MachineFacts:
     """Return the facts about this machine."""
     platform = system.platform
-    release = parse_os_release(
+    os_release = parse_os_release(
         _load_text(system, "/etc/os-release") or _load_text(system, "/usr/lib/os-release") or ""
     )
     kernel = platform.get("release", "")
@@ -23,10 +23,10 @@ def probe(system: System) -> MachineFacts:
         system=platform.get("system", ""),
         machine=platform.get("machine", ""),
         kernel=kernel,
-        distribution=release.get("PRETTY_NAME"),
-        distribution_id=release.get("ID"),
-        distribution_like=tuple(release.get("ID_LIKE", "").split()),
-        distribution_version=release.get("VERSION_ID"),
+        distribution=os_release.get("PRETTY_NAME"),
+        distribution_id=os_release.get("ID"),
+        distribution_like=tuple(os_release.get("ID_LIKE", "").split()),
+        distribution_version=os_release.get("VERSION_ID"),
         cpu_flags=parse_cpu_flags(_load_text(system, "/proc/cpuinfo", 1 << 14) or ""),
         container=_detect_container(system),
         wsl=_detect_wsl(system, kernel),
@@ -36,17 +36,20 @@ def probe(system: System) -> MachineFacts:
 
 
 def parse_os_release(text: str) -> dict[str, str]:
-    """Parse os-release(5): KEY=value lines, with the quotes removed."""
-    result: dict[str, str] = {}
+    """Parse the KEY=value lines of an os-release file, and remove the quotes."""
+    fields: dict[str, str] = {}
     for line in text.splitlines():
         match = re.match(r"([A-Z_]{1,40})=(.{0,400})\Z", line.strip())
         if match:
-            result[match[1]] = clean_line(match[2].strip("\"'"))
-    return result
+            fields[match[1]] = clean_line(match[2].strip("\"'"))
+    return fields
 
 
 def parse_cpu_flags(text: str) -> frozenset[str]:
-    """Return the flags (x86, including the vendor_id) or Features (arm) of the first processor."""
+    """Return the flags of the first processor in /proc/cpuinfo.
+
+    On x86 these include the vendor, such as "GenuineIntel"; on Arm they are the "Features". Empty if there are none.
+    """
     vendor: set[str] = set()
     for line in text.splitlines():
         key, _, value = line.partition(":")
@@ -58,6 +61,7 @@ def parse_cpu_flags(text: str) -> frozenset[str]:
 
 
 def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
+    """Return the start of a file; None if it cannot be read."""
     try:
         return system.read_text(path, limit=limit)
     except OSError:
@@ -65,7 +69,7 @@ def _load_text(system: System, path: str, limit: int = 1 << 16) -> str | None:
 
 
 def _detect_container(system: System) -> str | None:
-    """Return the kind of container that this process runs in; None outside of containers."""
+    """Return the kind of container that this process runs in; None if it is not in one."""
     if system.exists("/.dockerenv"):
         return "kubernetes" if "KUBERNETES_SERVICE_HOST" in system.env else "docker"
     if system.exists("/run/.containerenv"):
@@ -91,8 +95,10 @@ def _detect_container(system: System) -> str | None:
 
 
 def _detect_wsl(system: System, kernel: str) -> int | None:
-    """Return the version of WSL, 1 or 2; None outside of WSL."""
-    version = f"{kernel} {_load_text(system, '/proc/version') or ''}".lower()
-    if "microsoft" not in version:
+    """Return the version of WSL, 1 or 2; None if this is not WSL."""
+    kernel_text = f"{kernel} {_load_text(system, '/proc/version') or ''}".lower()
+    if "microsoft" not in kernel_text:
         return None
-    return 2 if "wsl2" in version or "microsoft-standard" in version or system.exists("/dev/dxg") else 1
+    return (
+        2 if "wsl2" in kernel_text or "microsoft-standard" in kernel_text or system.exists("/dev/dxg") else 1
+    )

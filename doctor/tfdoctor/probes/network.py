@@ -1,4 +1,4 @@
-"""A probe of the listening ports and the addresses of this machine, from the kernel's tables."""
+"""Probe the listening ports and the IP addresses of this machine, from the kernel's tables."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ if TYPE_CHECKING:
 __all__ = ["probe_listening"]
 
 MAX_TABLE_BYTES = 16 << 20
-"""The largest number of bytes read of a table, enough for a hundred thousand sockets."""
+"""The largest number of bytes read from a table, enough for a hundred thousand sockets."""
 
 
 def probe_listening(system: System) -> Listening:
-    """Return the ports and addresses in /proc/net.
+    """Return the listening ports and the addresses in /proc/net.
 
-    The ports are None if it does not exist (Windows, macOS).
+    The ports are None if there is no readable table, as on Windows and macOS.
     """
     ports: set[int] | None = None
     for name in ("tcp", "tcp6"):
@@ -32,6 +32,7 @@ def probe_listening(system: System) -> Listening:
 
 
 def _load_text(system: System, path: str) -> str | None:
+    """Return the text of a table; None if it cannot be read."""
     try:
         return system.read_text(path, limit=MAX_TABLE_BYTES)
     except OSError:

@@ -1,4 +1,4 @@
-"""A probe of the owner and mode of files that exist but may not be used."""
+"""Find the owner and mode of files that the loader found but was not allowed to use."""
 
 from __future__ import annotations
 
@@ -20,26 +20,32 @@ STAT_TIMEOUT_S = 2.0
 
 
 def add_denied(system: System, loader: Fact[LoaderFacts]) -> Fact[LoaderFacts]:
-    """Return the facts with the reason for each file that the loader found but may not use."""
+    """Return the loader facts with the reason for each file that it was not allowed to use.
+
+    Return them unchanged if there is no such file, or if the facts are not known.
+    """
     if not isinstance(loader, Known):
         return loader
     facts = loader.value
-    refused: dict[str, str] = {}
+    problem_by_path: dict[str, str] = {}
     for resolution in (*facts.import_needs, *facts.resolutions):
         for tried in resolution.tried:
             if tried.problem in (FOLDER_CLOSED, DENIED, NOEXEC_ERROR) and not resolution.ok:
-                refused.setdefault(posixpath.normpath(tried.path), tried.problem)
-    if not refused:
+                problem_by_path.setdefault(posixpath.normpath(tried.path), tried.problem)
+    if not problem_by_path:
         return loader
     denied = tuple(
         Denied(path, path, "noexec") if problem == NOEXEC_ERROR else explain_denied(system, path)
-        for path, problem in list(refused.items())[:MAX_FILES]
+        for path, problem in list(problem_by_path.items())[:MAX_FILES]
     )
     return dataclasses.replace(loader, value=dataclasses.replace(facts, denied=denied))
 
 
 def explain_denied(system: System, path: str) -> Denied:
-    """Return what forbids reading `path`: the file itself, or a parent folder."""
+    """Return the file or parent folder that forbids reading `path`, with its owner and mode.
+
+    This is the nearest path whose status can be read. The owner and mode are missing if there is none.
+    """
     current, status = path, _load_status(system, path)
     while status is None and current not in ("/", "", "."):
         current = posixpath.dirname(current)
@@ -52,7 +58,7 @@ def explain_denied(system: System, path: str) -> Denied:
 
 
 def _load_status(system: System, path: str) -> tuple[str, str] | None:
-    """Return (owner's number, mode) of the file that a path leads to; None if they are not known."""
+    """Return (user ID of the owner, mode) of a file, with links followed; None if they are not known."""
     result = system.run(("stat", "-L", "-c", "%u %a", "--", path), timeout=STAT_TIMEOUT_S, key=f"stat {path}")
     fields = result.stdout.split()
     return (

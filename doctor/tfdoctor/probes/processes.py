@@ -1,6 +1,6 @@
-"""Identification of the processes on a GPU: nvidia-smi reports their numbers, and /proc their owners.
+"""Identify the processes on a GPU: nvidia-smi reports their IDs, and /proc has their users and programs.
 
-In a container the numbers are those of the host or of another container, so nothing is looked up there.
+In a container the IDs belong to the host or to another container, so nothing is looked up there.
 """
 
 from __future__ import annotations
@@ -21,47 +21,59 @@ if TYPE_CHECKING:
 
 MAX_USERS = 5
 """The largest number of other users whose names are looked up."""
-_CONTAINER = re.compile(
+_CONTAINER_CGROUP = re.compile(
     r"(?:(?P<engine>cri-containerd|docker|libpod|crio)-|/(?P<folder>docker|kubepods)/(?:[^/\n]{1,100}/){0,4})"
     r"(?P<id>[0-9a-f]{12})[0-9a-f]{52}(?![0-9a-f])"
 )
-"""A cgroup path: "…/docker-ID.scope" if systemd created it, "/docker/ID" if the engine did."""
-_ENGINES = {"libpod": "podman", "crio": "cri-o", "cri-containerd": "containerd", "kubepods": "Kubernetes"}
+"""The cgroup path of a container: "…/docker-ID.scope" if systemd created it, "/docker/ID" if the engine did."""
+_ENGINE_NAMES = {
+    "libpod": "podman",
+    "crio": "cri-o",
+    "cri-containerd": "containerd",
+    "kubepods": "Kubernetes",
+}
+"""The names of container engines by the word in the cgroup path, if they differ."""
 ID_TIMEOUT_S = 1.0
-"""The time limit in seconds for each lookup: a directory service can be slow or unreachable."""
+"""The time limit in seconds for the lookup of a user name: a directory service may not respond."""
 
 
 def identify(
     system: System, processes: Iterable[SmiProcess], *, container: bool = False
 ) -> tuple[SmiProcess, ...]:
-    """Return the processes with their user, state, program and container, as far as /proc shows them."""
+    """Return the processes with their user, state, program and container, as far as /proc shows them.
+
+    If `container` is true, the IDs belong to another system, and the processes are returned unchanged.
+    """
     process_list = tuple(processes)
     if container or not process_list or system.platform.get("system") != "Linux":
         return process_list
-    # If other users' processes are hidden (hidepid), a missing process may still be running.
-    complete = system.exists("/proc/1/status")
-    identified = [_identify(system, process, complete=complete) for process in process_list]
-    others = list(dict.fromkeys(p.user for p in identified if p.user and not p.own))[:MAX_USERS]
-    names = {uid: find_user_name(system, uid) for uid in others}
-    return tuple(dataclasses.replace(p, user=names.get(p.user or "", p.user)) for p in identified)
+    # If /proc hides other users' processes (hidepid), a missing process may still be running.
+    shows_all = system.exists("/proc/1/status")
+    identified = [_identify(system, process, shows_all=shows_all) for process in process_list]
+    other_users = list(dict.fromkeys(p.user for p in identified if p.user and not p.own))[:MAX_USERS]
+    name_by_uid = {uid: find_user_name(system, uid) for uid in other_users}
+    return tuple(dataclasses.replace(p, user=name_by_uid.get(p.user or "", p.user)) for p in identified)
 
 
-def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProcess:
-    """Return a process with the data of /proc; its `user` is still the number."""
+def _identify(system: System, process: SmiProcess, *, shows_all: bool) -> SmiProcess:
+    """Return a process with the data in /proc; its `user` is the user ID.
+
+    `shows_all` says that /proc shows all processes, so that a missing one has ended.
+    """
     if process.pid is None or process.pid <= 0:
         return process
     folder = f"/proc/{process.pid}"
     try:
         status = system.read_text(f"{folder}/status", limit=4096)
     except FileNotFoundError:
-        return dataclasses.replace(process, state="gone") if complete else process
+        return dataclasses.replace(process, state="gone") if shows_all else process
     except OSError:
         return process
-    uid = _load_field(status, "Uid")
-    state = _load_field(status, "State")
+    uid = _parse_status_field(status, "Uid")
+    state = _parse_status_field(status, "State")
     return dataclasses.replace(
         process,
-        name=process.name or clean_line(_load_field(status, "Name"), limit=64) or None,
+        name=process.name or clean_line(_parse_status_field(status, "Name"), limit=64) or None,
         user=uid or None,
         own=uid == system.platform.get("uid") if uid else None,
         state="zombie" if state.startswith("Z") else None,
@@ -71,30 +83,30 @@ def _identify(system: System, process: SmiProcess, *, complete: bool) -> SmiProc
 
 
 def _find_container(system: System, folder: str) -> str:
-    """Return the engine of a process's container and the first twelve digits of its ID.
+    """Return the container of a process, as its engine and the first twelve digits of its ID.
 
-    "" outside of containers.
+    Return "" if the process is not in a container.
     """
     try:
-        match = _CONTAINER.search(system.read_text(f"{folder}/cgroup", limit=4096))
+        match = _CONTAINER_CGROUP.search(system.read_text(f"{folder}/cgroup", limit=4096))
     except OSError:
         return ""
     if match is None:
         return ""
     engine = match["engine"] or match["folder"]
-    return f"{_ENGINES.get(engine, engine)} {match['id']}"
+    return f"{_ENGINE_NAMES.get(engine, engine)} {match['id']}"
 
 
-def _load_field(status: str, name: str) -> str:
+def _parse_status_field(status: str, name: str) -> str:
     """Return the first word of a field of /proc/PID/status; "" if it is missing."""
     match = re.search(rf"^{name}:[ \t]*(\S{{1,100}})", status, re.MULTILINE)
     return match[1] if match is not None else ""
 
 
 def find_user_name(system: System, uid: str) -> str:
-    """Return the name of a user, or the number if it has no name.
+    """Return the name of a user, or the user ID if the name is not known.
 
-    The system is asked, because the name may be in LDAP.
+    The `id` command is used, because the name may be in a directory service such as LDAP.
     """
     result = (
         system.run(("id", "-nu", uid), timeout=ID_TIMEOUT_S, key=f"id -nu {uid}") if uid.isdigit() else None
@@ -104,9 +116,9 @@ def find_user_name(system: System, uid: str) -> str:
 
 
 def _find_script(system: System, folder: str) -> str:
-    """Return what a process runs: "train.py", "-m pkg.train" or NOTEBOOK; "" if it is not known.
+    """Return the script or module of a process: "train.py", "-m pkg.train" or NOTEBOOK_COMMAND; "" if not known.
 
-    Other arguments are omitted because they can contain secrets.
+    Other arguments are omitted, because they can contain secrets.
     """
     try:
         arguments = system.read_text(f"{folder}/cmdline", limit=4096).split("\0")

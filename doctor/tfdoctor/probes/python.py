@@ -1,4 +1,4 @@
-"""A probe of the target Python and its TensorFlow, of which nothing is imported."""
+"""Probe the examined Python and its TensorFlow, without importing TensorFlow."""
 
 from __future__ import annotations
 
@@ -36,9 +36,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts.python import Choice
     from tfdoctor.system import CommandResult, System
 
+# A pair in the dictionary of build_info.py: the value is a string, a name such as True, or a list.
 _BUILD_INFO_PAIR = re.compile(
     r"\(?['\"](\w{1,40})['\"]\s{0,4}[,:]\s{0,4}(?:u?['\"]([^'\"]{0,200})['\"]|(\w{1,20})|(\[[^\]]{0,400}\]))"
 )
+# An assignment in the build_info.py of older releases.
 _BUILD_INFO_LINE = re.compile(
     r"^(\w{1,40})\s{0,4}=\s{0,4}(?:u?['\"]([^'\"]{0,200})['\"]|(\w{1,20}))\s*$", re.MULTILINE
 )
@@ -50,23 +52,27 @@ _HEADER_SUFFIX = re.compile(r"^#define\s{1,8}TF_VERSION_SUFFIX\s{1,8}\"([^\"]{0,
 def probe(
     system: System, choice: Choice, *, is_requested: bool, timeout: float
 ) -> tuple[Fact[PythonFacts], Fact[TensorFlowFacts]]:
-    """Query the chosen interpreter; return the facts about it and about its TensorFlow.
+    """Query the chosen interpreter, and return the facts about it and about its TensorFlow.
 
-    If it does not answer within the first part of the time limit, it is queried again: then its files are in memory.
-    Raise UsageError if the user requested it (`asked`) and it is no Python.
+    If it does not answer within the first part of the time limit, it is queried again, because its files are in memory
+    then. Raise UsageError if the user requested it (`is_requested`) and it is not a Python.
     """
     python = choice.path
     if is_base_missing(choice):
-        return (_make_unusable(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
+        return (_make_unusable_fact(Trouble("base-gone", python, "leads to a Python that is gone")),) * 2
     start_time = time.monotonic()
     first_answer, result = query_python(system, python, timeout=timeout)
     answer = dict(first_answer)
     if "version" not in answer:
         remaining = max(0.2, timeout - (time.monotonic() - start_time))
-        trouble, description, second_answer = _second_try(system, python, result, remaining)
+        trouble, description, second_answer = _diagnose_and_retry(system, python, result, remaining)
         answer.update(second_answer)
         if "version" not in answer:
-            return (_make_unanswered(system, choice, result, trouble, description, asked=is_requested),) * 2
+            return (
+                _make_unanswered_fact(
+                    system, choice, result, trouble, description, is_requested=is_requested
+                ),
+            ) * 2
     facts = _make_python_facts(answer, choice.how)
     source = f"{facts.executable} (its files, nothing imported)"
     raw_tensorflow = answer.get("tensorflow")
@@ -75,58 +81,58 @@ def probe(
             source, f"no tensorflow package on the path of {facts.executable}"
         )
     tensorflow = _make_tensorflow_facts(raw_tensorflow, facts, answer.get("shadow"))
-    other = answer.get("behind")
-    if isinstance(other, dict):
-        tensorflow = dataclasses.replace(tensorflow, behind=_make_tensorflow_facts(other, facts, None))
+    raw_hidden = answer.get("behind")
+    if isinstance(raw_hidden, dict):
+        tensorflow = dataclasses.replace(tensorflow, behind=_make_tensorflow_facts(raw_hidden, facts, None))
     return Known(facts, source), Known(tensorflow, str(raw_tensorflow.get("package_dir")))
 
 
-def _second_try(
-    system: System, python: str, first: CommandResult, remaining: float
+def _diagnose_and_retry(
+    system: System, python: str, first_result: CommandResult, remaining_s: float
 ) -> tuple[Trouble | None, str, Mapping[str, Any]]:
-    """Return the trouble of a Python, a description of it, and the answer to a second query.
+    """Diagnose a Python that did not answer. If it was only too slow, query it again at the same time.
 
-    Both are determined at the same time.
+    Return (trouble or None, description of it, answer to the second query or an empty mapping).
     """
     results: list[tuple[Mapping[str, Any], CommandResult]] = []
 
     def run_patiently() -> None:
-        results.append(run_payload(system, python, "target", timeout=remaining, variant="patient"))
+        results.append(run_payload(system, python, "target", timeout=remaining_s, variant="patient"))
 
     thread = threading.Thread(target=run_patiently, daemon=True)
-    if first.failure is Failure.TIMEOUT:
+    if first_result.failure is Failure.TIMEOUT:
         thread.start()
-    trouble, description = diagnose_startup(system, python, first, timeout=remaining * 0.9)
-    if first.failure is not Failure.TIMEOUT:
+    trouble, description = diagnose_startup(system, python, first_result, timeout=remaining_s * 0.9)
+    if first_result.failure is not Failure.TIMEOUT:
         return trouble, description, {}
     thread.join()
     return trouble, description, results[0][0] if results else {}
 
 
-def _make_unanswered(
+def _make_unanswered_fact(
     system: System,
     choice: Choice,
     result: CommandResult,
     trouble: Trouble | None,
     description: str,
     *,
-    asked: bool,
+    is_requested: bool,
 ) -> Unknown:
     """Return the fact about a Python that did not answer.
 
-    Raise UsageError if the user requested it and it is no Python.
+    Raise UsageError if the user requested it and it is not a Python.
     """
     python = choice.path
     if trouble is None:
         return Unknown(f"{python} {description}", python)
     is_environment = trouble.kind in ("site", "silent") or _is_in_environment(system, python)
-    if not asked or is_environment:
-        return _make_unusable(trouble)
+    if not is_requested or is_environment:
+        return _make_unusable_fact(trouble)
     message = (
         f"--python: {clean_line(choice.how)} does not answer as a Python does: it {result.describe_end()}."
     )
-    description_of_error = trouble.said or trouble.detail
-    raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else description_of_error)
+    error_text = trouble.said or trouble.detail
+    raise UsageError(message, hint=f"It said: {trouble.said}" if trouble.said else error_text)
 
 
 def _is_in_environment(system: System, python: str) -> bool:
@@ -135,19 +141,19 @@ def _is_in_environment(system: System, python: str) -> bool:
     return system.exists(f"{prefix}/pyvenv.cfg") or system.is_dir(f"{prefix}/conda-meta")
 
 
-def _make_unusable(trouble: Trouble) -> Unusable:
-    """Return the fact for a Python that cannot be used."""
+def _make_unusable_fact(trouble: Trouble) -> Unusable:
+    """Return the fact about a Python that cannot be used."""
     details = "".join(f": {text}" for text in (trouble.detail, trouble.said) if text)
     return Unusable(f"{trouble.path} {trouble.how}{details}", trouble.path, trouble)
 
 
-def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
-    """Return the facts about the Python in the answer of the child process."""
+def _make_python_facts(raw: Mapping[str, Any], requested: str) -> PythonFacts:
+    """Return the facts about the Python from the child's answer."""
     version = str(raw.get("version", ""))
-    parts = [*version.split("."), "", ""][:2]
+    version_parts = [*version.split("."), "", ""][:2]
     prefix = str(raw.get("prefix", ""))
     return PythonFacts(
-        requested=clean_line(chosen),
+        requested=clean_line(requested),
         executable=str(raw.get("executable") or ""),
         real_executable=str(raw.get("real_executable") or ""),
         version=version,
@@ -176,7 +182,7 @@ def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
                     FileDifference(clean_line(str(path)), clean_line(str(problem)))
                     for path, problem in _filter_by_length(entry.get("differs"), 2)
                 ),
-                changed=tuple(_parse_changed(entry.get("changed"))),
+                changed=tuple(_iter_changed_files(entry.get("changed"))),
                 files=tuple(clean_line(str(path)) for path in entry.get("files", ())),
                 pins=tuple(clean_line(str(line)) for line in entry.get("pins", ())),
                 real_location=str(entry.get("real_location") or ""),
@@ -191,11 +197,11 @@ def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
         ),
         modules=tuple(map(str, raw.get("modules") or ())),
         absent=tuple(normalize_name(str(name)) for name in raw.get("absent") or ()),
-        shared=tuple(_parse_shared(raw.get("shared"))),
+        shared=tuple(_iter_shared_files(raw.get("shared"))),
         carried=tuple(clean_line(str(path)) for path in raw.get("carried") or ()),
         mapped=tuple(map(str, raw.get("mapped") or ())),
         shadows=tuple(Shadow(*map(str, shadow)) for shadow in _filter_by_length(raw.get("shadows"), 3)),
-        closed=_parse_closed(raw.get("closed")),
+        closed=_parse_denied(raw.get("closed")),
         pip=_parse_bool(raw.get("pip")),
         ensurepip=_parse_bool(raw.get("ensurepip")),
         user_site=str(raw["user_site"]) if raw.get("user_site") else None,
@@ -209,11 +215,12 @@ def _make_python_facts(raw: Mapping[str, Any], chosen: str) -> PythonFacts:
             for pair in raw.get("noexec") or ()
             if isinstance(pair, list) and len(pair) == 2
         ),
-        tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{parts[0]}{parts[1]}",
+        tag=f"{'cp' if raw.get('implementation') == 'CPython' else 'pp'}{version_parts[0]}{version_parts[1]}",
     )
 
 
-def _parse_changed(raw: Any) -> Iterator[ChangedFile]:
+def _iter_changed_files(raw: Any) -> Iterator[ChangedFile]:
+    """Yield the changed files of a distribution."""
     for entry in raw or ():
         yield ChangedFile(
             clean_line(str(entry.get("path", ""))),
@@ -224,7 +231,8 @@ def _parse_changed(raw: Any) -> Iterator[ChangedFile]:
         )
 
 
-def _parse_shared(raw: Any) -> Iterator[SharedFile]:
+def _iter_shared_files(raw: Any) -> Iterator[SharedFile]:
+    """Yield the files that several distributions have installed."""
     for entry in raw or ():
         owners = tuple(_parse_owner(owner_entry) for owner_entry in entry.get("owners", ()))
         current = entry.get("now")
@@ -237,14 +245,15 @@ def _parse_shared(raw: Any) -> Iterator[SharedFile]:
 
 
 def _parse_owner(raw: Any) -> tuple[str, str]:
+    """Return (normalized name, version) of a distribution that owns a file."""
     name, version = raw
     return normalize_name(str(name)), clean_line(str(version))
 
 
-def _parse_closed(raw: object) -> tuple[Denied, ...]:
-    """Return the denied paths in the answer of the child process.
+def _parse_denied(raw: object) -> tuple[Denied, ...]:
+    """Return the paths that this user may not read, from the child's answer.
 
-    Each entry is [path, what forbids it, its owner, whether that is this user, its mode].
+    Each entry is [path, path that forbids access, its owner, whether this user is the owner, its mode].
     """
     return tuple(
         Denied(
@@ -264,7 +273,10 @@ def _parse_bool(raw: object) -> bool | None:
 
 
 def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: object) -> TensorFlowFacts:
-    """Return the facts about TensorFlow in the answer of the child process."""
+    """Return the facts about TensorFlow from the child's answer.
+
+    `shadow` is the path of a module that hides the package; None if there is none.
+    """
     package_dir = str(raw.get("package_dir", ""))
     site_folder = package_dir.rpartition("/")[0]
     candidates = [d for d in python.distributions if d.name in TENSORFLOW_DISTRIBUTIONS]
@@ -297,7 +309,7 @@ def _make_tensorflow_facts(raw: Mapping[str, Any], python: PythonFacts, shadow: 
 
 
 def _filter_by_length(raw: object, length: int) -> list[Any]:
-    """Return the entries of a list that are themselves lists of this length."""
+    """Return the items of a list that are lists of this length; empty if the value is not a list."""
     entries = raw if isinstance(raw, list) else []
     return [entry for entry in entries if isinstance(entry, list) and len(entry) == length]
 
@@ -308,37 +320,41 @@ def normalize_name(name: str) -> str:
 
 
 def is_same_release(left: str, right: str) -> bool:
-    """Return whether two spellings mean the same release, as "2.22.0-rc0" and "2.22.0rc0"."""
+    """Return whether two version strings mean the same release, such as "2.22.0-rc0" and "2.22.0rc0"."""
     return _normalize_version(left) == _normalize_version(right)
 
 
 def _normalize_version(version: str) -> str:
+    """Return a version without separators, local version and post-release, for a comparison."""
     return re.sub(r"[^0-9a-z.]", "", version.lower().split("+")[0].split(".post")[0])
 
 
 def parse_build_info(text: str) -> dict[str, str]:
-    """Parse build_info.py of any release as text.
+    """Return the values in the text of a build_info.py of any release, by name.
 
-    The values are strings ("True", "12.5.1", "['sm_60', …]").
+    All values are strings, such as "True", "12.5.1" and "['sm_60', …]". Old names are added under their new names.
     """
     values: dict[str, str] = {}
     for pattern in (_BUILD_INFO_LINE, _BUILD_INFO_PAIR):
         for match in pattern.finditer(text):
             value = next((group for group in match.groups()[1:] if group is not None), "")
             values.setdefault(match[1], clean_line(value))
-    for old, new in (("cuda_version_number", "cuda_version"), ("cudnn_version_number", "cudnn_version")):
-        if old in values:
-            values.setdefault(new, values[old])
+    for old_name, new_name in (
+        ("cuda_version_number", "cuda_version"),
+        ("cudnn_version_number", "cudnn_version"),
+    ):
+        if old_name in values:
+            values.setdefault(new_name, values[old_name])
     return values
 
 
 def parse_cuda_config(text: str) -> dict[str, str]:
-    """Return the TF_* macros of cuda_config.h, with the quotes removed."""
+    """Return the values of the TF_* macros in cuda_config.h by name, without quotes."""
     return {match[1]: clean_line(match[2]).strip('"') for match in _DEFINE.finditer(text)}
 
 
 def parse_version_header(text: str) -> str | None:
-    """Return the version in version.h or release_version.h, as "2.21.0"; None if it is incomplete."""
+    """Return the version in version.h or release_version.h, such as "2.21.0"; None if it is incomplete."""
     numbers = {match[1]: match[2] for match in _HEADER_NUMBER.finditer(text)}
     if len(numbers) < 3:
         return None

@@ -1,4 +1,4 @@
-"""A rehearsal of TensorFlow's imports of other packages, in a child of the examined Python."""
+"""Rehearse TensorFlow's imports of other packages in a child process of the examined Python."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ def probe(
     version: str = "",
     timeout: float,
 ) -> Fact[RehearsalFacts]:
-    """Import what TensorFlow imports, without TensorFlow, and return the results.
+    """Import the packages that TensorFlow imports, without TensorFlow itself, and return the results.
 
-    These are `modules` (with the attributes that are used), `sources`, which are executed, and the modules of Keras,
-    with a substitute for TensorFlow `version`. `timeout` is in seconds.
+    `modules` are (name, used attributes). `sources` are source files to execute. `keras` are modules of Keras, which
+    are imported with a substitute for TensorFlow `version`. `oddities` are copied to the result. `timeout` is in
+    seconds.
     """
     label = f"{python.executable}: the imports of TensorFlow's imports"
     if not modules and not sources:
@@ -46,9 +47,9 @@ def probe(
         _parse_results(answer, "module", len(modules)),
         _parse_results(answer, "keras", len(keras)),
     )
-    source = answer.get("source")
+    source_result = answer.get("source")
     is_complete = answer.get("done") is True
-    # It has just answered, so this is a recording without a rehearsal.
+    # This Python ran a moment ago, so the system is a recording that lacks the rehearsal.
     if result.failure is Failure.NOT_FOUND:
         return Absent(label, "the imports were not rehearsed when this was recorded")
     if "at" not in answer:
@@ -66,7 +67,7 @@ def probe(
         RehearsalFacts(
             tuple(oddities),
             tuple(module_results),
-            _parse_result(source) if isinstance(source, dict) else None,
+            _parse_result(source_result) if isinstance(source_result, dict) else None,
             tuple(keras_results),
             is_complete,
         ),
@@ -74,13 +75,14 @@ def probe(
     )
 
 
-def _parse_results(answer: Mapping[str, Any], kind: str, number: int) -> list[Rehearsed]:
-    """Return the results for the modules of one kind, as far as the child got."""
-    keys = (f"{kind}:{position}" for position in range(number))
+def _parse_results(answer: Mapping[str, Any], kind: str, count: int) -> list[Rehearsed]:
+    """Return the results for the modules of one kind, up to the last one that the child process imported."""
+    keys = (f"{kind}:{position}" for position in range(count))
     return [_parse_result(answer[key]) for key in keys if isinstance(answer.get(key), dict)]
 
 
 def _parse_result(raw: Mapping[str, Any]) -> Rehearsed:
+    """Parse the result of one import."""
     frames = raw.get("frames")
     return Rehearsed(
         name=clean_line(str(raw.get("name", ""))),

@@ -1,4 +1,4 @@
-"""A query of the examined Python, which takes longest and can begin before other modules are loaded."""
+"""Query the examined Python. This is the slowest probe, so it can be started before other modules are imported."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, LiveSystem, System
 
 FIRST_TRY_FRACTION = 0.5
-"""The fraction of its time limit that the first try gets."""
+"""The fraction of its time limit that the first query gets; the rest is for a second query."""
 
 
 def compute_timeout(timeout: float) -> float:
@@ -24,23 +24,23 @@ def compute_timeout(timeout: float) -> float:
 
 
 def start_query(system: LiveSystem, requested: str | None, *, timeout: float) -> None:
-    """Start the process that `ask` waits for.
+    """Start the child process for which `query_python` waits.
 
-    `timeout` is for all probes. Raise UsageError as `choose` does.
+    `timeout` is the time limit in seconds of all probes together. Raise UsageError if there is no Python to run.
     """
-    chosen = choose(system, requested)
-    if not is_base_missing(chosen):
-        begin_payload(system, chosen.path, "target", timeout=compute_timeout(timeout) * FIRST_TRY_FRACTION)
+    choice = choose(system, requested)
+    if not is_base_missing(choice):
+        begin_payload(system, choice.path, "target", timeout=compute_timeout(timeout) * FIRST_TRY_FRACTION)
 
 
 def is_base_missing(chosen: Choice) -> bool:
-    """Return whether the requested Python leads to one that does not exist, so that nothing can be run."""
+    """Return whether the requested Python cannot run, because the Python that it links to does not exist."""
     return any(lost.variable == PYTHON_OPTION for lost in chosen.lost)
 
 
 def query_python(system: System, python: str, *, timeout: float) -> tuple[Mapping[str, Any], CommandResult]:
-    """Return the answer of the Python, and how its process ended.
+    """Run the query in a child process, and return its answer and the result of the command.
 
-    `timeout` is that of the probe, in seconds.
+    `timeout` is the time limit of the probe in seconds.
     """
     return run_payload(system, python, "target", timeout=timeout * FIRST_TRY_FRACTION)

@@ -1,4 +1,4 @@
-"""A probe of the CUDA toolkits on this machine."""
+"""Find the CUDA toolkits on this machine."""
 
 from __future__ import annotations
 
@@ -14,11 +14,14 @@ if TYPE_CHECKING:
     from tfdoctor.system import System
 
 XLA_FOLDER = re.compile(r"--xla_gpu_cuda_data_dir=([^\s'\"]+)")
-"""The folder in which XLA first searches for libdevice and ptxas."""
+"""The option in XLA_FLAGS that names the folder in which XLA first searches for libdevice and ptxas."""
 
 
 def probe(system: System) -> tuple[CudaToolkit, ...]:
-    """Return every toolkit in the usual folders and in those of CUDA_HOME and XLA_FLAGS, each once."""
+    """Return the toolkits in the usual folders and in those that CUDA_HOME, similar variables and XLA_FLAGS name.
+
+    Each toolkit is returned once, even if several links lead to it.
+    """
     folders: list[str] = []
     with contextlib.suppress(OSError):
         folders += [f"/usr/local/{name}" for name in system.listdir("/usr/local") if name.startswith("cuda")]
@@ -30,12 +33,15 @@ def probe(system: System) -> tuple[CudaToolkit, ...]:
     toolkits: dict[str, CudaToolkit] = {}
     for folder in folders:
         if system.is_dir(folder):
-            toolkits.setdefault(system.realpath(folder), _load_toolkit(system, folder))
+            toolkits.setdefault(system.realpath(folder), _probe_toolkit(system, folder))
     return tuple(toolkits.values())
 
 
-def _load_toolkit(system: System, folder: str) -> CudaToolkit:
-    """Return the facts about the toolkit in a folder."""
+def _probe_toolkit(system: System, folder: str) -> CudaToolkit:
+    """Return the facts about the toolkit in a folder.
+
+    The version is that of its version file, else that in the name of the folder.
+    """
     version = None
     for name in ("version.json", "version.txt"):
         try:
@@ -56,7 +62,7 @@ def _load_toolkit(system: System, folder: str) -> CudaToolkit:
 
 
 def probe_nvcc(system: System, *, timeout: float) -> Fact[str]:
-    """Return the release of the nvcc on PATH, which need not be the one that TensorFlow uses."""
+    """Return the release of the nvcc on PATH. Its toolkit need not be the one that TensorFlow uses."""
     command = system.which("nvcc")
     if command is None:
         return Absent("nvcc", "no nvcc on PATH")

@@ -1,1 +1,1 @@
-"""Reports as text, JSON and HTML. The code here only formats results; it decides nothing."""
+"""Format results as text, JSON and HTML. The code here makes no decisions about the results."""

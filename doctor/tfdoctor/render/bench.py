@@ -1,4 +1,4 @@
-"""The output of `bench`: a screen with curves of characters, and JSON (docs/schemas/bench.schema.json)."""
+"""The output of `bench`: a screen with small bar charts, and JSON (docs/schemas/bench.schema.json)."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ __all__ = [
 ]
 
 BARS = "▁▂▃▄▅▆▇█"
+"""The characters of the bars, the lowest first."""
 PLAIN_BARS = ".:-=+*%#"
 UNITS = {
     "matmul": "rows of the matrices",
@@ -37,9 +38,9 @@ UNITS = {
     "copy": "bytes",
     "allreduce": "bytes",
 }
-"""Workload to the unit of its size."""
+"""The unit of the size of each workload."""
 MAX_CURVES = 9
-"""Curves on the screen; with -v all."""
+"""The largest number of curves on the screen without -v."""
 
 
 def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour: bool = False) -> str:
@@ -97,6 +98,7 @@ def render_bench(bench: Bench, *, verbose: bool = False, width: int = 80, colour
 
 
 def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
+    """Print the verdict of a comparison with another benchmark, and the largest changes."""
     comparison = bench.comparison
     if comparison is None:
         return
@@ -122,13 +124,13 @@ def _print_comparison(out: Page, bench: Bench, *, verbose: bool) -> None:
 
 
 def format_title(run: Timed) -> str:
-    """Return the title of a curve, such as "matmul on GPU:0"; a software GPU's begins with "software: ".
+    """Return the title of a curve, such as "matmul on GPU:0".
 
-    The type is named unless it is float32.
+    The title of a software GPU begins with "software: ". The data type is named unless it is float32.
     """
-    kind = "" if run.dtype == "float32" else run.dtype
+    type_name = "" if run.dtype == "float32" else run.dtype
     compiler = "XLA" if run.xla else ""
-    work = " ".join(part for part in (run.workload, run.model, run.part, kind, compiler) if part)
+    work = " ".join(part for part in (run.workload, run.model, run.part, type_name, compiler) if part)
     prefix = "software: " if run.software else ""  # at the start, where a narrow screen does not cut it off
     if run.workload == "copy":
         route = (
@@ -143,16 +145,19 @@ def format_title(run: Timed) -> str:
 
 
 def group_curves(runs: Sequence[Timed]) -> dict[str, list[Timed]]:
-    """Return title to timings, smallest size first; the parts of training steps are no curves."""
-    by_title: dict[str, list[Timed]] = {}
+    """Return the timings of each curve by its title, sorted by size.
+
+    Failed timings and the parts of training steps are left out.
+    """
+    runs_by_title: dict[str, list[Timed]] = {}
     for run in runs:
         if run.seconds is not None and run.part is None:
-            by_title.setdefault(format_title(run), []).append(run)
-    return {title: sorted(pieces, key=lambda run: run.size) for title, pieces in by_title.items()}
+            runs_by_title.setdefault(format_title(run), []).append(run)
+    return {title: sorted(curve, key=lambda run: run.size) for title, curve in runs_by_title.items()}
 
 
 def format_size(value: int) -> str:
-    """Return a size as text, such as "1024" or "64 Mi"."""
+    """Return a size as text, such as "1024" or "64 Mi". Only multiples of a unit from 16 Ki on have a unit."""
     for unit, factor in (("Mi", 1 << 20), ("Ki", 1 << 10)):
         if value >= 1 << 14 and value % factor == 0:
             return f"{value // factor} {unit}"
@@ -162,41 +167,43 @@ def format_size(value: int) -> str:
 def _print_table(out: Page, bench: Bench, *, verbose: bool) -> None:
     """Print a line for each curve: its times as bars, and the result of the largest size.
 
-    All bars share a log scale.
+    All bars share a logarithmic scale.
     """
     by_title = group_curves(bench.runs)
     if not by_title:
         return
-    times = [run.seconds.median for pieces in by_title.values() for run in pieces if run.seconds]
-    low, high = math.log(min(times)), math.log(max(times))
-    shown = list(by_title.items())[: None if verbose else MAX_CURVES]
-    rows = [
-        (title, pieces, f"{format_size(pieces[-1].size):>6}: {_format_largest(pieces[-1], bench)}")
-        for title, pieces in shown
+    times = [run.seconds.median for runs in by_title.values() for run in runs if run.seconds]
+    log_min, log_max = math.log(min(times)), math.log(max(times))
+    shown_curves = list(by_title.items())[: None if verbose else MAX_CURVES]
+    lines = [
+        (title, runs, f"{format_size(runs[-1].size):>6}: {_format_largest(runs[-1], bench)}")
+        for title, runs in shown_curves
     ]
-    name_space = out.width - 12 - max(len(result) for *_, result in rows)
-    name_width = min(max(len(title) for title, _ in shown), max(name_space, 16))
+    name_space = out.width - 12 - max(len(result) for *_, result in lines)
+    name_width = min(max(len(title) for title, _ in shown_curves), max(name_space, 16))
     out.print()
-    for title, pieces, result in rows:
+    for title, runs, result in lines:
         bars = "".join(
-            BARS[round(7 * (math.log(run.seconds.median) - low) / max(high - low, 1e-9))]
-            for run in pieces
+            BARS[round(7 * (math.log(run.seconds.median) - log_min) / max(log_max - log_min, 1e-9))]
+            for run in runs
             if run.seconds
         )
         label = title if len(title) <= name_width else f"{title[: name_width - 1]}…"
         out.print(Text(f"  {label:{name_width}} {bars:8}{result}"), wrap=False)
         if verbose:
-            for run in pieces:
+            for run in runs:
                 out.print(Text(f"      {_format_run(run)}"), wrap=False)
-    if len(by_title) > len(shown):
-        out.print(Text(f"  and {len(by_title) - len(shown)} more: -v"))
-    units = dict.fromkeys(UNITS[pieces[-1].workload] for _, pieces, _ in rows)
+    if len(by_title) > len(shown_curves):
+        out.print(Text(f"  and {len(by_title) - len(shown_curves)} more: -v"))
+    units = dict.fromkeys(UNITS[runs[-1].workload] for _, runs, _ in lines)
     print_hanging(out, Text("  "), f"Sizes: {', '.join(units)}.")
-    left_out = sum(run.seconds is None for run in bench.runs)
-    if left_out:
-        first = next(run.left_out for run in bench.runs if run.seconds is None)
+    skipped_count = sum(run.seconds is None for run in bench.runs)
+    if skipped_count:
+        first_skipped = next(run.left_out for run in bench.runs if run.seconds is None)
         print_hanging(
-            out, Text("  "), f"{left_out} pieces of work were left out: {first or 'it ended before them'}."
+            out,
+            Text("  "),
+            f"{skipped_count} pieces of work were left out: {first_skipped or 'it ended before them'}.",
         )
 
 
@@ -216,8 +223,8 @@ def _format_largest(run: Timed, bench: Bench) -> str:
     parts = [format_duration(run.seconds.median)] if run.seconds else []
     if run.gflops:
         peak = next((d.peaks.get(run.dtype) for d in bench.devices if d.device == run.devices[0]), None)
-        tera = run.gflops >= 1000
-        parts.append(f"{run.gflops / 1000:.3g} TFLOP/s" if tera else f"{run.gflops:.3g} GFLOP/s")
+        uses_tera = run.gflops >= 1000
+        parts.append(f"{run.gflops / 1000:.3g} TFLOP/s" if uses_tera else f"{run.gflops:.3g} GFLOP/s")
         if peak:
             parts.append(f"{100 * run.gflops / peak:.0f} % of peak")
     elif run.gbps:
@@ -288,7 +295,7 @@ def bench_json(bench: Bench) -> dict[str, Any]:
             }
             for item in bench.devices
         ],
-        "runs": [_run_json(item) for item in bench.runs],
+        "runs": [_make_run_json(item) for item in bench.runs],
         "crossover": [
             {
                 "workload": item.workload,
@@ -354,13 +361,13 @@ def bench_json(bench: Bench) -> dict[str, Any]:
             }
             for item in bench.links
         ],
-        "comparison": _comparison_json(bench),
+        "comparison": _make_comparison_json(bench),
         "findings": [finding_json(finding) for finding in bench.findings],
         "plots": list(bench.plots),
     }
 
 
-def _run_json(run: Timed) -> dict[str, Any]:
+def _make_run_json(run: Timed) -> dict[str, Any]:
     return {
         "workload": run.workload,
         "model": run.model,
@@ -389,7 +396,7 @@ def _run_json(run: Timed) -> dict[str, Any]:
     }
 
 
-def _comparison_json(bench: Bench) -> dict[str, Any] | None:
+def _make_comparison_json(bench: Bench) -> dict[str, Any] | None:
     comparison = bench.comparison
     if comparison is None:
         return None

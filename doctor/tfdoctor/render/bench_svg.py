@@ -1,6 +1,6 @@
-"""The curves of a bench as an SVG for light and dark pages.
+"""Draw the curves of a benchmark as an SVG for light and dark pages.
 
-The axes are logarithmic, 95 % intervals are bands, and crossovers are marked.
+The axes are logarithmic. Bands are 95 % confidence intervals, and vertical lines mark the crossovers.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["bench_svg"]
 
 CHART_WIDTH, PANEL, LEFT, RIGHT, TOP = 760, 250, 70, 24, 60
+"""The size of the chart and the height of a panel, then the left, right and top margins, in pixels."""
 DASHES = ("", "6 3", "2 3", "8 3 2 3")
 """Dash patterns, for readers who cannot tell the colours apart."""
 SHAPE = (
@@ -36,19 +37,19 @@ STYLES = {
     "dark": SHAPE + DARK,
 }
 LIMIT_DASHES = ("1 3", "1 6", "1 9", "4 2 1 2", "7 2 1 2")
-"""Dash patterns of the limits, which have no colour."""
+"""Dash patterns of the limits, which all have the same colour."""
 
 
 def bench_svg(bench: Bench, style: str = "auto") -> str:
-    """Return one panel for each kind of work, with seconds over size. All external text is escaped.
+    """Return the SVG, with one panel of seconds over size for each kind of work. All external text is escaped.
 
-    `style`: "light", "dark", or "auto" (the reader's preference).
+    `style` is "light", "dark", or "auto" for the reader's preference.
     """
     panels: dict[str, dict[str, list[Timed]]] = {}
     for title, pieces in group_curves(bench.runs).items():
         kind = " ".join(part for part in (pieces[0].workload, pieces[0].model) if part)
         panels.setdefault(kind, {})[title] = pieces
-    # Wrap the headline instead of cutting it: its end may say that the device is not a card.
+    # Wrap the headline instead of cutting it: its end may say that the device is not a GPU.
     headline = bench.summary
     if bench.much_disturbed:
         headline = f"The measurement was disturbed. {headline}"
@@ -56,10 +57,10 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
         headline = f"It ended before its time. {headline}"
     title_lines = textwrap.wrap(clean_line(headline, limit=1000), 84)[:5] or [""]
     parts, top = [], TOP + 18 * (len(title_lines) - 1)
-    for kind, lines in panels.items():
-        panel, rows = _draw_panel(bench, kind, lines, top)
+    for kind, runs_by_title in panels.items():
+        panel, legend_rows = _draw_panel(bench, kind, runs_by_title, top)
         parts += panel
-        top += PANEL + 18 * rows + 56
+        top += PANEL + 18 * legend_rows + 56
     title_rows = "".join(
         f'<text class="title" x="16" y="{26 + 18 * row}">{escape(line)}</text>'
         for row, line in enumerate(title_lines)
@@ -73,9 +74,11 @@ def bench_svg(bench: Bench, style: str = "auto") -> str:
     )
 
 
-def _draw_panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int) -> tuple[list[str], int]:
+def _draw_panel(
+    bench: Bench, kind: str, runs_by_title: dict[str, list[Timed]], top: int
+) -> tuple[list[str], int]:
     """Return the SVG elements of a panel, and the number of rows in its legend."""
-    pieces = [run for line in lines.values() for run in line]
+    pieces = [run for line in runs_by_title.values() for run in line]
     seconds = [value for run in pieces if run.seconds for value in (run.seconds.low, run.seconds.high)]
     x = _Axis([float(run.size) for run in pieces], LEFT, CHART_WIDTH - RIGHT)
     y = _Axis(
@@ -83,77 +86,79 @@ def _draw_panel(bench: Bench, kind: str, lines: dict[str, list[Timed]], top: int
         top + PANEL,
         top + 8,
     )
-    out = [f'<text class="head" x="{LEFT}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>']
+    elements = [f'<text class="head" x="{LEFT}" y="{top - 6}">{escape(kind)}: seconds a call (log)</text>']
     for tick in y.decades():
         offset = y.locate(tick)
-        out.append(
+        elements.append(
             f'<line class="grid" x1="{LEFT}" x2="{CHART_WIDTH - RIGHT}" y1="{offset:.1f}" y2="{offset:.1f}"/>'
         )
-        out.append(
+        elements.append(
             f'<text x="{LEFT - 8}" y="{offset + 4:.1f}" text-anchor="end">{format_duration(tick)}</text>'
         )
     sizes = sorted({run.size for run in pieces})
     for size in sizes:
         offset = x.locate(size)
-        out.append(
+        elements.append(
             f'<line class="grid" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
         )
-        out.append(
+        elements.append(
             f'<text x="{offset:.1f}" y="{top + PANEL + 16}" text-anchor="middle">{format_size(size)}</text>'
         )
-    out.append(
+    elements.append(
         f'<text x="{CHART_WIDTH - RIGHT}" y="{top + PANEL + 32}" text-anchor="end">'
         f"{escape(UNITS[pieces[0].workload])} (log)</text>"
     )
-    rows = [*lines]
+    labels = [*runs_by_title]
     for number, (label, points) in enumerate(_find_limits(bench, pieces)):
         dash = LIMIT_DASHES[number % len(LIMIT_DASHES)]
         visible = _clip_line(points, x, y)
         if len(visible) < 2:  # far below all measured times
             continue
-        out.append(f'<polyline class="limit" points="{" ".join(visible)}" stroke-dasharray="{dash}"/>')
-        offset = top + PANEL + 36 + 18 * len(rows)
-        out.append(
+        elements.append(f'<polyline class="limit" points="{" ".join(visible)}" stroke-dasharray="{dash}"/>')
+        offset = top + PANEL + 36 + 18 * len(labels)
+        elements.append(
             f'<line class="limit" x1="16" x2="44" y1="{offset}" y2="{offset}" stroke-dasharray="{dash}"/>'
             f'<text x="52" y="{offset + 4}">{escape(label)}</text>'
         )
-        rows.append(label)
-    for number, (title, line) in enumerate(lines.items()):
+        labels.append(label)
+    for number, (title, line) in enumerate(runs_by_title.items()):
         colour, dash = COLOURS[number % len(COLOURS)], DASHES[number % len(DASHES)]
-        out += _draw_line(line, x, y, colour, dash)
-        row = top + PANEL + 36 + 18 * number
-        out.append(
-            f'<line x1="16" x2="44" y1="{row}" y2="{row}" stroke="{colour}" stroke-width="3" '
-            f'stroke-dasharray="{dash}"/><text x="52" y="{row + 4}">{escape(title)}</text>'
+        elements += _draw_line(line, x, y, colour, dash)
+        legend_y = top + PANEL + 36 + 18 * number
+        elements.append(
+            f'<line x1="16" x2="44" y1="{legend_y}" y2="{legend_y}" stroke="{colour}" stroke-width="3" '
+            f'stroke-dasharray="{dash}"/><text x="52" y="{legend_y + 4}">{escape(title)}</text>'
         )
-    out += _draw_crossovers(bench, kind, x, top)
-    return out, len(rows)
+    elements += _draw_crossovers(bench, kind, x, top)
+    return elements, len(labels)
 
 
 def _draw_crossovers(bench: Bench, kind: str, x: _Axis, top: int) -> list[str]:
-    """Return a line at each crossover; devices with the same crossover share one label."""
+    """Return the SVG elements of the crossovers. Devices with the same crossover share one line and label."""
     by_crossover: dict[tuple[int, str], list[str]] = {}
-    for cross in bench.crossover:
-        name = " ".join(part for part in (cross.workload, cross.model) if part)
-        if name == kind and cross.size is not None:
-            by_crossover.setdefault((cross.size, _format_type(cross, bench)), []).append(cross.device)
-    out = []
-    for number, ((size, dtype), devices) in enumerate(by_crossover.items()):
+    for crossover in bench.crossover:
+        name = " ".join(part for part in (crossover.workload, crossover.model) if part)
+        if name == kind and crossover.size is not None:
+            by_crossover.setdefault((crossover.size, _format_type(crossover, bench)), []).append(
+                crossover.device
+            )
+    elements = []
+    for index, ((size, dtype), devices) in enumerate(by_crossover.items()):
         offset = x.locate(size)
         # Put the label on the side of the line that has more space.
         fits_right = offset < (LEFT + CHART_WIDTH - RIGHT) / 2
         anchor = f'x="{offset + 4:.1f}"' if fits_right else f'x="{offset - 4:.1f}" text-anchor="end"'
-        out.append(
+        elements.append(
             f'<line class="mark" x1="{offset:.1f}" x2="{offset:.1f}" y1="{top + 8}" y2="{top + PANEL}"/>'
-            f'<text {anchor} y="{top + 20 + 15 * number}">'
+            f'<text {anchor} y="{top + 20 + 15 * index}">'
             f"{escape(join_words(devices))}{dtype} faster from {format_size(size)}</text>"
         )
-    return out
+    return elements
 
 
-def _format_type(cross: Crossover, bench: Bench) -> str:
-    """Return the type of a crossover if the bench has several types, else nothing."""
-    return f" in {escape(cross.dtype)}" if len({other.dtype for other in bench.crossover}) > 1 else ""
+def _format_type(crossover: Crossover, bench: Bench) -> str:
+    """Return the data type of a crossover as text; empty if the crossovers of the bench have only one type."""
+    return f" in {escape(crossover.dtype)}" if len({item.dtype for item in bench.crossover}) > 1 else ""
 
 
 def _draw_line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str) -> list[str]:
@@ -162,11 +167,11 @@ def _draw_line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str
     band = [f"{offset:.1f},{y.locate(interval.high):.1f}" for offset, interval, _ in points]
     band += [f"{offset:.1f},{y.locate(interval.low):.1f}" for offset, interval, _ in reversed(points)]
     path = " ".join(f"{offset:.1f},{y.locate(interval.median):.1f}" for offset, interval, _ in points)
-    bar = ""
+    error_bar = ""
     if len(points) == 1:  # a band needs two sizes
         offset, interval, _ = points[0]
         ends = f'y1="{y.locate(interval.low):.1f}" y2="{y.locate(interval.high):.1f}"'
-        bar = f'<line x1="{offset:.1f}" x2="{offset:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
+        error_bar = f'<line x1="{offset:.1f}" x2="{offset:.1f}" {ends} stroke="{colour}" stroke-width="6" opacity="0.4"/>'
     dots = [
         f'<circle cx="{offset:.1f}" cy="{y.locate(interval.median):.1f}" r="3" fill="{colour}"><title>'
         f"{format_size(run.size)}: {format_duration(interval.median)} "
@@ -177,15 +182,15 @@ def _draw_line(line: Sequence[Timed], x: _Axis, y: _Axis, colour: str, dash: str
     return [
         f'<polygon points="{" ".join(band)}" fill="{colour}" opacity="0.2"/>',
         f'<polyline points="{path}" fill="none" stroke="{colour}" stroke-width="2" stroke-dasharray="{dash}"/>',
-        bar,
+        error_bar,
         *dots,
     ]
 
 
 def _find_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
-    """Return (label, [(size, seconds)]) of the times that no curve can beat.
+    """Return (label, [(size, seconds)]) of the shortest times that are possible.
 
-    These are given by the peak speed of the cards, or by the link speed for copies.
+    They follow from the peak speed of the GPUs, or from the link speed for copies.
     """
     if pieces[0].workload == "copy":
         return _find_link_limits(bench, pieces)
@@ -197,7 +202,7 @@ def _find_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[
             if peak is not None and timed:
                 devices_by_peak.setdefault((dtype, peak), []).append(device.device)
     flop_by_size = sorted({(run.size, run.flop) for run in pieces if run.flop is not None})
-    if len(flop_by_size) < 2:
+    if len(flop_by_size) < 2:  # one point makes no line
         return []
     return [
         (
@@ -209,6 +214,7 @@ def _find_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[
 
 
 def _find_link_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, list[tuple[int, float]]]]:
+    """Return (label, [(size, seconds)]) of the shortest times of copies over each link."""
     pairs_by_link: dict[tuple[str, float], list[str]] = {}
     for link in bench.links:
         if link.gbps is not None and any(set(run.devices) == {link.one, link.other} for run in pieces):
@@ -225,8 +231,8 @@ def _find_link_limits(bench: Bench, pieces: Sequence[Timed]) -> list[tuple[str, 
 
 
 def _clip_line(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[str]:
-    """Return the points of a line from where it enters the picture."""
-    out: list[str] = []
+    """Return the points of a line that are inside the chart, from the point where it crosses the lower edge."""
+    visible: list[str] = []
     previous: tuple[float, float] | None = None
     for size, seconds in points:
         offset, height = x.locate(size), y.locate(max(seconds, y.low * 1e-6))
@@ -234,14 +240,17 @@ def _clip_line(points: Sequence[tuple[int, float]], x: _Axis, y: _Axis) -> list[
         if seconds >= y.low:
             if previous is not None and previous[1] > floor:
                 fraction = (previous[1] - floor) / (previous[1] - height)
-                out.append(f"{previous[0] + (offset - previous[0]) * fraction:.1f},{floor:.1f}")
-            out.append(f"{offset:.1f},{height:.1f}")
+                visible.append(f"{previous[0] + (offset - previous[0]) * fraction:.1f},{floor:.1f}")
+            visible.append(f"{offset:.1f},{height:.1f}")
         previous = offset, height
-    return out
+    return visible
 
 
 class _Axis:
-    """A logarithmic axis from the smallest to the largest value."""
+    """A logarithmic axis from the smallest to the largest value.
+
+    `start` and `end` are the positions of these values in pixels.
+    """
 
     def __init__(self, values: Sequence[float], start: float, end: float) -> None:
         self.low, self.high = min(values), max(values)
@@ -255,7 +264,7 @@ class _Axis:
         return self._start + (self._end - self._start) * fraction
 
     def decades(self) -> list[float]:
-        """Return the powers of ten in range, and 2 and 5 times each if the range is small."""
+        """Return the ticks: the powers of ten in range, and 2 and 5 times each of them if the range is small."""
         first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
         steps = (1,) if self.high / self.low > 300 else (1, 2, 5)
         ticks = [10.0**power * step for power in range(first, last + 1) for step in steps]
@@ -263,11 +272,14 @@ class _Axis:
 
 
 def _round_to_tick(value: float, *, down: bool) -> float:
-    """Return the next 1, 2, 5, 10 … below or above the value."""
+    """Return the nearest of 1, 2, 5 and 10 times a power of ten that is below or above the value.
+
+    The value itself is returned if it is such a number, within a tolerance for rounding errors.
+    """
     power = math.floor(math.log10(value))
     steps = [10.0**power * step for step in (1, 2, 5, 10)]
     return (
-        max(step_value for step_value in steps if step_value <= value * 1.001)
+        max(candidate for candidate in steps if candidate <= value * 1.001)
         if down
-        else min(step_value for step_value in steps if step_value >= value * 0.999)
+        else min(candidate for candidate in steps if candidate >= value * 0.999)
     )

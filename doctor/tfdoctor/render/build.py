@@ -24,7 +24,7 @@ __all__ = ["build_json", "render_built", "render_context", "render_dry_run"]
 
 
 def render_dry_run(made: EmittedImage, *, whole: bool = True, width: int = 80, colour: bool = False) -> str:
-    """Return the plan on one screen, or all of it with its Dockerfile if `whole`."""
+    """Return the plan on one screen, or the whole plan with its Dockerfile if `whole` is set."""
     out = Page(width, coloured=colour)
     show_option(out, made.option, whole=whole)
     out.print()
@@ -48,12 +48,13 @@ def render_context(
     kept: Sequence[str],
     dry_run: bool,
 ) -> str:
-    """Return the files that the build folder has now (or would have), and the command that builds it.
+    """Return the files in the build folder and the command that builds the image.
 
-    `kept`: files that were already up to date.
+    `replaced` and `kept` are the files that were overwritten and those that were already up to date. With
+    `dry_run` nothing was written, and the text says what the folder would contain.
     """
-    new = [name for name in files if name not in replaced and name not in kept]
-    parts = [("new", new), ("replaced", replaced), ("unchanged", kept)]
+    new_files = [name for name in files if name not in replaced and name not in kept]
+    parts = [("new", new_files), ("replaced", replaced), ("unchanged", kept)]
     file_list = "; ".join(f"{label}: {', '.join(sorted(names))}" for label, names in parts if names)
     head = f"Nothing was written. {folder} would have" if dry_run else f"{folder} has"
     return (
@@ -67,7 +68,7 @@ def render_context(
 def render_built(option: Option, made: TargetImage, size: int, seconds: float, *, user: str = "") -> str:
     """Return a summary of the image, and how to run and remove it.
 
-    `size`: in bytes; `user`: as in `format_run_command`.
+    `size` is in bytes; `user` is passed to `format_run_command`.
     """
     name = option.base.image if option.base is not None else ""
     return (
@@ -86,7 +87,7 @@ def build_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor build --json` prints.
 
-    `image`: its `id`, `tags`, `size_bytes` and `pushed`.
+    `image` contains the `id`, `tags`, `size_bytes` and `pushed` of the image; None if none was built.
     """
     return {
         "schema_version": 1,

@@ -26,7 +26,7 @@ KINDS = {
     "user": ("user", "users"),
     "uuid": ("UUID", "UUIDs"),
 }
-"""The kinds of replaced text: singular and plural."""
+"""The singular and the plural of each kind of replaced text."""
 
 
 def make_capture_json(
@@ -34,7 +34,8 @@ def make_capture_json(
 ) -> dict[str, Any]:
     """Return the document that `capture --json` prints.
 
-    target: the path of the recording; size: in bytes; files: their number; packed: whether it is one archive.
+    `target` is the path of the recording, `size` its size in bytes, and `files` the number of its files.
+    `packed` says whether it is one archive.
     """
     return {
         "schema_version": 1,
@@ -54,7 +55,10 @@ def make_capture_json(
 def render_captured(
     manifest: Mapping[str, Any], differences: Sequence[str], target: str, size: int, *, packed: bool
 ) -> str:
-    """Return what the recording contains, what was replaced, and what to do with it."""
+    """Return the contents of the recording, what was replaced in it, and how to send it.
+
+    `differences` are the results that differ between the recording and this machine.
+    """
     name, inspected = clean_line(target), manifest["looked_at"]
     replaced = [
         format_count(entry["distinct"], *KINDS.get(kind, (kind, kind)))

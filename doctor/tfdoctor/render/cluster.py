@@ -1,4 +1,4 @@
-"""The output of `cluster`: a screen and JSON (docs/schemas/cluster.schema.json)."""
+"""The output of `cluster`: a screen, and JSON (docs/schemas/cluster.schema.json)."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ if TYPE_CHECKING:
 __all__ = ["cluster_json", "render_cluster"]
 
 FAULTS, TASKS = 3, 6
-"""Faults and tasks that are listed without -v."""
+"""The largest numbers of faults and of tasks that are listed without -v."""
 STATES = {
     "refused": "refused",
     "timeout": "timed out",
     "no-such-name": "no such name",
     "not-tensorflow": "not TensorFlow",
 }
+"""The text for each reason why a task is not reachable."""
 
 
 def render_cluster(
     answers: Sequence[ClusterAnswer], *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the summary, the faults with their fixes, and the tasks."""
+    """Return the summary, the faults with their fixes, and the tasks of each cluster."""
     out = Page(width, coloured=colour)
-    for number, answer in enumerate(answers):
-        if number:
+    for index, answer in enumerate(answers):
+        if index:
             out.print()
         _print_answer(out, answer, verbose=verbose)
     return out.text
@@ -47,12 +48,12 @@ def _print_answer(out: Page, answer: ClusterAnswer, *, verbose: bool) -> None:
         status_mark = format_mark(SEVERITY_STATUS[Severity.INFO])
     print_hanging(out, status_mark, answer.summary)
     faults = sorted(answer.faults, key=lambda fault: -fault.severity)
-    shown = faults if verbose else faults[:FAULTS]
-    for fault in shown:
+    shown_faults = faults if verbose else faults[:FAULTS]
+    for fault in shown_faults:
         out.print()
         _print_fault(out, fault)
-    if len(faults) > len(shown):
-        out.print(Text(f"  and {len(faults) - len(shown)} more findings: -v"))
+    if len(faults) > len(shown_faults):
+        out.print(Text(f"  and {len(faults) - len(shown_faults)} more findings: -v"))
     members = answer.members if verbose else answer.members[:TASKS]
     if members:
         out.print()
@@ -83,6 +84,7 @@ def _format_task(member: Member) -> str:
 
 
 def _describe_state(member: Member, *, connected: bool) -> str:
+    """Return the address of a member, and whether it answers or something listens there."""
     address = clean_line(member.address, limit=70)
     if member.reachable:
         return f"{address}  answers"
@@ -100,17 +102,17 @@ def _describe_state(member: Member, *, connected: bool) -> str:
 def cluster_json(answers: Sequence[ClusterAnswer]) -> dict[str, Any]:
     """Return the document that `cluster --json` prints, for the first cluster.
 
-    Further clusters of a Python file are in its `others`.
+    If a Python file has several clusters, the others are in the `others` of the document.
     """
     first_answer, *others = answers
     return {
         "schema_version": SCHEMA_VERSION,
-        **_answer_json(first_answer),
-        "others": [_answer_json(answer) for answer in others],
+        **_make_answer_json(first_answer),
+        "others": [_make_answer_json(answer) for answer in others],
     }
 
 
-def _answer_json(answer: ClusterAnswer) -> dict[str, Any]:
+def _make_answer_json(answer: ClusterAnswer) -> dict[str, Any]:
     written = answer.written
     return {
         "source": answer.source,

@@ -14,7 +14,9 @@ if TYPE_CHECKING:
 MARKS = {Matters.EXPLAINS: "✗", Matters.MATTERS: "!", Matters.LITTLE: "–"}
 STYLES = {Matters.EXPLAINS: "bold red", Matters.MATTERS: "yellow", Matters.LITTLE: ""}
 MAX_ROWS = 25
+"""The largest number of differences without -v."""
 MAX_TEXT_CHARS = 240
+"""The largest length of a value without -v, in characters."""
 
 
 def render_comparison(
@@ -22,7 +24,7 @@ def render_comparison(
 ) -> str:
     """Return the comparison as text.
 
-    `name`: the recording, as the user named it.
+    `name` is the recording, as the user called it. Without `verbose`, unimportant differences are left out.
     """
     out = Page(width, coloured=colour)
     out.print()
@@ -34,26 +36,27 @@ def render_comparison(
     )
     for text in _list_notes(comparison):
         print_hanging(out, Text("  "), clean_line(text))
-    shown = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
-    cut = shown if verbose else shown[:MAX_ROWS]
-    for difference in cut:
+    differences = [d for d in comparison.differences if verbose or d.matters is not Matters.LITTLE]
+    listed = differences if verbose else differences[:MAX_ROWS]
+    for difference in listed:
         _print_difference(out, difference, whole=verbose)
     if not comparison.differences:
         print_hanging(out, Text("  "), "Nothing that was compared differs.")
-    elif not shown:
+    elif not differences:
         print_hanging(out, Text("  "), "Nothing differs that TensorFlow on a GPU depends on.")
     explained = any(d.matters is Matters.EXPLAINS for d in comparison.differences)
     if comparison.new_codes and not explained:
         codes = ", ".join(comparison.new_codes)
         print_hanging(out, Text("  "), f"None of this explains what is found now and was not then ({codes}).")
-    hidden = len(comparison.differences) - len(cut)
-    if hidden:
-        hint = f"{hidden} more difference{'s' * (hidden > 1)}, which seldom matter{'s' * (hidden == 1)}, with -v."
+    rest_count = len(comparison.differences) - len(listed)
+    if rest_count:
+        hint = f"{rest_count} more difference{'s' * (rest_count > 1)}, which seldom matter{'s' * (rest_count == 1)}, with -v."
         out.print(Text(f"  {hint}"))
     return out.text
 
 
 def _list_notes(comparison: Comparison) -> list[str]:
+    """Return sentences about the machine, the environment and the findings that only the recording has."""
     notes = []
     if comparison.other_machine_reasons:
         notes.append(

@@ -30,9 +30,9 @@ __all__ = ["make_dockerfile_json", "render_judged", "render_services", "services
 def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
     """Return the document that `build --check --json` prints.
 
-    It lists all stages of the file; `counts` says whether a stage is part of the image.
+    It lists all stages of the file; the `counts` of a stage says whether it is part of the image.
     """
-    chain = {stage.index for stage in judged.file.chain}
+    chain_indexes = {stage.index for stage in judged.file.chain}
     tensorflow, base = judged.tensorflow, judged.subject.base
     return {
         "schema_version": SCHEMA_VERSION,
@@ -43,7 +43,7 @@ def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
                 "line": stage.line,
                 "from": stage.written_base,
                 "image": stage.base,
-                "counts": stage.index in chain,
+                "counts": stage.index in chain_indexes,
             }
             for stage in judged.file.stages
         ],
@@ -74,7 +74,7 @@ def make_dockerfile_json(judged: DockerfileReport) -> dict[str, Any]:
 
 
 def render_judged(judged: DockerfileReport, *, width: int = 80, colour: bool = False) -> str:
-    """Return the result as text, `width` columns wide. Commands are not wrapped."""
+    """Return the result of the check as text, at most `width` columns wide. Commands are not wrapped."""
     out = Page(width, coloured=colour)
     for label, text in _list_facts(judged):
         print_hanging(out, Text(f"{label:12}", style="bold"), clean_line(text))
@@ -94,9 +94,10 @@ def render_judged(judged: DockerfileReport, *, width: int = 80, colour: bool = F
 def services_json(
     file: str, rows: Sequence[tuple[ContainerStart, DockerfileReport | None, str]]
 ) -> dict[str, Any]:
-    """Return one JSON document (docs/schemas/build_check_services.schema.json).
+    """Return the JSON document of several containers (docs/schemas/build_check_services.schema.json).
 
-    rows: for each container, how it is started, the check of its image, and the reason if it was not checked.
+    `rows` has for each container how it is started, the check of its image, and the reason if the image was not
+    checked; either the check is None or the reason is "".
     """
     return {
         "schema_version": SCHEMA_VERSION,
@@ -120,7 +121,10 @@ def render_services(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the checks of all containers as text, one after the other; arguments as in `services_json`."""
+    """Return the checks of all containers as text, one after the other.
+
+    `rows` is the same as for `services_json`.
+    """
     parts = []
     for start, judged, reason in rows:
         out = Page(width, coloured=colour)
@@ -142,6 +146,7 @@ def render_services(
 
 
 def _list_facts(judged: DockerfileReport) -> list[tuple[str, str]]:
+    """Return (label, text) of the base image and of TensorFlow."""
     base, tensorflow = judged.subject.base, judged.tensorflow
     base_versions = [
         f"CUDA {base.cuda}" if base.cuda else "",
@@ -165,7 +170,10 @@ def _list_facts(judged: DockerfileReport) -> list[tuple[str, str]]:
 
 
 def _print_finding(out: Page, finding: Finding, shown_commands: set[tuple[str, ...]]) -> None:
-    """Print a finding; leave out remedies whose commands were printed before, unless no remedy is left."""
+    """Print a finding.
+
+    Remedies whose commands were printed before are left out, unless that would leave out all of them.
+    """
     out.print()
     location = next((f" (line {item.line})" for item in finding.evidence if item.line), "")
     label = format_mark(SEVERITY_STATUS[finding.severity], f"{finding.code}  ")

@@ -28,17 +28,17 @@ if TYPE_CHECKING:
     from tfdoctor.rules.retired import RetiredRule
 
 NARROW = 60
-"""Below this number of columns, a list is printed as paragraphs instead of a table."""
+"""Below this width in columns, a list is printed as paragraphs instead of a table."""
 MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
 
 
 def explanation_json(found: Explanation) -> dict[str, Any]:
-    """Return the document that `explain --json` prints; its shape does not depend on the query."""
+    """Return the document that `explain --json` prints. Its structure is the same for every query."""
     return {
         "schema_version": SCHEMA_VERSION,
         "query": found.query,
-        "rules": [_rule_json(rule) for rule in found.rules],
+        "rules": [_make_rule_json(rule) for rule in found.rules],
         "causes": [
             {"cause": entry.cause.value, "meaning": entry.meaning, "rules": list(entry.codes)}
             for entry in found.causes
@@ -47,7 +47,7 @@ def explanation_json(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _rule_json(rule: RuleEntry) -> dict[str, Any]:
+def _make_rule_json(rule: RuleEntry) -> dict[str, Any]:
     return {
         "code": rule.code,
         "name": rule.name,
@@ -63,7 +63,7 @@ def render_explanation(
 ) -> str:
     """Return the explanation as text, at most `width` columns wide.
 
-    It is shortened to one screen unless `whole` is set.
+    Unless `whole` is set, the text is shortened to one screen.
     """
     text, footer = _render(explanation, width, colour=colour), Page(width, coloured=colour)
     if command := next_command(explanation):
@@ -85,6 +85,7 @@ def render_explanation(
 
 
 def _render(explanation: Explanation, width: int, *, colour: bool) -> str:
+    """Return an explanation as text: the list of all rules, or the details of the query."""
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     lines = (
         _render_list(explanation, out.width)
@@ -115,7 +116,7 @@ def _drop_causes(explanation: Explanation) -> Explanation:
 
 
 def _shorten(explanation: Explanation) -> Explanation:
-    """Return the explanation with its first rule only, and a few lines of each section."""
+    """Return the explanation with its first rule only, and the beginning of each section."""
     explanation = _drop_causes(explanation)
     rules = [
         dataclasses.replace(
@@ -132,14 +133,14 @@ def _shorten(explanation: Explanation) -> Explanation:
     return dataclasses.replace(explanation, rules=tuple(rules[:1]))
 
 
-def _keep_sections(rule: RuleEntry, is_kept: Callable[[str], bool]) -> RuleEntry:
+def _keep_sections(rule: RuleEntry, is_wanted: Callable[[str], bool]) -> RuleEntry:
     return dataclasses.replace(
-        rule, sections=tuple(section for section in rule.sections if is_kept(section.heading))
+        rule, sections=tuple(section for section in rule.sections if is_wanted(section.heading))
     )
 
 
 SHORTENERS = (_drop_related, _drop_detection, _drop_causes, _shorten)
-"""Functions that shorten an explanation; each removes more than the one before it."""
+"""Functions that shorten an explanation. Each removes more than the one before it."""
 
 
 def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableType]:
@@ -157,7 +158,7 @@ def _render_list(explanation: Explanation, width: int) -> Iterable[RenderableTyp
     yield Text("Causes", style="bold")
     yield Text("")
     for entry in explanation.causes:
-        yield _cause_line(entry)
+        yield _format_cause_line(entry)
         yield Padding(Text(entry.meaning), (0, 0, 0, 2))
     yield Text("")
     yield Text("For more, type `tfdoctor explain CODE`, or the words of a message instead of the code.")
@@ -220,18 +221,17 @@ def _render_remedies(remedies: Sequence[Remedy], width: int) -> Iterable[Rendera
         yield Text("Nothing.")
 
 
-def _render_retired(retired: RetiredRule, current: Sequence[RuleEntry]) -> Iterable[RenderableType]:
+def _render_retired(retired: RetiredRule, replacements: Sequence[RuleEntry]) -> Iterable[RenderableType]:
+    """Yield the entry of a retired rule, and the rules that replace it."""
     yield Text.assemble((f"{retired.code} {retired.name}", "bold"), f" was retired in {retired.since}")
     yield Text(retired.title)
     yield Text("")
-    replacement = (
-        f" {' and '.join(rule.code for rule in current)} {'tell' if len(current) > 1 else 'tells'} it now."
-    )
-    yield Text(retired.why + (replacement if current else " Nothing reports it now."))
+    replacement = f" {' and '.join(rule.code for rule in replacements)} {'tell' if len(replacements) > 1 else 'tells'} it now."
+    yield Text(retired.why + (replacement if replacements else " Nothing reports it now."))
     yield Text("")
 
 
-def _cause_line(entry: CauseEntry) -> Text:
+def _format_cause_line(entry: CauseEntry) -> Text:
     codes = f" ({', '.join(entry.codes)})" if entry.codes else ""
     return Text.assemble((entry.cause.value, "bold"), codes)
 
@@ -247,7 +247,10 @@ def _make_table(rows: Iterable[tuple[Text, Text, Text]]) -> Table:
 
 
 def _render_prose(text: str) -> Iterable[RenderableType]:
-    """Yield the paragraphs, refilled; list entries and indented lines (commands) stay on their own lines."""
+    """Yield the paragraphs of a text with joined lines.
+
+    List entries and indented lines, which are commands, stay on lines of their own.
+    """
     for number, paragraph in enumerate(text.split("\n\n")):
         if number:
             yield Text("")
@@ -255,16 +258,17 @@ def _render_prose(text: str) -> Iterable[RenderableType]:
             indent = len(line) - len(line.lstrip())
             bullet_width = 2 if line.lstrip().startswith(("* ", "- ")) else 0
             if bullet_width:
-                entry = Table.grid()
-                entry.add_column(width=bullet_width, no_wrap=True)
-                entry.add_column(ratio=1)
-                entry.add_row(Text("*"), Text(line.lstrip()[2:]))
-                yield Padding(entry, (0, 0, 0, indent))
+                grid = Table.grid()
+                grid.add_column(width=bullet_width, no_wrap=True)
+                grid.add_column(ratio=1)
+                grid.add_row(Text("*"), Text(line.lstrip()[2:]))
+                yield Padding(grid, (0, 0, 0, indent))
             else:
                 yield Padding(Text(line.lstrip()), (0, 0, 0, indent))
 
 
 def _join_lines(paragraph: str) -> list[str]:
+    """Return the lines of a paragraph, with each continuation line joined to the line before it."""
     lines: list[str] = []
     for line in paragraph.splitlines():
         is_list_entry = line.lstrip().startswith(("* ", "- "))

@@ -28,15 +28,16 @@ SEVERITY_STATUS = {
     Severity.WARNING: Status.WARNING,
     Severity.INFO: Status.UNKNOWN,
 }
+"""The status that stands for each severity."""
 
 
 def print_explanation(out: Page, finding: Finding) -> None:
     """Print the explanation, the remedies and the evidence."""
     out.print()
     print_meaning(out, finding)
-    for number, remedy in enumerate(finding.remedies):
+    for index, remedy in enumerate(finding.remedies):
         out.print()
-        print_remedy(out, remedy, first=number == 0)
+        print_remedy(out, remedy, first=index == 0)
     if finding.evidence:
         out.print()
         for evidence in finding.evidence:
@@ -44,31 +45,31 @@ def print_explanation(out: Page, finding: Finding) -> None:
 
 
 def print_meaning(out: Page, finding: Finding) -> None:
-    """Print the explanation."""
+    """Print the explanation of a finding after the label "Why"."""
     print_hanging(out, Text("  Why   "), clean_line(finding.explanation, limit=3000))
 
 
 def print_remedy(out: Page, remedy: Remedy, *, first: bool) -> None:
-    """Print a remedy and its commands."""
+    """Print a remedy and its commands. The label is "Do" for the first remedy and "Or" for the others."""
     print_hanging(out, Text("  Do    " if first else "  Or    "), capitalize_remedy(remedy.full_text))
     print_commands(out, remedy.commands)
 
 
 def capitalize_remedy(text: str) -> str:
-    """Return a remedy's text without its leading "Or ", for use after a label or as the first remedy."""
+    """Return the text of a remedy as a sentence of its own, without a leading "Or "."""
     text = clean_line(text, limit=1000)
     return upper_first(text[3:]) if text.startswith("Or ") else text
 
 
 def print_evidence(out: Page, evidence: Evidence) -> None:
-    """Print the location and the text of a piece of evidence."""
+    """Print the source and the text of an evidence after the label "Seen"."""
     location = f"{evidence.source}:{evidence.line}" if evidence.line else evidence.source
     text = f"{clean_line(location)}: {clean_line(evidence.text)}"
     print_hanging(out, Text("  Seen  "), text)
 
 
 def format_mark(status: Status, label: str = "") -> Text:
-    """Return the sign of a status, in its colour, followed by the label."""
+    """Return the mark of a status in its colour, followed by the label."""
     return Text(f"{MARKS[status]} {label}", style=STYLES[status])
 
 

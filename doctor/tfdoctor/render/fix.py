@@ -39,6 +39,7 @@ MARKS = {
     FixStatus.ROLLED_BACK: ("–", "yellow"),
     FixStatus.FAILED: ("✗", "bold red"),
 }
+"""The mark and the style of each status."""
 
 
 def render_fix(
@@ -51,14 +52,15 @@ def render_fix(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the plan (`dry`) or result of fix as text.
+    """Return the plan or the result of `fix` as text.
 
-    `asking`: the user is asked next whether to apply the plan.
+    `dry` means that the result is only a plan, and `asking` that the user is then asked whether to apply it. The
+    text is shortened to one screen unless `verbose` is set.
     """
     for level in range(1 if verbose or quiet else 4):
         out = Page(width, coloured=colour)
         if not quiet:
-            _print_all(out, result, dry=dry, verbose=verbose, level=level)
+            _print_details(out, result, dry=dry, verbose=verbose, level=level)
             out.print()
         _print_conclusion(out, result, dry=dry, asking=asking)
         if out.height <= SCREEN_LINES:
@@ -66,8 +68,11 @@ def render_fix(
     return out.text
 
 
-def _print_all(out: Page, result: FixResult, *, dry: bool, verbose: bool, level: int) -> None:
-    """Print the attempts and the remaining findings, shortened to a level from 0 (not at all) to 3."""
+def _print_details(out: Page, result: FixResult, *, dry: bool, verbose: bool, level: int) -> None:
+    """Print the attempts and the remaining findings.
+
+    `level` says how much the text is shortened, from 0 (not at all) to 3.
+    """
     note = " (as activating it sets the variables)" if result.activated else ""
     print_hanging(out, Text("Environment "), clean_line(f"{result.environment.prefix}{note}"))
     for sentence in result.recovered:
@@ -116,7 +121,7 @@ def _print_attempt(out: Page, attempt: Attempt, *, verbose: bool, max_lines: int
 def _print_unfixed(out: Page, unfixed: Unfixed, *, tried: bool, verbose: bool, max_lines: int | None) -> None:
     """Print a finding that remains.
 
-    `tried`: whether fix's own remedy is listed above as ineffective.
+    `tried` means that the remedies of `fix` for this finding were tried without success.
     """
     finding = unfixed.finding
     remedies = [remedy for remedy in finding.remedies if not (tried and remedy.steps)]
@@ -145,26 +150,32 @@ def _print_text(out: Page, text: str, max_lines: int | None) -> None:
 
 
 def _print_commands(out: Page, commands: Sequence[str], max_lines: int | None) -> None:
-    """Print the commands that fit in `max_lines` lines; None: all of them. A command is not cut."""
+    """Print the commands that fit in `max_lines` lines; None means all. No command is cut."""
     if max_lines is None:
         print_commands(out, commands, 12)
         return
-    shown: list[str] = []
+    shown_commands: list[str] = []
     for command in commands:
-        if shown and len(list(format_commands([*shown, command], 12, out.width))) > max_lines:
+        if (
+            shown_commands
+            and len(list(format_commands([*shown_commands, command], 12, out.width))) > max_lines
+        ):
             break
-        shown.append(command)
-    for changed, lines in groupby(shown, lambda line_text: line_text.startswith(("+ ", "- "))):
-        if not changed:
+        shown_commands.append(command)
+    for is_script_line, lines in groupby(shown_commands, lambda text: text.startswith(("+ ", "- "))):
+        if not is_script_line:
             print_commands(out, lines, 12, broken=True)
             continue
         for line in lines:  # a changed line of a script, which is not typed
             print_hanging(out, Text(f"            {line[:2]}"), clean_line(line[2:], limit=4000))
-    if len(shown) < len(commands):
-        out.print(Text(f"            and {format_count(len(commands) - len(shown), 'more command')} (-v)"))
+    if len(shown_commands) < len(commands):
+        out.print(
+            Text(f"            and {format_count(len(commands) - len(shown_commands), 'more command')} (-v)")
+        )
 
 
 def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) -> None:
+    """Print the verdict, and how to apply the plan or to undo the changes."""
     after = result.after
     usable = after.verdict.gpu_usable
     mark, style = {True: ("✓", "green"), False: ("✗", "bold red"), None: ("!", "yellow")}[usable]
@@ -221,7 +232,7 @@ def _print_conclusion(out: Page, result: FixResult, *, dry: bool, asking: bool) 
 
 
 def _print_command(out: Page, text: str, command: str) -> None:
-    """Print a command unbroken, so that it can be copied."""
+    """Print a command on one line, so that it can be copied."""
     line = Text(text) + Text(clean(command).replace("\n", "\ufffd"), style="bold")
     out.print(line, wrap=False)
 
@@ -251,7 +262,7 @@ def render_undo(prefix: str, undone: UndoResult, *, width: int = 80, colour: boo
 
 
 def fix_json(result: FixResult) -> dict[str, Any]:
-    """Return the document of a run of fix, or of its plan."""
+    """Return the JSON document of a run of `fix`, or of its plan."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": result.environment.prefix,
@@ -279,7 +290,7 @@ def fix_json(result: FixResult) -> dict[str, Any]:
 
 
 def undo_json(prefix: str, undone: UndoResult) -> dict[str, Any]:
-    """Return the document of a run of `fix --undo`."""
+    """Return the JSON document of a run of `fix --undo`."""
     return {
         "schema_version": SCHEMA_VERSION,
         "environment": prefix,

@@ -1,4 +1,4 @@
-"""The output of `fleet`: a screen and JSON (docs/schemas/fleet.schema.json)."""
+"""The output of `fleet`: a screen, and JSON (docs/schemas/fleet.schema.json)."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["COLUMNS", "fleet_json", "format_cell", "redact_fleet", "render_fleet", "state_word"]
 
 FINDINGS, GROUPS = 4, 5
-"""Findings and groups that are listed without -v."""
+"""The largest numbers of findings and of groups that are listed without -v."""
 COLUMNS = {
     "driver": ("driver",),
     "kernel": ("kernel",),
@@ -35,14 +35,15 @@ COLUMNS = {
     "env": ("variables", "paths"),
     "OS": ("system",),
 }
-"""Column heads of the grid to the areas that they cover."""
+"""The columns of the grid, and the areas that each of them covers."""
 STATES = {"ok": "used", "found": "not used", "failed": "failed", "lost": "lost", "timeout": "too late"}
+"""The word for each state of a host."""
 DRIVER_KEY = ("driver", "NVIDIA driver")
 SIGNS = {"used": ("✓", "green"), "not used": ("✗", "red"), "unknown": ("?", "yellow")}
 
 
 def state_word(one: Group | FleetHost) -> str:
-    """Return the word for the state of a group or host."""
+    """Return the word for the state of a group or a host."""
     return "unknown" if one.unknown else STATES[one.state]
 
 
@@ -52,13 +53,13 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
     worst = max((finding.severity for finding in answer.findings), default=None)
     status_mark = format_mark(SEVERITY_STATUS[worst]) if worst is not None else Text("✓ ", style="green")
     print_hanging(out, status_mark, answer.summary, style="bold")
-    shown = answer.findings if verbose else answer.findings[:FINDINGS]
-    if shown:
+    shown_findings = answer.findings if verbose else answer.findings[:FINDINGS]
+    if shown_findings:
         out.print()
-    for finding in shown:
+    for finding in shown_findings:
         _print_finding(out, finding, whole=verbose)
-    if len(answer.findings) > len(shown):
-        out.print(Text(f"  and {len(answer.findings) - len(shown)} more findings: -v"))
+    if len(answer.findings) > len(shown_findings):
+        out.print(Text(f"  and {len(answer.findings) - len(shown_findings)} more findings: -v"))
     if answer.groups:
         out.print()
         _print_grid(out, answer.groups, verbose=verbose)
@@ -74,9 +75,9 @@ def render_fleet(answer: Fleet, *, verbose: bool = False, width: int = 80, colou
 
 
 def redact_fleet(answer: Fleet, redactor: Redactor) -> Fleet:
-    """Return the answer with secrets, users and addresses removed from what the hosts wrote.
+    """Return the answer with the secrets, users and addresses removed from the hosts' texts.
 
-    Host names are kept.
+    Host names stay.
     """
     for group in answer.groups:
         for (area, _), pair in group.differs.items():
@@ -121,25 +122,28 @@ def _print_finding(out: Page, finding: FleetFinding, *, whole: bool) -> None:
 
 
 def _print_grid(out: Page, groups: Sequence[Group], *, verbose: bool) -> None:
-    """Print a line for each group: the largest first, then those whose GPUs TensorFlow does not use."""
-    odd = sorted(groups[1:], key=lambda group: group.state == "ok")
-    shown = [groups[0], *odd] if verbose else [groups[0], *odd][:GROUPS]
+    """Print a line for each group.
+
+    The first is the largest group; groups whose GPUs TensorFlow does not use come next.
+    """
+    other_groups = sorted(groups[1:], key=lambda group: group.state == "ok")
+    shown_groups = [groups[0], *other_groups] if verbose else [groups[0], *other_groups][:GROUPS]
     domain = _find_common_domain([group.hosts[0] for group in groups])
-    name_width = max(5, *(count_columns(_format_group(group, domain)) for group in shown))
+    name_width = max(5, *(count_columns(_format_group(group, domain)) for group in shown_groups))
     name_width = min(name_width, max(8, out.width - 22 - sum(len(head) + 1 for head in COLUMNS)))
-    heads = " ".join(COLUMNS)
-    out.print(Text(f"  {'hosts':>6}  {'such as':{name_width}}  GPUs      {heads}"), wrap=False)
-    for group in shown:
-        cells_ = " ".join(f"{format_cell(group, head):^{len(head)}}" for head in COLUMNS)
+    header = " ".join(COLUMNS)
+    out.print(Text(f"  {'hosts':>6}  {'such as':{name_width}}  GPUs      {header}"), wrap=False)
+    for group in shown_groups:
+        cells = " ".join(f"{format_cell(group, head):^{len(head)}}" for head in COLUMNS)
         sign, style = SIGNS[state_word(group)]
         name = truncate_text(_format_group(group, domain), name_width)
         line = Text(f"  {len(group.hosts):>6,}  {name}{' ' * (name_width - count_columns(name))}  ") + Text(
             sign, style=style
         )
-        out.print(line + Text(f" {state_word(group):<8}{cells_}"), wrap=False)
-    hidden_groups = len(groups) - len(shown)
+        out.print(line + Text(f" {state_word(group):<8}{cells}"), wrap=False)
+    hidden_groups = len(groups) - len(shown_groups)
     if hidden_groups > 0:
-        hosts = sum(len(group.hosts) for group in groups) - sum(len(group.hosts) for group in shown)
+        hosts = sum(len(group.hosts) for group in groups) - sum(len(group.hosts) for group in shown_groups)
         out.print(Text(f"  {hosts:>6,}  in {hidden_groups:,} more kinds: -v"))
 
 
@@ -148,7 +152,7 @@ def _format_group(group: Group, domain: str) -> str:
 
 
 def _find_common_domain(names: Sequence[str]) -> str:
-    """Return the domain that all host names share, such as ".cluster.example.org", or an empty string."""
+    """Return the domain that all host names share, such as ".cluster.example.org"; empty if there is none."""
     if any(name.replace(".", "").isdecimal() for name in names):  # IP addresses have no domain
         return ""
     shared = {name.partition(".")[1] + name.partition(".")[2] for name in names}
@@ -156,7 +160,7 @@ def _find_common_domain(names: Sequence[str]) -> str:
 
 
 def format_cell(group: Group, head: str) -> str:
-    """Return "=" if the group agrees with group 1 in a column, else "≠"."""
+    """Return "=" if the group has the same values as group 1 in a column, or "≠" if not."""
     return "≠" if any(area in COLUMNS[head] for area, _ in group.differs) else "="
 
 
@@ -206,7 +210,7 @@ def fleet_json(answer: Fleet) -> dict[str, Any]:
 
 
 def _list_differences(group: Group) -> dict[str, str]:
-    """Return the differing values by name; a name that several areas have is preceded by its area."""
+    """Return the group's differing values by name. If several areas have a name, the area is prefixed to it."""
     names = [name for _, name in group.differs]
     values = {}
     for (area, name), (value, _) in sorted(

@@ -32,9 +32,9 @@ def render_dry_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the plan and its commands, on one screen unless `whole` is set.
+    """Return the plan and its commands. Unless `whole` is set, the text is shortened to one screen.
 
-    commands: (purpose, arguments) of each.
+    `commands` has the purpose and the arguments of each command.
     """
     for with_commands in (True, False):
         out = Page(width, coloured=colour)
@@ -57,12 +57,12 @@ def render_dry_run(
 
 
 def _print_steps(out: Page, commands: Sequence[tuple[str, Sequence[str]]], *, with_commands: bool) -> None:
-    """Print the steps in order; `with_commands`: and the command of each."""
-    last = ""
+    """Print the purposes of the commands in order, with the commands if `with_commands` is set."""
+    last_purpose = ""
     for purpose, arguments in commands:
-        if purpose != last:
+        if purpose != last_purpose:
             print_hanging(out, Text("  # "), clean_line(purpose))
-        last = purpose
+        last_purpose = purpose
         if with_commands:
             print_commands(out, [shlex.join(arguments)], 4, broken=True)
 
@@ -72,7 +72,7 @@ def render_installed(
 ) -> str:
     """Return how to use and remove the environment, and the result of its check.
 
-    right: whether the environment is correct.
+    `right` says whether the environment itself is correct.
     """
     quoted, usable = shlex.quote(clean_line(folder)), report.verdict.gpu_usable is True
     text = f"Use it:     . {quoted}/bin/activate\nRemove it:  rm -r {quoted}\n\n"
@@ -89,7 +89,7 @@ def render_installed(
 
 
 def _get_problem(report: Report) -> str:
-    """Return the problem that keeps this machine from using the environment."""
+    """Return the reason why this machine cannot use the GPU in the environment."""
     if report.root is None:
         return clean_line(report.verdict.summary)
     return f"What is wrong on this machine: {clean_line(report.root.title)}."
@@ -110,8 +110,8 @@ def install_json(
 ) -> dict[str, Any]:
     """Return the document that `tfdoctor install --json` prints.
 
-    `environment`: None if nothing was made (--dry-run); `room`: (folder, contents for its disk, bytes needed,
-    bytes free).
+    `environment` is None if nothing was installed (--dry-run). `room` has (folder, contents of its disk, bytes
+    needed, bytes free) for each disk; None if the space was not checked.
     """
     return {
         "schema_version": 1,
@@ -131,7 +131,7 @@ def install_json(
 
 
 def environment_json(folder: Path, installer: str, seconds: float, *, resumed: bool) -> dict[str, Any]:
-    """Return the environment that was made, as JSON."""
+    """Return the JSON of the new environment."""
     return {
         "path": str(folder),
         "python": str(folder / "bin" / "python"),
@@ -144,9 +144,9 @@ def environment_json(folder: Path, installer: str, seconds: float, *, resumed: b
 def resolution_json(
     changes: Sequence[tuple[str, str | None, str | None]], *, tried: bool, why: str | None
 ) -> dict[str, Any]:
-    """Return the result of resolving the user's requirements.
+    """Return the JSON of the resolution of the user's requirements.
 
-    changes: (name, version in the lock, chosen version).
+    `changes` has (name, version in the lock, chosen version) of each package; None means not installed.
     """
     rows = [{"name": name, "locked": locked, "chosen": chosen} for name, locked, chosen in changes]
     return {"tried": tried, "why": why, "changes": rows}

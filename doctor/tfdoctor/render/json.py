@@ -1,4 +1,4 @@
-"""JSON for other programs, as docs/schemas defines it."""
+"""JSON output for other programs, as the schemas in docs/schemas define it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ SCHEMA_VERSION = 1
 
 
 def write_json(value: Any) -> None:
-    """Print one JSON document on standard output."""
+    """Print a JSON document to standard output."""
     sys.stdout.write(json_text(value))
 
 
 def json_text(value: Any) -> str:
-    """Return a document in ASCII, which every terminal and locale can display.
+    """Return a document as JSON text in ASCII, which every terminal and locale can display.
 
-    U+FFFD replaces unpaired surrogates (from a file name that is not UTF-8), because strict parsers refuse
-    them.
+    Unpaired surrogates, which come from file names that are not UTF-8, are replaced by U+FFFD because strict
+    parsers refuse them.
     """
     text = json.dumps(value, indent=2)
     if "\\ud" not in text:
@@ -34,9 +34,10 @@ def json_text(value: Any) -> str:
 
 
 def to_json(value: Any) -> Any:
-    """Return facts as JSON.
+    """Return facts as values that `json` can write.
 
-    A fact is {"known": …, "source": …}, {"absent": why, "source": …} or {"unknown": why, "source": …}.
+    A `Known` becomes {"known": value, "source": source}, an `Absent` {"absent": why, "source": source} and an
+    `Unknown` {"unknown": why, "source": source}.
     """
     if isinstance(value, Known):
         return {"known": to_json(value.value), "source": value.source}
@@ -47,11 +48,11 @@ def to_json(value: Any) -> Any:
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
         return {f.name: to_json(getattr(value, f.name)) for f in dataclasses.fields(value)}
     if isinstance(value, dict):
-        return {str(key): to_json(inner) for key, inner in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, (list, tuple)):
-        return [to_json(inner) for inner in value]
+        return [to_json(item) for item in value]
     if isinstance(value, (set, frozenset)):
-        return sorted(to_json(inner) for inner in value)
+        return sorted(to_json(item) for item in value)
     if isinstance(value, enum.Enum):
         return value.value
     return value

@@ -1,6 +1,6 @@
 """The output of `lint`: source lines with a caret, JSON, and formats for CI servers.
 
-The JSON is defined in docs/schemas/lint.schema.json. The other formats are GitHub annotations, SARIF 2.1.0
+docs/schemas/lint.schema.json defines the JSON. The formats for CI servers are GitHub annotations, SARIF 2.1.0
 and JUnit XML.
 """
 
@@ -28,7 +28,7 @@ _STYLES = {Severity.ERROR: "31", Severity.WARNING: "33"}
 
 
 def render_lint(answer: LintResult, *, width: int = 80, colour: bool = False) -> str:
-    """Return each problem as its location, message, source line and caret, followed by the count."""
+    """Return the location, message, source line and caret of each problem, followed by a summary."""
     out: list[str] = []
     for problem in answer.problems:
         code = f"\x1b[{_STYLES.get(problem.severity, '33')}m{problem.code}\x1b[0m" if colour else problem.code
@@ -55,18 +55,20 @@ def _format_location(problem: LintProblem) -> str:
 
 
 def _fit_line(problem: LintProblem, width: int) -> tuple[str, int]:
-    """Return the part of the source line that fits the width, and the column of the caret in it."""
+    """Return the part of the source line that fits into `width`, and the offset of the caret in it."""
     source = clean(problem.source.replace("\t", " "), limit=10_000).replace("\n", " ")
     indent = len(source) - len(source.lstrip())
     column = max(problem.column - 1, 0)
+    # Leave space for the line number, and do not cut the line too short on a narrow terminal.
     max_chars = max(width - 10, 30)
     start = min(indent, column)
     if column - start > max_chars - 10:
-        start = column - max_chars // 2
+        start = column - max_chars // 2  # the caret is in the middle
     return source[start : start + max_chars].rstrip(), count_columns(source[start:column])
 
 
 def _summarize(answer: LintResult) -> str:
+    """Return the numbers of files, problems and possible fixes as text."""
     files = f"{answer.files:,} file{'s' if answer.files != 1 else ''}"
     if not answer.problems:
         text = f"No problems found in {files}."
@@ -124,33 +126,35 @@ def _format_json(answer: LintResult, **_options: Any) -> str:
 
 
 def _escape_message(text: str) -> str:
-    """Return the text escaped for the message of a GitHub workflow command."""
+    """Return the text, escaped for the message of a GitHub workflow command."""
     return clean(text, limit=2000).replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
 def _escape_property(text: str) -> str:
-    """Return the text escaped for a property of a GitHub workflow command."""
+    """Return the text, escaped for a property of a GitHub workflow command."""
     return _escape_message(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def _format_github(answer: LintResult, **_options: Any) -> str:
-    rows = []
-    for item in answer.problems:
-        location = f"file={_escape_property(item.path)}"
-        if item.cell is None:  # annotations cannot refer to lines of notebook cells
-            location += f",line={item.line},col={item.column}"
-        title = _escape_property(f"{item.code} {item.name}")
-        cell = f"cell {item.cell}, line {item.line}: " if item.cell is not None else ""
-        level = "error" if item.severity is Severity.ERROR else "warning"
-        rows.append(f"::{level} {location},title={title}::{_escape_message(cell + item.message)}")
-    rows += [
-        f"::warning file={_escape_property(item.path)}::{_escape_message(item.message)}"
-        for item in answer.unreadable
+    """Return a GitHub annotation for each problem and each unreadable file."""
+    lines = []
+    for problem in answer.problems:
+        location = f"file={_escape_property(problem.path)}"
+        if problem.cell is None:  # annotations cannot refer to lines of notebook cells
+            location += f",line={problem.line},col={problem.column}"
+        title = _escape_property(f"{problem.code} {problem.name}")
+        cell = f"cell {problem.cell}, line {problem.line}: " if problem.cell is not None else ""
+        level = "error" if problem.severity is Severity.ERROR else "warning"
+        lines.append(f"::{level} {location},title={title}::{_escape_message(cell + problem.message)}")
+    lines += [
+        f"::warning file={_escape_property(problem.path)}::{_escape_message(problem.message)}"
+        for problem in answer.unreadable
     ]
-    return "".join(f"{row}\n" for row in rows)
+    return "".join(f"{row}\n" for row in lines)
 
 
 def _format_sarif(answer: LintResult, **_options: Any) -> str:
+    """Return the problems as SARIF 2.1.0."""
     import tfdoctor
 
     rules = {item.code: item.name for item in answer.problems}
@@ -196,8 +200,10 @@ def _format_sarif(answer: LintResult, **_options: Any) -> str:
 
 
 def _format_junit(answer: LintResult, **_options: Any) -> str:
+    """Return the problems as JUnit XML, with a failed test case for each."""
     count = len(answer.problems)
     tests = max(count, 1)
+    # A run without problems is reported as one passed test.
     lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites tests="{tests}" failures="{count}">',
@@ -223,4 +229,4 @@ FORMATS: dict[str, Callable[..., str]] = {
     "sarif": _format_sarif,
     "junit": _format_junit,
 }
-"""The functions for the values of `--format`."""
+"""The function that formats the result, by the value of `--format`."""

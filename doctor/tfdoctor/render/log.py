@@ -1,4 +1,4 @@
-"""The output of `diagnose` for one log, on the terminal and as JSON (docs/schemas/diagnose.schema.json).
+"""The output of `diagnose` for one log: text, and JSON (docs/schemas/diagnose.schema.json).
 
 The text is readable without colour, in a pipe and in any locale.
 """
@@ -35,7 +35,11 @@ def render_log(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the report as text: one screen of `room` lines, or everything if `verbose` is set."""
+    """Return the report of one log as text.
+
+    The text is a screen of `room` lines; it is everything if `verbose` is set, and only the verdict if `quiet` is
+    set. With `heading` it begins with the name of the log.
+    """
     if not (verbose or quiet):
         return render_log_screen(report, heading=heading, room=room, width=width, colour=colour)
     out = Page(width, coloured=colour)
@@ -60,7 +64,7 @@ def _print_devices(out: Page, report: LogReport) -> None:
 
 
 def _print_processes(out: Page, report: LogReport) -> None:
-    """Print a line for each process and each other framework, if the log has several."""
+    """Print a line for each process and each other framework. A log of one process has no such lines."""
     if not report.processes:
         return
     out.print()
@@ -102,14 +106,14 @@ def _print_summary(out: Page, report: LogReport) -> None:
 
 
 def log_json(report: LogReport) -> dict[str, Any]:
-    """Return the document of one log."""
+    """Return the JSON document of one log."""
     return {
         "schema_version": SCHEMA_VERSION,
         "file": report.name,
         "tensorflow_version": report.tensorflow_version,
         "era": report.era,
         "gpu_registered": report.gpu_registered,
-        "devices": [_device_json(device) for device in report.devices],
+        "devices": [_make_device_json(device) for device in report.devices],
         "missing_libraries": list(report.missing_libraries),
         "benign": list(report.benign),
         "verdict": {
@@ -128,7 +132,7 @@ def log_json(report: LogReport) -> dict[str, Any]:
                 "gpu_registered": process.gpu_registered,
                 "cause": process.cause.value if process.cause is not None else None,
                 "summary": process.summary,
-                "devices": [_device_json(device) for device in process.devices],
+                "devices": [_make_device_json(device) for device in process.devices],
             }
             for process in report.processes
         ],
@@ -136,7 +140,7 @@ def log_json(report: LogReport) -> dict[str, Any]:
     }
 
 
-def _device_json(device: RegisteredDevice) -> dict[str, Any]:
+def _make_device_json(device: RegisteredDevice) -> dict[str, Any]:
     return {
         "index": device.index,
         "name": device.name,

@@ -20,28 +20,29 @@ if TYPE_CHECKING:
 MAX_TEXT_CHARS = 3000
 """The largest length of a text, in characters."""
 MAX_PROCESSES = 40
-"""The largest number of processes in the table; the JSON has all."""
+"""The largest number of processes in the table. The JSON contains all of them."""
 
 _HOST_LIKE_LABEL = re.compile(r"(?=\D*[\d./_-])([A-Za-z][\w.-]{2,80})(?:/([\w.-]{2,80}))?")
-"""A process label that looks like the name of a pod, container or machine, unlike `rank 1` or `trainer`."""
+"""Matches a process label that may be the name of a pod, container or machine, unlike `rank 1` or `trainer`."""
 
 
 def log_markdown(report: LogReport, redactor: Redactor | None = None) -> str:
     """Return the report of one log as redacted Markdown.
 
-    `redactor`: one that knows more names than the report contains.
+    `redactor` may know names that the report does not contain; None means a new redactor.
     """
     return _format_report(redact_report(report, redactor or Redactor()))
 
 
 def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
-    """Return the report, redacted."""
+    """Return the report with every text redacted."""
     texts: list[str] = []
 
     def collect(text: str) -> str:
         texts.append(text)
         return text
 
+    # The redactor has to see all texts together, so collect them first.
     _change_report(report, collect)
     for process in report.processes:
         match = _HOST_LIKE_LABEL.fullmatch(process.label)
@@ -51,32 +52,34 @@ def redact_report(report: LogReport, redactor: Redactor) -> LogReport:
 
 
 def _change_report(report: LogReport, change: Callable[[str], str]) -> LogReport:
-    """Return the report with `change` applied to every text that Markdown shows; each text is cleaned before."""
+    """Return the report with every text that the Markdown contains cleaned and then passed to `change`."""
 
-    def line(text: str) -> str:
+    def change_line(text: str) -> str:
         return change(clean_line(text, limit=MAX_TEXT_CHARS))
 
-    def block(text: str) -> str:
+    def change_block(text: str) -> str:
         return change(clean(text))
 
     return replace(
         report,
-        summary=line(report.summary),
-        tensorflow_version=report.tensorflow_version and line(report.tensorflow_version),
-        missing_libraries=tuple(line(name) for name in report.missing_libraries),
-        devices=tuple(replace(device, name=line(device.name)) for device in report.devices),
+        summary=change_line(report.summary),
+        tensorflow_version=report.tensorflow_version and change_line(report.tensorflow_version),
+        missing_libraries=tuple(change_line(name) for name in report.missing_libraries),
+        devices=tuple(replace(device, name=change_line(device.name)) for device in report.devices),
         processes=tuple(
-            replace(process, label=line(process.label), summary=line(process.summary))
+            replace(process, label=change_line(process.label), summary=change_line(process.summary))
             for process in report.processes
         ),
         findings=tuple(
             replace(
                 finding,
-                title=line(finding.title),
-                explanation=line(finding.explanation),
-                evidence=tuple(replace(item, text=block(item.text)) for item in finding.evidence),
+                title=change_line(finding.title),
+                explanation=change_line(finding.explanation),
+                evidence=tuple(replace(item, text=change_block(item.text)) for item in finding.evidence),
                 remedies=tuple(
-                    replace(item, text=line(item.text), commands=tuple(map(block, item.commands)))
+                    replace(
+                        item, text=change_line(item.text), commands=tuple(map(change_block, item.commands))
+                    )
                     for item in finding.remedies
                 ),
             )

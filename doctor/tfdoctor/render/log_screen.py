@@ -1,6 +1,6 @@
-"""One screen for `diagnose`: whether the GPU was used, the lines that prove it, the reason and the remedy.
+"""One screen for `diagnose`: whether the GPU was used, the decisive lines, the reason and the remedy.
 
-`-v` shows the rest.
+Everything else is displayed with `-v`.
 """
 
 from __future__ import annotations
@@ -38,13 +38,15 @@ if TYPE_CHECKING:
 __all__ = ["describe_log", "format_device", "format_process", "print_log_verdict", "render_log_screen"]
 
 PREFIX = re.compile(r"^.{0,60}?(?:[\w./\\-]{1,200}\.(?:cc|h|cpp|cu|py|mm):\d{1,6}\] )")
-"""The time stamp and the source location before a message."""
+"""Matches the time stamp and the source location before a message."""
 NO_SUCH_FILE = re.compile(
     r"; dlerror: {0,3}[\w.+-]{1,100}: cannot open shared object file: No such file or directory"
 )
+"""Matches the end of a message about a library that was not found."""
 LABELS = {HARMLESS: "Harmless", MISREAD: "Easily misread"}
-"""Code to the label of a note."""
+"""The label of a note, by its code."""
 SEARCH_PATH = re.compile(r"[;,] {0,3}(LD_L\w{1,10}_PATH): {0,3}(.*)$")
+"""Matches the name and the value of LD_LIBRARY_PATH at the end of a message."""
 
 
 def render_log_screen(
@@ -52,44 +54,46 @@ def render_log_screen(
 ) -> str:
     """Return the report of one log on one screen of `room` lines.
 
-    `heading`: whether to begin with the file name.
+    With `heading` it begins with the name of the log. The text is shortened until it fits.
     """
     for level in range(6 if width >= NARROW else 3):
         out = Page(width, coloured=colour)
         if heading:
             out.print(Text(f"{clean_line(report.name)}:", style="bold"))
-        _print_all(out, report, level)
+        _print_report(out, report, level)
         if out.height <= room - heading:
             break
     return out.text
 
 
-def _print_all(out: Page, report: LogReport, level: int) -> None:
+def _print_report(out: Page, report: LogReport, level: int) -> None:
     """Print the report, shortened to a level.
 
-    Level 0 is everything; each higher one leaves out more of the less important text.
+    Level 0 shortens least; each higher level leaves out more of the less important text.
     """
     root = report.root
     print_log_verdict(out, report)
     _print_devices(out, report, 3 - min(level, 2))
     _print_processes(out, report, (6, 5, 4, 2, 2, 1)[level])
-    shown = 0
+    max_remedies = 0
     if root is not None:
         if root.evidence:
             out.print()
-            _print_evidence(out, root.evidence, (4, 4, 3, 2, 2, 1)[level], each=(2, 2, 2, 1, 1, 1)[level])
+            _print_evidence(
+                out, root.evidence, (4, 4, 3, 2, 2, 1)[level], screen_lines=(2, 2, 2, 1, 1, 1)[level]
+            )
         out.print()
-        lines = (3, 3, 3, 2, 2, 2)[level] * (1 if out.width >= NARROW else 2)
+        max_lines = (3, 3, 3, 2, 2, 2)[level] * (1 if out.width >= NARROW else 2)
         print_labelled(
             out,
             "Why",
-            shorten_text(clean_line(root.explanation, limit=3000), out.width - LABEL_COLUMNS, lines),
+            shorten_text(clean_line(root.explanation, limit=3000), out.width - LABEL_COLUMNS, max_lines),
         )
         out.print()
-        first = next((number for number, item in enumerate(root.remedies) if item.commands), 0)
-        shown = max((4, 3, 3, 2, 1, 1)[level], first + 1)
-        for number, remedy in enumerate(root.remedies[:shown]):
-            _print_remedy(out, remedy, "Or" if number else "Do", first=number == first)
+        first_with_commands = next((number for number, item in enumerate(root.remedies) if item.commands), 0)
+        max_remedies = max((4, 3, 3, 2, 1, 1)[level], first_with_commands + 1)
+        for number, remedy in enumerate(root.remedies[:max_remedies]):
+            _print_remedy(out, remedy, "Or" if number else "Do", main=number == first_with_commands)
     out.print()
     notes = [item for item in report.findings if item is not root]
     for note in notes:
@@ -100,11 +104,11 @@ def _print_all(out: Page, report: LogReport, level: int) -> None:
         print_hanging(out, Text(""), shorten_text(text, out.width, 2 if level == 0 else 1))
         if note.severity >= Severity.ERROR and note.remedies:
             print_commands(out, note.remedies[0].commands[:1], LABEL_COLUMNS)
-    _print_footer(out, report, shown)
+    _print_footer(out, report, max_remedies)
 
 
 def print_log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> None:
-    """Print whether the GPU was used, and why not; `whole`: without shortening."""
+    """Print whether the GPU was used, and why not. The text is not shortened if `whole` is set."""
     mark, style = "✗", "bold red"
     if report.cause is Cause.HEALTHY:
         mark, style = "✓", "green"
@@ -117,7 +121,7 @@ def print_log_verdict(out: Page, report: LogReport, *, whole: bool = False) -> N
 
 
 def format_device(device: RegisteredDevice) -> str:
-    """Return a description such as "0: Tesla T4, compute capability 7.5, …"."""
+    """Return a description such as "0: Tesla T4, compute capability 7.5, 13771 MB taken"."""
     parts = [device.name]
     if device.compute_capability:
         parts.append(f"compute capability {device.compute_capability}")
@@ -129,7 +133,7 @@ def format_device(device: RegisteredDevice) -> str:
 
 
 def format_process(process: LogProcess) -> tuple[str, str, str]:
-    """Return (mark, style, text) of a process or another framework."""
+    """Return the mark, the style of the mark, and the text for a process or another framework."""
     mark, style = "✗", "red"
     if process.cause is None or process.cause is Cause.INCONCLUSIVE:
         mark, style = "·", ""
@@ -139,7 +143,7 @@ def format_process(process: LogProcess) -> tuple[str, str, str]:
 
 
 def describe_log(report: LogReport) -> str:
-    """Return the number of lines and the TensorFlow version of the log."""
+    """Return the number of lines and the TensorFlow version of a log as text."""
     parts = [f"{format_count(report.lines, 'line')} read"]
     if report.tensorflow_version:
         parts.append(f"TensorFlow {report.tensorflow_version}")
@@ -151,7 +155,7 @@ def describe_log(report: LogReport) -> str:
 def _print_devices(out: Page, report: LogReport, max_devices: int) -> None:
     for device in report.devices[:max_devices]:
         text = f"GPU {format_device(device)}"
-        if count_columns(text) > out.width - 2:  # the bus id is the least important part
+        if count_columns(text) > out.width - 2:  # the bus ID is the least important part
             text = text.removesuffix(f", {device.pci_bus_id}")
         print_hanging(out, Text("  "), text)
     if len(report.devices) > max_devices:
@@ -159,7 +163,7 @@ def _print_devices(out: Page, report: LogReport, max_devices: int) -> None:
 
 
 def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
-    """Print a line for each process and each other framework, if the log has several."""
+    """Print a line for each process and each other framework. A log of one process has no such lines."""
     if not report.processes:
         return
     out.print()
@@ -171,29 +175,34 @@ def _print_processes(out: Page, report: LogReport, max_processes: int) -> None:
         out.print(Text(f"    and {format_count(hidden_processes, 'more process', 'more processes')} (-v)"))
 
 
-def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, each: int) -> None:
-    """Print the decisive lines without their prefixes, and a common search path once.
+def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, screen_lines: int) -> None:
+    """Print the decisive lines without their prefixes.
 
-    each: the largest number of screen lines for one line of the log.
+    The search path that the lines have in common is printed once, below them. At most `max_lines` lines of the
+    log are printed, each on at most `screen_lines` lines of the screen.
     """
     number_width = max(len(str(item.line or "")) for item in evidence)
-    searched: dict[str, str] = {}
-    shown = 0
+    variable_by_path: dict[str, str] = {}
+    line_count = 0
     for item in evidence:
         text = PREFIX.sub("", clean_line(item.text, limit=4000))
         match = SEARCH_PATH.search(text)
         if match is not None:
-            searched.setdefault(match[2], match[1])
+            variable_by_path.setdefault(match[2], match[1])
             text = text[: match.start()]
         text = NO_SUCH_FILE.sub(": no such file", text)
-        if shown < max_lines:
+        if line_count < max_lines:
             number = f"  {item.line or '':>{number_width}} │ "
             columns = max(out.width - len(number), 12)
-            print_hanging(out, Text(number), truncate_text(text, each * columns - 8 * (each - 1)))
-        shown += 1
-    if shown > max_lines:
-        out.print(Text(f"  {'':{number_width}} │ and {format_count(shown - max_lines, 'more line')} (-v)"))
-    for path, name in list(searched.items())[:1]:
+            print_hanging(
+                out, Text(number), truncate_text(text, screen_lines * columns - 8 * (screen_lines - 1))
+            )
+        line_count += 1
+    if line_count > max_lines:
+        out.print(
+            Text(f"  {'':{number_width}} │ and {format_count(line_count - max_lines, 'more line')} (-v)")
+        )
+    for path, name in list(variable_by_path.items())[:1]:
         label, folders = Text(f"  {'':{number_width}} │ "), [item for item in path.strip().split(":") if item]
         if not folders:
             print_hanging(out, label, f"{name} was empty")
@@ -204,20 +213,20 @@ def _print_evidence(out: Page, evidence: Sequence[Evidence], max_lines: int, *, 
         )
 
 
-def _print_remedy(out: Page, remedy: Remedy, label: str, *, first: bool) -> None:
-    """Print a remedy. first: the first remedy with commands, which most users follow."""
+def _print_remedy(out: Page, remedy: Remedy, label: str, *, main: bool) -> None:
+    """Print a remedy. `main` marks the first remedy with commands, which is the one that most users follow."""
     print_labelled(out, label, shorten_text(capitalize_remedy(remedy.text), out.width - LABEL_COLUMNS, 2))
-    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if first else "", broken=True)
-    if first and (undo_text := describe_undo_rights(remedy)):
+    print_commands(out, remedy.commands, LABEL_COLUMNS, style="bold" if main else "", broken=True)
+    if main and (undo_text := describe_undo_rights(remedy)):
         print_labelled(out, "", undo_text)
-    if first and needs_root(remedy):
+    if main and needs_root(remedy):
         print_labelled(out, "No root?", ROOT_NOTE)
 
 
-def _print_footer(out: Page, report: LogReport, shown: int) -> None:
+def _print_footer(out: Page, report: LogReport, max_remedies: int) -> None:
     root = report.root
-    hidden_remedies = len(root.remedies) - shown if root is not None else 0
+    hidden_remedies = len(root.remedies) - max_remedies if root is not None else 0
     extras = [format_count(hidden_remedies, "other way")] if hidden_remedies > 0 else []
     out.print(Text(describe_log(report) if report.bytes else "The log is empty."))
-    explain = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
-    print_more_commands(out, "More", [*explain, ("-v", join_words([*extras, "all evidence"]))])
+    explain_commands = [(f"tfdoctor explain {root.code}", "")] if root is not None else []
+    print_more_commands(out, "More", [*explain_commands, ("-v", join_words([*extras, "all evidence"]))])

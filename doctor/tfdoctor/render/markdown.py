@@ -1,7 +1,4 @@
-"""Markdown that external text cannot break: prose, code spans, fences and tables.
-
-All escaping is done here.
-"""
+"""Escape external text for Markdown: prose, code spans, fenced blocks and tables."""
 
 from __future__ import annotations
 
@@ -19,21 +16,22 @@ _SPECIAL = str.maketrans(
     {char: f"\\{char}" for char in "\\*_{}[]|~`$"} | {"<": "&lt;", ">": "&gt;", "&": "&amp;"}
 )
 _MENTION = re.compile(r"([@#])(?=\w)")
+"""Matches the sign of a user mention or of an issue reference."""
 
 
 def words(text: str, limit: int = 1500) -> str:
-    """Return the text as escaped prose that mentions no user and links no issue."""
+    """Return the text as escaped prose in which GitHub finds no users or issues."""
     return _MENTION.sub(r"\1<!-- -->", clean_line(text, limit=limit).translate(_SPECIAL))
 
 
 def code(text: str, limit: int = 400) -> str:
-    """Return a code span that is safe in a table as well."""
+    """Return the text as a code span that is also safe in a table cell; empty if the text is empty."""
     content = clean_line(text, limit=limit).replace("`", "'").replace("|", "\\|")
     return f"`{content}`" if content else ""
 
 
 def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
-    """Return the lines in a fence that is longer than every run of backticks in them."""
+    """Return the lines in a fenced block, whose fence is longer than every run of backticks in them."""
     content = [line for text in lines for line in clean(text, limit=2000).split("\n")]
     longest = max((len(run) for line in content for run in re.findall(r"`+", line)), default=0)
     fence = "`" * max(3, longest + 1)
@@ -41,13 +39,18 @@ def fence_lines(lines: Iterable[str], language: str = "text") -> list[str]:
 
 
 def row(cells: Iterable[str]) -> str:
+    """Return a table row of escaped cells."""
     return f"| {' | '.join(cells)} |"
 
 
 def table(columns: Sequence[str]) -> list[str]:
+    """Return the lines of the table header."""
     return [row(columns), f"|{'---|' * len(columns)}"]
 
 
 def keep_markdown(text: str) -> str:
-    """Return text from our own tables, which may contain Markdown, for a table cell; HTML tags are escaped."""
+    """Return the text for a table cell with its Markdown kept, but HTML tags escaped.
+
+    Use it only for text from tfdoctor's own data.
+    """
     return clean_line(text, limit=2000).replace("|", r"\|").replace("<", "&lt;")

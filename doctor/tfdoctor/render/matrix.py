@@ -37,9 +37,9 @@ if TYPE_CHECKING:
     from tfdoctor.plan.release_sheet import Sheet
 
 NARROW = 70
-"""Below this number of columns, an entry is a paragraph instead of a table row."""
+"""Below this width in columns, an entry is a paragraph instead of a table row."""
 WIDE = 124
-"""From this number of columns on, the table has all columns."""
+"""From this width in columns on, the table has all columns."""
 MAX_PROSE_COLUMNS = 100
 """The largest width of prose, in columns."""
 MARKS = {
@@ -47,7 +47,9 @@ MARKS = {
     "warning": (Text("! ", style="yellow"), "!"),
     "info": (Text("– "), "–"),
 }
+"""The mark of each severity: styled text for Rich, and plain text."""
 ORDER = ("error", "warning", "info")
+"""The severities, the most serious first."""
 CODES = {
     "native": "machine code",
     "jit": "slow first start",
@@ -55,30 +57,31 @@ CODES = {
     "unknown": "not known",
     "none": "no",
 }
-"""How a release supports the requested card."""
+"""The text for each kind of code that a release can have for the requested GPU."""
 
 
 def matrix_json(rows: Sequence[MatrixRow], as_of: str, sheet: Sheet | None) -> dict[str, Any]:
     """Return the document that `matrix --json` prints.
 
-    It has `install` only if one release was requested.
+    `sheet` is the sheet of a single requested release, whose installation is added; None if several were
+    requested.
     """
-    answer: dict[str, Any] = {
+    document: dict[str, Any] = {
         "schema_version": SCHEMA_VERSION,
         "as_of": as_of,
         "rows": [row.as_dict(get_problem_code) for row in rows],
     }
     if sheet is not None:
-        answer["install"] = [{"text": step.text, "commands": list(step.commands)} for step in sheet.steps]
-    return answer
+        document["install"] = [{"text": step.text, "commands": list(step.commands)} for step in sheet.steps]
+    return document
 
 
 def gpus_json(gpus: Sequence[Gpu], as_of: str) -> dict[str, Any]:
     """Return the document that `matrix --list-gpus --json` prints."""
-    listed = [
+    entries = [
         {"name": gpu.name, "compute_capability": gpu.capability, "pci_ids": list(gpu.pci_ids)} for gpu in gpus
     ]
-    return {"schema_version": SCHEMA_VERSION, "as_of": as_of, "rows": [], "gpus": listed}
+    return {"schema_version": SCHEMA_VERSION, "as_of": as_of, "rows": [], "gpus": entries}
 
 
 # ---------------------------------------------------------------- many releases
@@ -98,10 +101,10 @@ def render_rows(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return the rows as a table, newest first; equal neighbours share a line.
+    """Return the rows as a table, newest first. Equal neighbours share a line.
 
-    `windows`: show the Windows wheels; `newest`: show only the rows that fit on one screen, and the command
-    for the older ones.
+    `windows` selects the values for Windows instead of Linux. With `newest` the table has only the rows that fit
+    on one screen, followed by the command that lists the older ones.
     """
     out = make_console(width, coloured=colour)
     groups = group_rows(rows)
@@ -138,21 +141,26 @@ def render_rows(
 def render_overview(
     minors: Sequence[Overview], *, releases: int, as_of: str, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the minors on one screen, newest first, with their cards and the command that installs each."""
+    """Return the minors on one screen, newest first, with their GPUs and the commands that install them.
+
+    The oldest minors are left out until the text fits.
+    """
     out = Page(width, coloured=colour)
-    shown = list(minors)
+    shown_minors = list(minors)
+    # Always list at least three minors.
     while True:
-        _print_minors(out, shown, minors, releases, as_of)
-        if out.height <= SCREEN_LINES or len(shown) < 4:
+        _print_minors(out, shown_minors, minors, releases, as_of)
+        if out.height <= SCREEN_LINES or len(shown_minors) < 4:
             return out.text
-        shown.pop()
+        shown_minors.pop()
         out = Page(width, coloured=colour)
 
 
 def _print_minors(
-    out: Page, shown: Sequence[Overview], minors: Sequence[Overview], releases: int, as_of: str
+    out: Page, shown_minors: Sequence[Overview], minors: Sequence[Overview], releases: int, as_of: str
 ) -> None:
-    head = ("TensorFlow", "Python", "CUDA", "cuDNN", "driver", "cards", "get it")
+    """Print a line for each minor, followed by the legend."""
+    header = ("TensorFlow", "Python", "CUDA", "cuDNN", "driver", "cards", "get it")
     rows = [
         (
             f"{minor.span}{' !' if minor.marked else ''}",
@@ -163,26 +171,28 @@ def _print_minors(
             f"{minor.cards} {minor.newer}".rstrip(),
             minor.way or "-",
         )
-        for minor in shown
+        for minor in shown_minors
     ]
     if out.width < NARROW:
         for span, python, cuda, cudnn, driver, cards, command in rows:
             parts = f"Python {python}, CUDA {cuda}, cuDNN {cudnn}, driver {driver}, {cards}: {command}"
             print_hanging(out, Line(f"{span}  ", style="bold"), parts)
     else:
-        widths = [max(len(row[column]) for row in (head, *rows)) for column in range(len(head))]
-        for number, row in enumerate((head, *rows)):
-            fields = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
-            out.print(Line(fields, style="" if number else "bold"), wrap=False)
+        widths = [max(len(row[column]) for row in (header, *rows)) for column in range(len(header))]
+        for number, row in enumerate((header, *rows)):
+            cells = "  ".join(text.ljust(width) for text, width in zip(row, widths, strict=True))
+            out.print(Line(cells, style="" if number else "bold"), wrap=False)
     out.print()
     legend = {"+": "+ compiled at first use", "*": "* fail in part"}
     newer = [
-        text_of_sign for sign, text_of_sign in legend.items() if any(minor.newer == sign for minor in shown)
+        text_of_sign
+        for sign, text_of_sign in legend.items()
+        if any(minor.newer == sign for minor in shown_minors)
     ]
     print_hanging(
         out, Line("cards: "), "with machine code" + (f"; newer ones: {', '.join(newer)}" if newer else "")
     )
-    if any(minor.marked for minor in shown):
+    if any(minor.marked for minor in shown_minors):
         print_hanging(
             out, Line("! "), "something is known to be wrong: tfdoctor matrix --tf VERSION tells it"
         )
@@ -199,7 +209,7 @@ def _print_minors(
 
 
 def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = False) -> str:
-    """Return the message for a request that no release fits."""
+    """Return the message for a request that no release satisfies."""
     out = Page(width, coloured=colour)
     out.print(Line("No TensorFlow release fits all of this.", style="bold"))
     for reason in reasons:
@@ -208,7 +218,7 @@ def render_nothing(reasons: Sequence[str], *, width: int = 80, colour: bool = Fa
 
 
 def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -> str:
-    """Return every known GPU name, by compute capability."""
+    """Return all known GPU names, grouped by compute capability."""
     out = make_console(width, coloured=colour)
     for capability in dict.fromkeys(gpu.capability for gpu in gpus):
         names = dict.fromkeys(gpu.name for gpu in gpus if gpu.capability == capability)
@@ -217,15 +227,16 @@ def render_gpus(gpus: Sequence[Gpu], *, width: int = 80, colour: bool = False) -
 
 
 def _list_columns(has_card: bool, wide: bool) -> list[str]:
-    head = ["TensorFlow", "Python", "CUDA", "cuDNN", "driver"]
+    """Return the headers of the table. On a wide terminal, it has more columns."""
+    columns = ["TensorFlow", "Python", "CUDA", "cuDNN", "driver"]
     if wide or not has_card:
-        head.append("GPUs")
+        columns.append("GPUs")
     if has_card:
-        head.append("your GPU")
+        columns.append("your GPU")
     if wide:
-        head[1:1] = ["package"]
-        head += ["glibc", "faults"]
-    return head
+        columns[1:1] = ["package"]
+        columns += ["glibc", "faults"]
+    return columns
 
 
 def _has_gpu(members: MatrixGroup, windows: bool) -> bool:
@@ -234,7 +245,7 @@ def _has_gpu(members: MatrixGroup, windows: bool) -> bool:
 
 
 def _get_system_values(row: MatrixRow, windows: bool) -> tuple[str, str]:
-    """Return (Pythons, driver) of the requested system."""
+    """Return the Python versions and the driver for Windows or Linux."""
     if windows:
         return format_python_ranges(row.release.windows_pythons), row.driver_windows or "?"
     return format_python_ranges(row.release.linux_pythons), row.driver_linux or "?"
@@ -256,7 +267,7 @@ def _make_table(groups: Sequence[MatrixGroup], *, has_card: bool, windows: bool,
             _get_system_values(row, windows)[1],
         ]
         if wide or not has_card:
-            cells.append(_format_gpus(members) if wide else _gpu_range(members))
+            cells.append(_format_gpus(members) if wide else _format_gpu_range(members))
         if has_card:
             cells.append(CODES[row.code or "unknown"])
         if wide:
@@ -315,7 +326,7 @@ def _format_versions(members: MatrixGroup, *, packages: bool) -> str:
 
 
 def _format_span(members: MatrixGroup) -> str:
-    """Return the oldest and the newest version, such as `2.10.0 - 2.10.1`."""
+    """Return the range of versions in a group, such as `2.10.0 - 2.10.1`."""
     names = members.versions
     return names[0] if len(names) == 1 else f"{names[-1]} - {names[0]}"
 
@@ -332,8 +343,8 @@ def _format_gpus(members: MatrixGroup) -> str:
     return " ".join(release.cubin) + suffix
 
 
-def _gpu_range(members: MatrixGroup) -> str:
-    """Return the lowest and the highest compute capability, such as `6.0 - 9.0+`."""
+def _format_gpu_range(members: MatrixGroup) -> str:
+    """Return the range of compute capabilities, such as `6.0 - 9.0+`."""
     capabilities = _format_gpus(members).split(" ")
     return capabilities[0] if len(capabilities) == 1 else f"{capabilities[0]} - {capabilities[-1]}"
 
@@ -347,7 +358,7 @@ def _count_errors(row: MatrixRow) -> str:
 
 
 def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False) -> str:
-    """Return the sheet of one release, at most `width` columns wide. Commands are not wrapped."""
+    """Return the data sheet of a release, at most `width` columns wide. Commands are not wrapped."""
     out = make_console(min(width, MAX_PROSE_COLUMNS), coloured=colour)
     release = sheet.row.release
     out.print(Text(f"{release.package} {release.version}", style="bold").append(_describe_sheet(sheet)))
@@ -370,7 +381,7 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
             MARKS[problem.severity][0] + Text(f"{get_problem_code(problem)}  ", style="bold"),
             problem.title,
         )
-        for line in _list_details(problem):
+        for line in _iter_details(problem):
             _print_entry(out, Text("          "), line)
     _print_heading(out, "How to install it")
     for number, step in enumerate(sheet.steps):
@@ -387,9 +398,9 @@ def render_sheet(sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, c
 def render_sheet_screen(
     sheet: Sheet, *, as_of: str, note: str = "", width: int = 80, colour: bool = False
 ) -> str:
-    """Return the sheet on one screen: requirements, titles of known problems and an installation.
+    """Return the sheet on one screen: requirements, titles of known problems and one installation.
 
-    It shows the first installation whose commands fit completely.
+    It is the first installation whose commands fit completely on the screen.
     """
     for step_index in range(max(len(sheet.steps), 1)):
         for max_problems, lines, names in LEVELS:
@@ -412,29 +423,29 @@ def render_sheet_screen(
 def _print_sheet(
     out: Page, sheet: Sheet, note: str, step_index: int, max_problems: int, lines: int, names: Sequence[str]
 ) -> None:
-    """Print the sheet.
+    """Print the sheet with one installation.
 
-    step_index: the installation; max_problems: the largest number of problems; names: the requirements to
-    print, in at most `lines` lines each.
+    `names` are the requirements to print, each in at most `lines` lines. `max_problems` limits the known
+    problems, and `step_index` is the index of the installation.
     """
-    release, needs = sheet.row.release, dict(sheet.needs)
+    release, requirements = sheet.row.release, dict(sheet.needs)
     print_hanging(out, Line(f"{release.package} {release.version}", style="bold"), _describe_sheet(sheet))
     for text in (note, _describe_code(sheet.row) if sheet.row.code is not None else ""):
         if text:
             print_hanging(out, Line(""), text)
     out.print()
     for name in names:
-        if name in needs:
-            cudnn = f", cuDNN {needs['cuDNN']}" if name == "CUDA" and "cuDNN" in needs else ""
-            text = shorten_text(needs[name] + cudnn, out.width - 12, lines)
+        if name in requirements:
+            cudnn = f", cuDNN {requirements['cuDNN']}" if name == "CUDA" and "cuDNN" in requirements else ""
+            text = shorten_text(requirements[name] + cudnn, out.width - 12, lines)
             print_hanging(out, Line(f"  {name.ljust(10)}", style="bold"), text)
     out.print()
     problems = _list_main_problems(sheet)
     out.print(Line("Known problems" if problems else "No problem is known.", style="bold"))
     for problem in problems[:max_problems]:
         mark, style = MARKS[problem.severity][1], {"error": "bold red", "warning": "yellow"}[problem.severity]
-        first = Line(f"  {mark} ", style=style) + Line(f"{get_problem_code(problem)}  ")
-        print_hanging(out, first, shorten_text(problem.title, out.width - 12, 2))
+        label = Line(f"  {mark} ", style=style) + Line(f"{get_problem_code(problem)}  ")
+        print_hanging(out, label, shorten_text(problem.title, out.width - 12, 2))
     if sheet.steps:
         out.print()
         print_hanging(
@@ -452,9 +463,9 @@ def _print_sheet(
 
 
 def _list_main_problems(sheet: Sheet) -> list[Problem]:
-    """Return the problems to show, the most serious first.
+    """Return the problems to display.
 
-    Those of the requested card come before the others.
+    Problems of the requested GPU come first, then the most serious ones.
     """
     problems = [problem for problem in _sort_problems(sheet.row.problems) if problem.severity != "info"]
     return sorted(
@@ -466,7 +477,7 @@ def _list_main_problems(sheet: Sheet) -> list[Problem]:
 
 
 BRIEF = ("Python", "Driver", "CUDA", "GPUs")
-"""The requirements that fit on a screen."""
+"""The requirements that are printed on one screen."""
 LEVELS = (
     (6, 2, BRIEF),
     (5, 2, BRIEF),
@@ -476,7 +487,7 @@ LEVELS = (
     (1, 1, BRIEF),
     (1, 1, BRIEF[:3]),
 )
-"""How much of a sheet is shown, less at each level: problems, lines of a requirement, requirements."""
+"""The levels of shortening: (largest number of problems, lines of a requirement, requirements)."""
 
 
 def _print_heading(out: Console, text: str) -> None:
@@ -484,21 +495,21 @@ def _print_heading(out: Console, text: str) -> None:
     out.print(Text(text, style="bold"))
 
 
-def _print_entry(out: Console, first: Text, text: str) -> None:
-    """Print a paragraph with a hanging indent below its first words.
+def _print_entry(out: Console, label: Text, text: str) -> None:
+    """Print a paragraph with a hanging indent after its label.
 
-    On a narrow terminal it is on its own lines.
+    On a narrow terminal the label has a line of its own.
     """
-    if out.width - len(first) < 24:
-        head = Text(first.plain.rstrip(), style=first.style)
-        if head.plain:
-            out.print(head)
+    if out.width - len(label) < 24:
+        heading = Text(label.plain.rstrip(), style=label.style)
+        if heading.plain:
+            out.print(heading)
         out.print(Padding(Text(text), (0, 0, 0, 2)))
         return
     table = Table.grid()
-    table.add_column(width=len(first), no_wrap=True)
+    table.add_column(width=len(label), no_wrap=True)
     table.add_column(ratio=1)
-    table.add_row(first, Text(text))
+    table.add_row(label, Text(text))
     out.print(table)
 
 
@@ -532,7 +543,7 @@ def _sort_problems(problems: Iterable[Problem]) -> list[Problem]:
     return sorted(problems, key=lambda problem: ORDER.index(problem.severity))
 
 
-def _list_details(problem: Problem) -> Iterable[str]:
+def _iter_details(problem: Problem) -> Iterable[str]:
     when = describe_conditions(problem)
     if when:
         yield f"When: {when}."
@@ -554,8 +565,19 @@ def _describe_evidence(sheet: Sheet) -> str:
 
 def markdown_rows(rows: Sequence[MatrixRow], *, note: str = "") -> str:
     """Return the rows as a Markdown table."""
-    head = ("TensorFlow", "package", "Python", "CUDA", "cuDNN", "driver", "GPUs", "PTX", "glibc", "problems")
-    lines = markdown.table(head)
+    header = (
+        "TensorFlow",
+        "package",
+        "Python",
+        "CUDA",
+        "cuDNN",
+        "driver",
+        "GPUs",
+        "PTX",
+        "glibc",
+        "problems",
+    )
+    lines = markdown.table(header)
     for members in group_rows(rows):
         row = members.first
         release = row.release
@@ -591,7 +613,7 @@ def markdown_sheet(sheet: Sheet, *, as_of: str, note: str = "") -> str:
     for problem in _sort_problems(sheet.row.problems):
         lines.append(
             f"* **{get_problem_code(problem)} {markdown.keep_markdown(problem.title)}.** "
-            f"{markdown.keep_markdown(' '.join(_list_details(problem)))}"
+            f"{markdown.keep_markdown(' '.join(_iter_details(problem)))}"
         )
     if not sheet.row.problems:
         lines.append("Nothing is known.")

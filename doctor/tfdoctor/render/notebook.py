@@ -1,6 +1,6 @@
 """The output of `check` in a notebook: one screen of HTML without scripts.
 
-It is readable in light and dark themes. All external text is escaped.
+It is readable in light and dark themes. All external text in it is escaped.
 """
 
 from __future__ import annotations
@@ -32,17 +32,21 @@ COLOURS = {
 }
 """Colours that are readable on white and on black."""
 CODE = "margin:.3em 0;padding:.4em .6em;background:rgba(127,127,127,.15);white-space:pre-wrap;color:inherit"
+"""The style of commands."""
 CELL = "text-align:left;padding:.1em .8em .1em 0;border:0;background:none;color:inherit"
+"""The style of table cells."""
 LINES = 3
 COLUMNS = 100
+"""The size to which the explanation is shortened."""
 
 
 def report_html(report: Report, *, fix: Offer | None = None, notes: Sequence[str] = ()) -> str:
-    """Return the verdict, its reason, the remedy and the areas. notes: further sentences."""
+    """Return the verdict, its reason, the remedy and the areas as HTML, followed by the notes."""
     return "".join(('<div style="line-height:1.4">', *_render_parts(report, fix, notes), "</div>"))
 
 
 def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> Iterator[str]:
+    """Yield the parts of the HTML."""
     usable, main = report.verdict.gpu_usable, report.main
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
     code = f" [{report.root.code}]" if report.root is not None else ""
@@ -70,7 +74,7 @@ def _render_parts(report: Report, fix: Offer | None, notes: Sequence[str]) -> It
 
 
 def _render_remedy(main: Finding, fix: Offer | None) -> Iterator[str]:
-    """Yield what `fix` can do, else the first remedy, as on the terminal."""
+    """Yield the HTML of the remedy: the `fix` command if it fixes the finding, or else the first remedy."""
     if fix is not None and any(finding is main for finding in fix.findings):
         yield f"<p>Fix it, in a terminal: {_escape_text(UNDO_NOTE)}</p>{_render_commands([fix.command])}"
     elif main.remedies:

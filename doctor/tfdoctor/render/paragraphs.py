@@ -1,6 +1,6 @@
-"""Text output for commands: paragraphs with hanging indents and a little colour, set to a width.
+"""Text output for commands: paragraphs with hanging indents and a little colour, wrapped to a width.
 
-This module imports little: loading Rich takes as long as half of the probes of `check`.
+This module imports little, because loading Rich would take half as long as all probes of `check`.
 """
 
 from __future__ import annotations
@@ -29,30 +29,32 @@ __all__ = [
 ]
 
 CODES = {"bold": "1", "red": "31", "green": "32", "yellow": "33"}
-"""Style words to terminal codes.
+"""The terminal code of each style word.
 
-No style is dim, because text that is not worth reading is not printed. Colour is only for marks, whose shape
-says the same: no terminal colour is readable on both black and white.
+No style is dim, because only text that is worth reading is printed. Only marks are coloured, and their shapes say
+the same as their colours, because no terminal colour is readable on both black and white.
 """
 SCREEN_LINES = 22
-"""Lines of a screen: those of a standard terminal without the command and the next prompt."""
+"""The number of lines on a screen: a standard terminal without the command and the next prompt."""
 LABEL_COLUMNS = 12
-"""The width of a label before a paragraph ("  Fix it    "), in columns."""
+"""The width of the label before a paragraph, such as "  Fix it    ", in columns."""
 MAX_OVERFLOW = 3
-"""How many times the given lines a single sentence may take before it is cut."""
+"""How many times the allowed number of lines a single sentence may take before it is cut."""
 MIN_COMMAND_INDENT = 2
-"""The smallest indent of a command, in columns, if its words leave space for one."""
+"""The smallest indent of a command in columns, unless its words are too wide for that."""
 MIN_HANGING_COLUMNS = 24
-"""Below this number of columns, a paragraph has no hanging indent."""
+"""Below this width in columns, a paragraph has no hanging indent."""
 
 
 class _Piece(NamedTuple):
+    """A part of a text with one style."""
+
     text: str
     style: str
 
 
 class Text:
-    """A text with a style ("bold red"), or several texts, each with its own style."""
+    """A text with a style, such as "bold red". The sum of two texts keeps the style of each part."""
 
     def __init__(self, text: str = "", style: str = "") -> None:
         self._pieces: list[_Piece] = [_Piece(adapt_commands(text), style)]
@@ -66,12 +68,15 @@ class Text:
         return len(self.plain)
 
     def __add__(self, other: Text) -> Text:
-        both = Text()
-        both._pieces = self._pieces + other._pieces
-        return both
+        combined = Text()
+        combined._pieces = self._pieces + other._pieces
+        return combined
 
     def render(self, start: int, end: int, *, coloured: bool) -> str:
-        """Return the characters from `start` to `end` with terminal codes, without trailing spaces."""
+        """Return the characters from `start` to `end` with terminal codes, without trailing spaces.
+
+        The terminal codes are left out unless `coloured` is set.
+        """
         end = start + len(self.plain[start:end].rstrip())
         parts = []
         offset = 0
@@ -85,37 +90,37 @@ class Text:
 
 
 class Page:
-    """A text that grows line by line, `width` columns wide. It has no markup: every text is taken literally."""
+    """A text that is printed line by line, `width` columns wide. Text is taken literally, without markup."""
 
     def __init__(self, width: int, *, coloured: bool) -> None:
         self.width = width
         self.coloured = coloured
         self.height = 0
-        """The number of lines on a terminal, which wraps lines that are too wide."""
+        """The number of lines on a terminal. A line that is too wide counts as several lines."""
         self._lines: list[str] = []
 
     def print(self, text: Text | None = None, *, wrap: bool = True) -> None:
-        """Print a paragraph or an empty line. Without `wrap` it is one line, whatever its length."""
+        """Print a paragraph or an empty line. Without `wrap`, it is one line of any length."""
         text = text or Text()
         self.print_paragraph(text, _find_breaks(text.plain, self.width) if wrap else ())
 
     def print_paragraph(self, text: Text, breaks: Iterable[int], indent: int = 0) -> None:
-        """Print a paragraph with breaks at these offsets; all lines but the first are indented."""
+        """Print a paragraph, broken at the offsets `breaks`. All lines but the first are indented."""
         offsets = [0, *breaks, len(text)]
         for number, (start, end) in enumerate(pairwise(offsets)):
             line = text.render(start, end, coloured=self.coloured)
             self._lines.append(f"{'':{indent if number else 0}}{line}")
             line_width = (indent if number else 0) + count_columns(text.plain[start:end].rstrip())
-            self.height += max(1, -(-line_width // self.width))
+            self.height += max(1, -(-line_width // self.width))  # division rounded up
 
     @property
     def text(self) -> str:
-        """The printed text, with exactly one newline at its end and none at its beginning."""
+        """The printed text without empty lines at its beginning, and with one newline at its end."""
         return "\n".join(line.rstrip() for line in self._lines).strip("\n") + "\n"
 
 
 def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None:
-    """Print a paragraph whose later lines are indented below the text of the first one.
+    """Print a paragraph whose later lines are indented by the width of `first`.
 
     On a narrow terminal there is no indent.
     """
@@ -131,15 +136,16 @@ def print_hanging(out: Page, first: Text, text: str, *, style: str = "") -> None
 
 
 def print_labelled(out: Page, label: str, text: str, *, style: str = "") -> None:
-    """Print a paragraph next to its label, or in the same column if the label is empty."""
+    """Print a paragraph after its label. An empty label leaves the label's columns blank."""
     print_hanging(out, Text(f"  {label}".ljust(LABEL_COLUMNS), style="bold"), text, style=style)
 
 
 def shorten_text(text: str, columns: int, lines: int) -> str:
-    """Return as many whole sentences as fit in so many lines; if not even the first fits, its first clauses.
+    """Return the text, shortened to a number of lines of this width in columns.
 
-    If no clause fits, the first sentence may take up to `MAX_OVERFLOW` times the lines, because the part that is cut
-    may be the important one.
+    The result is as many whole sentences as fit. If not even the first one fits, the result is its first
+    clauses. If no clause fits either, the first sentence may take up to `MAX_OVERFLOW` times the lines, because
+    its end may be the important part; a longer one is cut.
     """
     text = adapt_commands(text)
     for pattern in (_SENTENCE, _CLAUSE):
@@ -162,7 +168,7 @@ def shorten_text(text: str, columns: int, lines: int) -> str:
 
 
 def truncate_text(text: str, columns: int) -> str:
-    """Return the text shortened to one line, at the end of a word if one is near."""
+    """Return the text, shortened to one line of this width, preferably at the end of a word."""
     text = adapt_commands(text)
     if count_columns(text) <= columns:
         return text
@@ -173,48 +179,55 @@ def truncate_text(text: str, columns: int) -> str:
 
 
 _SENTENCE = re.compile(r"(?<=[.?!])\s+(?=[\"`(]?[A-Z])")
+"""Matches the space between two sentences."""
 _CLAUSE = re.compile(r"(?<=;)\s+")
+"""Matches the space after a semicolon."""
 _WORD = re.compile(r"(?:[^\s'\"\\]|\\.|'[^']*'|\"(?:[^\"\\]|\\.)*\")+")
+"""Matches a word of a shell command, with its quoted parts and escaped characters."""
 
 
 def format_commands(commands: Iterable[str], indent: int = 10, width: int | None = None) -> Iterator[str]:
-    """Yield the lines of commands; a command has one or several.
+    """Yield the lines of commands, indented.
 
-    width: longer commands are continued on the next line with a backslash where a shell allows it, so that a
-    copy from the terminal is the same command. The indent is smaller if a word does not fit otherwise.
+    If a `width` is given, longer commands are continued on the next line with a backslash if the shell allows
+    it, so that a copy from the terminal is still the same command. The indent is then smaller if a word would
+    not fit otherwise.
     """
     texts = [adapt_commands(clean(command, limit=8000)).splitlines() for command in commands]
     if width is None:
         yield from (f"{'':{indent}}{line}" for lines in texts for line in lines)
         return
-    left_indent = min(
+    indent_used = min(
         (_compute_indent(lines[0], indent, width) for lines in texts if len(lines) == 1), default=indent
     )
     for lines in texts:
-        parts = _break_command(lines[0], width - left_indent) if len(lines) == 1 else lines
+        parts = _break_command(lines[0], width - indent_used) if len(lines) == 1 else lines
         for number, part in enumerate(parts):
-            yield f"{'':{left_indent + 4 if number and len(lines) == 1 else left_indent}}{part}"
+            yield f"{'':{indent_used + 4 if number and len(lines) == 1 else indent_used}}{part}"
 
 
 def _compute_indent(line: str, indent: int, width: int) -> int:
     """Return the indent of a command.
 
-    It is the given one if all words fit, else the one that needs the fewest lines.
+    This is `indent` if all words fit, or else the indent at which the fewest lines are too wide.
     """
     scores = []
-    for left_indent in range(indent, -1, -1):
-        parts = _break_command(line, width - left_indent)
+    for candidate in range(indent, -1, -1):
+        parts = _break_command(line, width - candidate)
         too_wide = sum(
-            left_indent + 4 * bool(number) + count_columns(part) > width for number, part in enumerate(parts)
+            candidate + 4 * bool(number) + count_columns(part) > width for number, part in enumerate(parts)
         )
-        if left_indent == indent and not too_wide:
+        if candidate == indent and not too_wide:
             return indent
-        scores.append((too_wide, left_indent < MIN_COMMAND_INDENT, len(parts), -left_indent))
+        scores.append((too_wide, candidate < MIN_COMMAND_INDENT, len(parts), -candidate))
     return -min(scores)[-1]
 
 
 def _break_command(line: str, width: int) -> list[str]:
-    """Return a shell command as several lines, none wider than `width` unless a word is."""
+    """Return a shell command as lines that are at most `width` columns wide, unless a word is wider.
+
+    A command with a comment, a here-document or unusual spaces is not broken.
+    """
     words = _WORD.findall(line)
     if (
         count_columns(line) <= width
@@ -225,8 +238,9 @@ def _break_command(line: str, width: int) -> list[str]:
         return [line]
     parts = [words[0]]
     for number, word in enumerate(words[1:], 2):
-        columns = width - 2 * (number < len(words)) - 4 * (len(parts) > 1)
-        if count_columns(parts[-1]) + 1 + count_columns(word) <= columns:
+        # Leave space for " \" at the end of all lines but the last, and for the indent of continuation lines.
+        max_columns = width - 2 * (number < len(words)) - 4 * (len(parts) > 1)
+        if count_columns(parts[-1]) + 1 + count_columns(word) <= max_columns:
             parts[-1] += f" {word}"
         else:
             parts.append(word)
@@ -238,7 +252,7 @@ def print_commands(
 ) -> None:
     """Print commands without wrapping them, so that they can be copied.
 
-    `broken`: continue long ones with backslashes.
+    With `broken`, long commands are continued on the next line with a backslash.
     """
     for line in format_commands(commands, indent, out.width if broken else None):
         out.print(Text(line, style=style), wrap=False)
@@ -248,9 +262,9 @@ def print_commands(
 
 
 def count_columns(text: str) -> int:
-    """Return the terminal columns that a text takes.
+    """Return the number of terminal columns of a text.
 
-    Wide East Asian characters take two, combining ones none.
+    Wide East Asian characters take two columns, combining characters none.
     """
     if text.isascii():
         return len(text)
@@ -261,9 +275,9 @@ def count_columns(text: str) -> int:
 
 
 def _find_breaks(text: str, width: int) -> list[int]:
-    """Return the offsets at which a text is broken into lines.
+    """Return the offsets at which the lines of a text begin, except the first.
 
-    Lines break before a word that does not fit, and within a word that is wider than a line.
+    Lines are broken between words, and within a word only if it is wider than a line.
     """
     breaks: list[int] = []
     column = 0
@@ -284,7 +298,7 @@ def _find_breaks(text: str, width: int) -> list[int]:
 
 
 def _fold_word(word: str, width: int) -> Iterator[int]:
-    """Yield the offsets at which a word is folded so that no part of it is wider than `width`."""
+    """Yield the offsets at which a word is broken, so that no part of it is wider than `width`."""
     column = 0
     for index, char in enumerate(word):
         char_width = count_columns(char)

@@ -1,4 +1,4 @@
-"""The output of `placement`: a screen, JSON (docs/schemas/placement.schema.json) and a chart (SVG)."""
+"""The output of `placement`: a screen, JSON (docs/schemas/placement.schema.json) and an SVG chart."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["placement_json", "placement_svg", "render_placement"]
 
 ROWS, FEWEST = 10, 3
-"""Operations in the table: at most ROWS, at least FEWEST if there is much above it; with -v all."""
+"""The largest number of operations in the table without -v, and the smallest if there is much above the table."""
 SCREEN = 24
-"""Lines of the first screen."""
+"""The number of lines that the text should have at most without -v."""
 
 
 def render_placement(
@@ -73,7 +73,7 @@ def render_placement(
 
 
 def _describe_left_out(data: PlacementData) -> list[str]:
-    """Return sentences about the operations that were not told apart or not counted."""
+    """Return sentences about the operations that were counted together or not counted."""
     sentences = []
     if data.count_others:
         sentences.append(
@@ -87,7 +87,7 @@ def _describe_left_out(data: PlacementData) -> list[str]:
 
 
 def _format_device(device: PlacementDevice, count: int) -> str:
-    about = ", ".join(
+    details = ", ".join(
         clean_line(part, limit=100)
         for part in (
             device.name,
@@ -96,48 +96,52 @@ def _format_device(device: PlacementDevice, count: int) -> str:
         )
         if part
     )
-    return f"{device.device}{f' ({about})' if about else ''}: {format_operations(count)}"
+    return f"{device.device}{f' ({details})' if details else ''}: {format_operations(count)}"
 
 
 def _print_table(out: Page, data: PlacementData, *, verbose: bool) -> None:
-    """Print a row for each operation and a column for each device.
+    """Print a row for each operation, and a column for each device.
 
-    If the table is too wide, each row lists its devices.
+    If this table would be too wide, print a list of devices for each operation.
     """
     if not data.ops:
         return
     devices, counts = _group_by_operation(data)
     ops = list(counts)
-    space = SCREEN - out.text.count("\n") - (8 if data.calls else 6)
-    shown = ops if verbose else ops[: max(min(ROWS, space), FEWEST)]
+    # Leave space for the lines below the table.
+    max_rows = SCREEN - out.text.count("\n") - (8 if data.calls else 6)
+    shown_ops = ops if verbose else ops[: max(min(ROWS, max_rows), FEWEST)]
     heads = [_shorten_device(item) for item in devices]
-    columns = [max(count_columns(head), 7) for head in heads]
+    columns = [max(count_columns(header), 7) for header in heads]
     out.print()
     if 4 + 20 + sum(columns) + 2 * len(columns) > out.width:
-        for op in shown:
+        for op in shown_ops:
             device_counts = ", ".join(
                 f"{count:,} on {_shorten_device(device)}"
                 for device, count in sorted(counts[op].items(), key=lambda pair: -pair[1])[:6]
             )
             print_hanging(out, Text(f"  {op}: "), device_counts)
     else:
-        space = out.width - 4 - sum(columns) - 2 * len(columns)
-        name_width = min(space, max(map(count_columns, ("Operation", *shown))))
-        head = "".join(f"  {item:>{size}}" for item, size in zip(heads, columns, strict=True))
-        out.print(Text(f"  {'Operation':{name_width}}{head}", style="bold"), wrap=False)
-        for op in shown:
+        max_rows = out.width - 4 - sum(columns) - 2 * len(columns)
+        name_width = min(max_rows, max(map(count_columns, ("Operation", *shown_ops))))
+        header = "".join(f"  {item:>{size}}" for item, size in zip(heads, columns, strict=True))
+        out.print(Text(f"  {'Operation':{name_width}}{header}", style="bold"), wrap=False)
+        for op in shown_ops:
             label = op if count_columns(op) <= name_width else f"…{op[1 - name_width :]}"
             numbers = "".join(
                 f"  {format(counts[op][device], ',') if device in counts[op] else '·':>{size}}"
                 for device, size in zip(devices, columns, strict=True)
             )
             out.print(Text(f"  {label:{name_width}}{numbers}"), wrap=False)
-    if len(ops) > len(shown):
-        out.print(Text(f"  and {len(ops) - len(shown)} other types: -v"))
+    if len(ops) > len(shown_ops):
+        out.print(Text(f"  and {len(ops) - len(shown_ops)} other types: -v"))
 
 
 def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[str, int]]]:
-    """Return the devices, GPUs first, and the counts by operation and device, most frequent operation first."""
+    """Return the devices, GPUs first, and the counts by operation and device.
+
+    The most frequent operation comes first.
+    """
     counts: dict[str, dict[str, int]] = {}
     for entry in data.ops:
         counts.setdefault(clean_line(entry.op, limit=200), {})[entry.device] = entry.count
@@ -146,7 +150,7 @@ def _group_by_operation(data: PlacementData) -> tuple[list[str], dict[str, dict[
 
 
 def _shorten_device(device: str) -> str:
-    """Return the device without its job and replica, such as worker/task:1/GPU:0."""
+    """Return the device without its job and replica, such as "worker/task:1/GPU:0"."""
     return device.removeprefix("/job:").replace("/replica:0", "").replace("/device:", "/")
 
 
@@ -192,7 +196,7 @@ def placement_json(placement: Placement) -> dict[str, Any]:
         "device_changes": [
             {"from": item.before, "to": item.device, "count": item.count} for item in data.changes
         ],
-        "kernels": _kernels_json(placement),
+        "kernels": _make_kernels_json(placement),
         "between_gpu_ops": [{"op": op, "count": count} for op, count in data.between],
         "findings": [finding_json(finding) for finding in placement.findings],
         "left_out": dict(data.left_out),
@@ -201,7 +205,7 @@ def placement_json(placement: Placement) -> dict[str, Any]:
     }
 
 
-def _kernels_json(placement: Placement) -> dict[str, Any] | None:
+def _make_kernels_json(placement: Placement) -> dict[str, Any] | None:
     cpu = placement.on_cpu
     if cpu is None:
         return None
@@ -224,6 +228,7 @@ def _kernels_json(placement: Placement) -> dict[str, Any] | None:
 # ---------------------------------------------------------------- chart
 
 WIDE, ROW, LEFT, RIGHT = 760, 22, 230, 90
+"""The width of the chart, the height of a row, and the left and right margins, in pixels."""
 COLOURS = ("#2f7ed8", "#e07b00", "#2a9d5c", "#b5489b", "#c0392b", "#6b7a8f", "#8a6d00", "#00838f")
 """The colours of the devices; each has a contrast of at least 3:1 against white and black."""
 MAX_CHART_ROWS = 30
@@ -231,25 +236,28 @@ MAX_CHART_ROWS = 30
 
 
 def placement_svg(placement: Placement) -> str:
-    """Return a bar chart of operations by device, for light and dark pages. All text from the log is escaped."""
+    """Return a bar chart of the operations on each device, for light and dark pages.
+
+    All text from the log is escaped.
+    """
     data = placement.found
     totals = data.totals
     devices, counts = _group_by_operation(data)
     ops = list(counts)
-    shown = ops[:MAX_CHART_ROWS]
-    max_count = max((sum(counts[op].values()) for op in shown), default=1)
-    colour = {device: COLOURS[number % len(COLOURS)] for number, device in enumerate(devices)}
+    shown_ops = ops[:MAX_CHART_ROWS]
+    max_count = max((sum(counts[op].values()) for op in shown_ops), default=1)
+    colour = {device: COLOURS[index % len(COLOURS)] for index, device in enumerate(devices)}
     title = clean_line(placement.summary, limit=300)
     parts = []
     top = 56
-    for number, device in enumerate(devices[:40]):
-        x, y = 16 + 250 * (number % 3), top + 20 * (number // 3)
+    for index, device in enumerate(devices[:40]):
+        x, y = 16 + 250 * (index % 3), top + 20 * (index // 3)
         label = f"{clean_line(device, limit=60)}: {totals[device]:,}"
         parts.append(f'<rect x="{x}" y="{y - 11}" width="12" height="12" fill="{colour[device]}"/>')
         parts.append(f'<text x="{x + 18}" y="{y}">{escape(label)}</text>')
     top += 20 * (-(-min(len(devices), 40) // 3)) + 16
-    for number, op in enumerate(shown):
-        y = top + ROW * number
+    for index, op in enumerate(shown_ops):
+        y = top + ROW * index
         label = op if len(op) <= 32 else f"…{op[-31:]}"
         parts.append(f'<text x="{LEFT - 8}" y="{y + 12}" text-anchor="end">{escape(label)}</text>')
         bar_left = float(LEFT)
@@ -264,9 +272,9 @@ def placement_svg(placement: Placement) -> str:
                 )
                 bar_left += max(width, 1)
         parts.append(f'<text x="{bar_left + 6:.1f}" y="{y + 12}">{sum(counts[op].values()):,}</text>')
-    height = top + ROW * len(shown) + 12
-    if len(ops) > len(shown):
-        parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown)} other types</text>')
+    height = top + ROW * len(shown_ops) + 12
+    if len(ops) > len(shown_ops):
+        parts.append(f'<text x="16" y="{height + 6}">and {len(ops) - len(shown_ops)} other types</text>')
         height += 18
     for sentence in _describe_left_out(data):
         parts.append(f'<text x="16" y="{height + 6}">{escape(sentence)}</text>')

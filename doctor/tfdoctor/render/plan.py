@@ -1,4 +1,4 @@
-"""The planner's answer, on the terminal and as JSON (docs/schemas/recommend.schema.json)."""
+"""The result of the planner: text, and JSON (docs/schemas/recommend.schema.json)."""
 
 from __future__ import annotations
 
@@ -33,30 +33,34 @@ __all__ = ["option_json", "recommendation_json", "render_recommendation", "show_
 def render_recommendation(
     answer: Recommendation, *, verbose: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the recommendation as text. Commands are not wrapped."""
+    """Return the recommendation as text, shortened until it fits on one screen.
+
+    With `verbose`, the text is not shortened. Commands are not wrapped.
+    """
     levels = ((3, 4), (3, 2), (3, 1), (2, 1), (1, 1))
-    for shown, lines in levels if width >= NARROW else levels[:1]:
+    # (largest number of options or reasons, largest number of lines of a caveat)
+    for max_items, lines in levels if width >= NARROW else levels[:1]:
         out = Page(width, coloured=colour)
         print_hanging(out, Text(""), _describe_host(answer.host))
         out.print()
         if answer.without_gpu is not None and answer.conflict is None:
             _print_cpu_option(out, answer.without_gpu, "✓ ")
         if answer.conflict is not None:
-            _print_conflict(out, answer, shown, lines, verbose=verbose)
+            _print_conflict(out, answer, max_items, lines, verbose=verbose)
         elif verbose:
-            for number, option in enumerate(answer.options):
-                if number:
+            for index, option in enumerate(answer.options):
+                if index:
                     out.print()
-                _print_option(out, option, number)
+                _print_option(out, option, index)
         else:
             if width >= WIDE:
-                _print_table(out, answer.options[:shown], lines, any_card=not answer.host.cards)
+                _print_table(out, answer.options[:max_items], lines, any_card=not answer.host.cards)
             else:
-                for number, option in enumerate(answer.options[:shown]):
-                    _print_brief_option(out, option, number, lines, any_card=not answer.host.cards)
-            if shown > 1:
+                for index, option in enumerate(answer.options[:max_items]):
+                    _print_brief_option(out, option, index, lines, any_card=not answer.host.cards)
+            if max_items > 1:
                 _print_newest_rejection(out, answer)
-            _print_rest(out, answer, shown)
+            _print_rest(out, answer, max_items)
         if verbose:
             _print_rejected(out, answer)
         if verbose or out.height <= SCREEN_LINES:
@@ -73,16 +77,13 @@ def _print_cpu_option(out: Page, remedy: Remedy, sign: str) -> None:
 
 
 WIDE = 70
-"""From this number of columns on, options are a table."""
+"""From this width in columns on, options are a table."""
 COMMAND_LABEL_COLUMNS = 16
-"""The width of the label before an option's command ("  No container  "), in columns."""
+"""The width of the label before an option's command, such as "  No container  ", in columns."""
 
 
 def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
-    """Return the important caveats of an option.
-
-    any_card: whether to include those about newer cards.
-    """
+    """Return the important caveats of an option, with those about newer GPUs if `any_card` is set."""
     return [
         clean_line(caveat.text, limit=1000)
         for caveat in option.caveats
@@ -93,7 +94,10 @@ def _list_caveats(option: Option, *, any_card: bool) -> list[str]:
 
 
 def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: bool) -> None:
-    """Print the options as a table, the command of the best one of each method, and the caveats as footnotes."""
+    """Print the options as a table, followed by commands and the caveats as footnotes.
+
+    The commands are those of the best option, and of the best option of the other method.
+    """
     notes = list(
         dict.fromkeys(note for option in options for note in _list_caveats(option, any_card=any_card))
     )
@@ -101,11 +105,13 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
     for option in options:
         numbers = [str(notes.index(note) + 1) for note in _list_caveats(option, any_card=any_card)]
         size = size_text(option.size) if option.size is not None else "?"
+        # The table has only the major and minor versions.
         cuda, cudnn = (".".join(text.split(".")[:2]) for text in (option.cuda, option.cudnn or ""))
         rows.append(
             (option.tensorflow, option.python, cuda, cudnn, _format_method(option), size, ", ".join(numbers))
         )
     widths = [max(count_columns(row[column]) for row in rows) for column in range(len(rows[0]))]
+    # Only the method, in the fifth column, may be shortened.
     widths[4] = min(widths[4], out.width - 2 - sum(widths) + widths[4] - 2 * (len(widths) - 1))
     for number, row in enumerate(rows):
         fields = [
@@ -131,31 +137,31 @@ def _print_table(out: Page, options: Sequence[Option], lines: int, *, any_card: 
 
 
 def _format_method(option: Option) -> str:
-    """Return the method, such as "image tensorflow:25.02-tf2-py3" (without the registry)."""
+    """Return the method, such as "image tensorflow:25.02-tf2-py3", without the registry."""
     if option.base is None:
         return "virtual environment"
     return f"image {option.base.image.rpartition('/')[2]}"
 
 
 def _print_command(out: Page, name: str, option: Option, *, style: str = "") -> None:
-    """Print an option's commands next to their label, or below it if they need the whole width."""
-    for number, line in enumerate(format_commands(option.commands, COMMAND_LABEL_COLUMNS, out.width)):
-        label = Text((f"  {name}" if number == 0 else "").ljust(COMMAND_LABEL_COLUMNS), style="bold")
-        if number == 0 and line[:COMMAND_LABEL_COLUMNS].strip():
+    """Print the commands of an option next to their label, or below it if they need the whole width."""
+    for index, line in enumerate(format_commands(option.commands, COMMAND_LABEL_COLUMNS, out.width)):
+        label = Text((f"  {name}" if index == 0 else "").ljust(COMMAND_LABEL_COLUMNS), style="bold")
+        if index == 0 and line[:COMMAND_LABEL_COLUMNS].strip():
             out.print(label)
             label = Text("")
         out.print(label + Text(line[COMMAND_LABEL_COLUMNS:] if len(label) else line, style=style), wrap=False)
 
 
-def _print_brief_option(out: Page, option: Option, number: int, lines: int, *, any_card: bool) -> None:
-    """Print an option and its commands, and for the first one its contents.
+def _print_brief_option(out: Page, option: Option, index: int, lines: int, *, any_card: bool) -> None:
+    """Print an option, its commands and its caveats, and the contents of the first option.
 
-    lines: the largest number of lines of a caveat.
+    `lines` is the largest number of lines of a caveat.
     """
-    _print_title(out, option, number)
-    style = "" if number else "bold"
+    _print_title(out, option, index)
+    style = "" if index else "bold"
     print_commands(out, option.commands, 4, style=style, broken=True)
-    if not number:
+    if not index:
         print_hanging(out, Text("  Has   "), _describe_contents(option))
     for note in _list_caveats(option, any_card=any_card):
         print_hanging(out, Text("  But   "), shorten_text(note, out.width - 8, lines))
@@ -177,13 +183,13 @@ def _print_newest_rejection(out: Page, answer: Recommendation) -> None:
 
 
 def _format_rejection(rejection: Rejected) -> str:
-    """Return the first two reasons on one line; some end as sentences do."""
+    """Return the first two reasons on one line."""
     texts = [reason.text for reason in rejection.reasons[:2]]
     return "; ".join([*(text.removesuffix(".") for text in texts[:-1]), *texts[-1:]])
 
 
-def _print_rest(out: Page, answer: Recommendation, shown: int) -> None:
-    hidden_options = len(answer.options) - shown
+def _print_rest(out: Page, answer: Recommendation, max_options: int) -> None:
+    hidden_options = len(answer.options) - max_options
     parts = [format_count(hidden_options, "other way")] if hidden_options > 0 else []
     if answer.rejected:
         parts.append(f"why {len(answer.rejected)} others do not fit")
@@ -191,11 +197,11 @@ def _print_rest(out: Page, answer: Recommendation, shown: int) -> None:
 
 
 MAX_PARTS = 4
-"""The largest number of parts that a shortened option lists."""
+"""The largest number of parts in a shortened option."""
 
 
 def show_option(out: Page, option: Option, *, whole: bool) -> None:
-    """Print an option for `--dry-run`, without its commands: all of it if `whole`, else its largest parts."""
+    """Print an option without its commands, for `--dry-run`: the whole option, or only its largest parts."""
     if whole:
         _print_option(out, option, 0, commands=False)
         return
@@ -210,15 +216,15 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
     for part in sized_parts[:MAX_PARTS]:
         out.print(Text(f"  {size_text(part.bytes or 0):>9}  {clean_line(part.name)}"))
     if len(sized_parts) > MAX_PARTS:
-        rest = sized_parts[MAX_PARTS:]
-        total = size_text(sum(part.bytes or 0 for part in rest))
-        out.print(Text(f"  {total:>9}  {format_count(len(rest), 'other part')}"))
-    unknown = [part for part in by_size if part.bytes is None]
-    for part in unknown:
+        other_parts = sized_parts[MAX_PARTS:]
+        total = size_text(sum(part.bytes or 0 for part in other_parts))
+        out.print(Text(f"  {total:>9}  {format_count(len(other_parts), 'other part')}"))
+    parts_without_size = [part for part in by_size if part.bytes is None]
+    for part in parts_without_size:
         if part.download is not None:
             download_text = f"{clean_line(part.name)}: {size_text(part.download)} to download"
             print_hanging(out, Text(f"  {'?':>9}  "), download_text)
-    names = join_words([clean_line(part.name) for part in unknown if part.download is None])
+    names = join_words([clean_line(part.name) for part in parts_without_size if part.download is None])
     if names:
         print_hanging(
             out, Text(f"  {'?':>9}  "), shorten_text(f"{names}: size not known", max(out.width - 13, 12), 2)
@@ -226,6 +232,7 @@ def show_option(out: Page, option: Option, *, whole: bool) -> None:
 
 
 def _describe_host(host: Host) -> str:
+    """Return the machine that the recommendation is for as text."""
     cards = ", ".join(
         card.name
         if "capability" in card.name
@@ -249,8 +256,8 @@ def _describe_host(host: Host) -> str:
     return clean_line(f"For {cards or 'any card'}, {driver}{note_text}")
 
 
-def _print_option(out: Page, option: Option, number: int, *, commands: bool = True) -> None:
-    _print_title(out, option, number)
+def _print_option(out: Page, option: Option, index: int, *, commands: bool = True) -> None:
+    _print_title(out, option, index)
     print_hanging(out, Text("  Has   "), _describe_contents(option))
     for reason in option.reasons:
         print_hanging(out, Text("  Why   "), clean_line(reason, limit=1000))
@@ -266,12 +273,12 @@ def _describe_contents(option: Option) -> str:
     return f"CUDA {option.cuda}{cudnn}{size}"
 
 
-def _print_title(out: Page, option: Option, number: int) -> None:
+def _print_title(out: Page, option: Option, index: int) -> None:
     location = f"in {option.base.image}" if option.base is not None else "in a virtual environment"
     title = f"TensorFlow {option.tensorflow} on Python {option.python} {location}"
     mark = "!" if option.serious else "✓"
     style = "yellow" if option.serious else "green"
-    label = "" if number == 0 else "Or "
+    label = "" if index == 0 else "Or "
     print_hanging(
         out,
         Text(f"{mark} ", style=style),
@@ -295,7 +302,10 @@ def size_text(count: int) -> str:
     return f"{max(count, 0) / 1000:.0f} kB"
 
 
-def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *, verbose: bool) -> None:
+def _print_conflict(
+    out: Page, answer: Recommendation, max_reasons: int, lines: int, *, verbose: bool
+) -> None:
+    """Print the reasons of a conflict, and the requests that would work instead."""
     assert answer.conflict is not None  # noqa: S101 - the caller has checked this
     version = answer.request.tensorflow
     target = f"TensorFlow {version}" if version else "a TensorFlow"
@@ -306,7 +316,7 @@ def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *
         style="bold",
     )
     reasons = answer.conflict.reasons
-    shown_reasons = reasons if verbose else _select_reasons(answer)[:shown]
+    shown_reasons = reasons if verbose else _select_reasons(answer)[:max_reasons]
     for reason in shown_reasons:
         text = clean_line(reason.text, limit=1000)
         print_hanging(
@@ -340,7 +350,10 @@ def _print_conflict(out: Page, answer: Recommendation, shown: int, lines: int, *
 
 
 def _select_reasons(answer: Recommendation) -> list[Reason]:
-    """Return the decisive reasons: those of the newest release if none was requested, else one of each cause."""
+    """Return the decisive reasons.
+
+    These are the reasons against the newest release if no version was requested, or else one of each cause.
+    """
     if answer.request.tensorflow is None and answer.rejected:
         return list(answer.rejected[0].reasons)
     reasons_by_cause: dict[Cause, Reason] = {}
@@ -350,15 +363,15 @@ def _select_reasons(answer: Recommendation) -> list[Reason]:
 
 
 def _print_rejected(out: Page, answer: Recommendation) -> None:
-    """Print the reasons against the other releases and recipes."""
+    """Print the reasons against other releases and recipes, unless the result is a conflict."""
     if answer.conflict is not None or not answer.rejected:
         return
-    grouped: dict[tuple[str, str], list[Rejected]] = {}
+    rejections_by_reason: dict[tuple[str, str], list[Rejected]] = {}
     for rejection in answer.rejected:
         text = _format_rejection(rejection)
-        grouped.setdefault((rejection.recipe.value, text), []).append(rejection)
+        rejections_by_reason.setdefault((rejection.recipe.value, text), []).append(rejection)
     out.print()
-    for (recipe, text), rejections in grouped.items():
+    for (recipe, text), rejections in rejections_by_reason.items():
         version_range = (
             rejections[0].tensorflow
             if len(rejections) == 1
@@ -378,22 +391,22 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
     """Return the document that `tfdoctor recommend --json` prints."""
     return {
         "schema_version": 1,
-        "request": _request_json(answer.request),
-        "host": _host_json(answer.host),
+        "request": _make_request_json(answer.request),
+        "host": _make_host_json(answer.host),
         "options": [option_json(option, rank) for rank, option in enumerate(answer.options, 1)],
         "rejected": [
             {
                 "method": item.recipe.method.value,
                 "recipe": item.recipe.value,
                 "tensorflow": item.tensorflow,
-                "reasons": [_reason_json(reason) for reason in item.reasons],
+                "reasons": [_make_reason_json(reason) for reason in item.reasons],
             }
             for item in answer.rejected
         ],
         "conflict": None
         if answer.conflict is None
         else {
-            "reasons": [_reason_json(reason) for reason in answer.conflict.reasons],
+            "reasons": [_make_reason_json(reason) for reason in answer.conflict.reasons],
             "nearest": [
                 {"text": item.text, "option": option_json(item.option, rank)}
                 for rank, item in enumerate(answer.conflict.nearest, 1)
@@ -410,7 +423,7 @@ def recommendation_json(answer: Recommendation) -> dict[str, Any]:
 
 
 def option_json(option: Option, rank: int) -> dict[str, Any]:
-    """Return an option as JSON."""
+    """Return the JSON of an option."""
     return {
         "rank": rank,
         "method": option.method.value,
@@ -425,15 +438,15 @@ def option_json(option: Option, rank: int) -> dict[str, Any]:
         "parts": [{"name": part.name, "bytes": part.bytes, "why": part.why} for part in option.parts],
         "commands": list(option.commands),
         "reasons": list(option.reasons),
-        "caveats": [_caveat_json(caveat) for caveat in option.caveats],
+        "caveats": [_make_caveat_json(caveat) for caveat in option.caveats],
     }
 
 
-def _reason_json(reason: Reason) -> dict[str, Any]:
+def _make_reason_json(reason: Reason) -> dict[str, Any]:
     return {"cause": reason.cause.value, "text": reason.text, "source": reason.source}
 
 
-def _caveat_json(caveat: Caveat) -> dict[str, Any]:
+def _make_caveat_json(caveat: Caveat) -> dict[str, Any]:
     return {
         "cause": caveat.cause.value,
         "text": caveat.text,
@@ -442,7 +455,7 @@ def _caveat_json(caveat: Caveat) -> dict[str, Any]:
     }
 
 
-def _request_json(request: Request) -> dict[str, Any]:
+def _make_request_json(request: Request) -> dict[str, Any]:
     return {
         "tensorflow": request.tensorflow,
         "python": request.python,
@@ -453,7 +466,7 @@ def _request_json(request: Request) -> dict[str, Any]:
     }
 
 
-def _host_json(host: Host) -> dict[str, Any]:
+def _make_host_json(host: Host) -> dict[str, Any]:
     return {
         "gpus": [
             {

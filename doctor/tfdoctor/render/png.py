@@ -1,4 +1,4 @@
-"""Our SVG charts as PNG, if the extra `plot` is installed: resvg, a wheel without dependencies."""
+"""Convert tfdoctor's SVG charts to PNG with resvg, which the extra `plot` installs."""
 
 from __future__ import annotations
 
@@ -25,28 +25,35 @@ FONTS = (
     "Nimbus Sans",
     "Segoe UI",
 )
-"""Fonts to try: resvg draws text with fonts of the system, and omits it silently if none has the name."""
+"""Fonts to try. resvg draws text with the system's fonts, and silently omits it if none has the given name."""
 SAMPLE_SVG = (
     '<svg xmlns="http://www.w3.org/2000/svg" width="40" height="20">'
     '<text x="2" y="15" style="font:12px sans-serif">Ag</text></svg>'
 )
+"""A chart with text, to find out whether a font is installed."""
 ZOOM = 2
-"""Pixels of the PNG for each pixel of the SVG."""
+"""The number of pixels of the PNG for each pixel of the SVG, in each direction."""
 
 
 def make_png_converter() -> Callable[[str], bytes]:
-    """Return the function that converts an SVG to a PNG.
+    """Return a function that converts an SVG to a PNG.
 
-    Raises Error if the extra or a font is missing.
+    Raise Error if resvg is not installed, or if the system has none of the fonts.
     """
     try:
         from resvg_py import svg_to_bytes
     except ImportError:
         message = "PNG needs resvg-py, which is not installed beside tfdoctor."
         raise Error(message, hint=install_hint("resvg-py")) from None
-    blank = svg_to_bytes(svg_string=SAMPLE_SVG, skip_system_fonts=True)
+    # Without fonts, the text is omitted. A font that gives the same picture is not installed.
+    svg_without_text = svg_to_bytes(svg_string=SAMPLE_SVG, skip_system_fonts=True)
     font = next(
-        (name for name in FONTS if svg_to_bytes(svg_string=SAMPLE_SVG, sans_serif_family=name) != blank), None
+        (
+            name
+            for name in FONTS
+            if svg_to_bytes(svg_string=SAMPLE_SVG, sans_serif_family=name) != svg_without_text
+        ),
+        None,
     )
     if font is None:
         message = f"PNG needs a font for its text, and this system has none of {', '.join(FONTS[:4])} …"

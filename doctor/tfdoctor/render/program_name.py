@@ -1,7 +1,7 @@
-"""tfdoctor's own commands as the user's shell finds them, such as `./scripts/tfdoctor fix` in a checkout.
+"""Print tfdoctor's commands as the user's shell finds them, such as `./scripts/tfdoctor fix` in a checkout.
 
-Only terminal output is adapted. JSON, Markdown and files name the command `tfdoctor`, because others read
-them.
+Only terminal output is adapted. JSON, Markdown and files contain the plain name `tfdoctor`, because they may be
+read on other machines.
 """
 
 from __future__ import annotations
@@ -32,17 +32,19 @@ COMMANDS = (
     "run",
     "verify",
 )
+"""The commands that are adapted in texts."""
 NAME = "tfdoctor"
 MAX_NAME_CHARS = 120
-"""The largest length of a name, in characters; a longer one would fill the screen."""
+"""The largest length of a name in characters; a longer one is not used, because it would fill the screen."""
 _COMMAND = re.compile(rf"(?<![\w./'-])(?<!-m ){NAME}(?= (?:{'|'.join(COMMANDS)})\b)")
+"""Matches the plain name before a command, unless it is part of a path or follows `-m`."""
 
 
 @functools.cache
 def name() -> str:
     """Return the command that runs tfdoctor, quoted for a shell.
 
-    The variable that names it is removed from the environment.
+    If a script passed its own name, this is that name, and its variable is removed from the environment.
     """
     script_name = os.environ.pop(VARIABLE, "")
     arguments = [script_name] if script_name else _get_python_command()
@@ -53,7 +55,10 @@ def name() -> str:
 
 
 def _get_python_command() -> list[str]:
-    """Return the arguments that started Python with tfdoctor; the plain name if Python runs something else."""
+    """Return the arguments that started tfdoctor.
+
+    The result is the plain name if the shell finds the running program by it, or if Python runs another program.
+    """
     program = sys.argv[0] if sys.argv else ""
     folder, _, basename = program.replace("\\", "/").rpartition("/")
     if basename == "__main__.py" and folder.endswith(f"/{NAME}"):
@@ -62,9 +67,11 @@ def _get_python_command() -> list[str]:
         return [NAME]
     if "UV" in os.environ and (uv_command := _get_uv_command(folder)):  # uv puts its own folder on PATH
         return uv_command
-    for path_folder in os.environ.get("PATH", "").split(os.pathsep):  # not shutil.which: it is slow to import
-        candidate = f"{path_folder}/{basename}"
-        if path_folder and os.access(candidate, os.X_OK):
+    for folder_on_path in os.environ.get("PATH", "").split(
+        os.pathsep
+    ):  # not shutil.which: it is slow to import
+        candidate = f"{folder_on_path}/{basename}"
+        if folder_on_path and os.access(candidate, os.X_OK):
             if os.path.realpath(candidate) == os.path.realpath(program):
                 return [NAME]
             break
@@ -72,17 +79,20 @@ def _get_python_command() -> list[str]:
 
 
 def _get_uv_command(folder: str) -> list[str]:
-    """Return `uvx tfdoctor` if uv made the environment for this call, or `uv run tfdoctor` in a project."""
+    """Return the `uvx` or `uv run` command that started tfdoctor; empty if uv did not start it.
+
+    `folder` is the folder of the running program.
+    """
     if "UV_RUN_RECURSION_DEPTH" in os.environ:
         return ["uv", "run", NAME]
-    if "/archive-v" not in folder:
+    if "/archive-v" not in folder:  # uvx runs programs from a folder of uv's cache
         return []
     source = _find_install_source()
     return ["uvx", "--from", source, NAME] if source else ["uvx", NAME]
 
 
 def _find_install_source() -> str:
-    """Return the folder or URL that tfdoctor was installed from; "" if it was a package index."""
+    """Return the folder or URL that tfdoctor was installed from; "" if it came from a package index."""
     import json
     from importlib.metadata import PackageNotFoundError, distribution
 
@@ -96,7 +106,10 @@ def _find_install_source() -> str:
 
 
 def adapt_commands(text: str) -> str:
-    """Return the text with tfdoctor's commands as the user calls them; commands that are so already stay."""
+    """Return the text with tfdoctor's commands as the user calls them.
+
+    Commands that are adapted already stay the same.
+    """
     if name() == NAME or NAME not in text:
         return text
     return name().join(_COMMAND.sub(lambda _: name(), part) for part in text.split(name()))

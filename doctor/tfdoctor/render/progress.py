@@ -1,4 +1,4 @@
-"""Progress on standard error: animated on a terminal, plain lines elsewhere, nothing with --quiet."""
+"""Progress on standard error: animated on a terminal, plain lines elsewhere, nothing with `--quiet`."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ if TYPE_CHECKING:
 __all__ = ["open_progress", "show_read_progress"]
 
 REDRAW_INTERVAL_S = 0.1
-"""Seconds between two updates of an animation."""
+"""The shortest time between two updates of an animation, in seconds."""
 PROGRESS_DELAY_S = 0.8
-"""Seconds of reading a file before the progress is displayed."""
+"""The time before the progress of reading a file is displayed, in seconds."""
 MAX_FAILED_LINES = 20
-"""The number of lines of a failed step that are printed."""
+"""The largest number of lines of a failed step that are printed."""
 
 
 class _QuietProgress(Progress):
-    """Progress that prints only the output of a failed step, because the error needs it."""
+    """A display that prints only the output of failed steps, which the error message refers to."""
 
     def __init__(self, *, verbose: bool) -> None:
         self._verbose = verbose
@@ -42,7 +42,7 @@ class _QuietProgress(Progress):
         """Stop the animation, if there is one."""
 
     def _mark_failed(self, step: str) -> None:
-        """Print that this step failed; "" stands for the running step."""
+        """Mark this step as failed; "" means the running step."""
 
     def _say(self, text: str) -> None:
         ERR.write(f"{text}\n")
@@ -50,7 +50,7 @@ class _QuietProgress(Progress):
 
 
 class _LineProgress(_QuietProgress):
-    """Progress with a line for each stage and step; with `verbose`, all output."""
+    """A display that prints a line for each stage and step, and all output if `verbose` is set."""
 
     def stage(self, text: str) -> None:
         self._say(clean_line(text))
@@ -67,7 +67,10 @@ class _LineProgress(_QuietProgress):
 
 
 class _AnimatedProgress(_LineProgress):
-    """Progress with finished steps as lines and an animated line for the running one, with its latest output."""
+    """A display with an animated line for the running step and its latest output.
+
+    Finished steps are printed as lines above it.
+    """
 
     def __init__(self, *, verbose: bool) -> None:
         super().__init__(verbose=verbose)
@@ -103,9 +106,9 @@ class _AnimatedProgress(_LineProgress):
     def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
         if name and size:
             self._layers[name] = (current or 0, size)
-        done = sum(current for current, _ in self._layers.values())
-        total = sum(size for _, size in self._layers.values())
-        amount = f"  {done / 1e6:.0f} of {total / 1e6:.0f} MB" if total else ""
+        bytes_done = sum(current for current, _ in self._layers.values())
+        bytes_total = sum(size for _, size in self._layers.values())
+        amount = f"  {bytes_done / 1e6:.0f} of {bytes_total / 1e6:.0f} MB" if bytes_total else ""
         self._draw(f"{text}{amount}")
 
     def done(self) -> None:
@@ -132,6 +135,7 @@ class _AnimatedProgress(_LineProgress):
         self._console.print(Text(text, style=style), no_wrap=True, overflow="ellipsis")
 
     def _draw(self, detail: str) -> None:
+        """Draw the running step with `detail` below it, unless the last update was too recent."""
         from rich.text import Text
 
         now = time.monotonic()
@@ -147,9 +151,10 @@ class _AnimatedProgress(_LineProgress):
 
 @contextlib.contextmanager
 def open_progress(*, quiet: bool, verbose: bool = False, moving: bool = True) -> Iterator[Progress]:
-    """Yield a progress display: none if `quiet`, animated on a terminal, else plain lines.
+    """Yield a progress display.
 
-    Not `moving`: never animate, because other output may go to the terminal.
+    With `quiet` it prints no progress. It is animated on a terminal if `moving` is set, and otherwise prints
+    plain lines. Do not set `moving` if other output may go to the terminal.
     """
     display: _QuietProgress
     if quiet:
@@ -169,13 +174,16 @@ def open_progress(*, quiet: bool, verbose: bool = False, moving: bool = True) ->
 
 @contextlib.contextmanager
 def show_read_progress(name: str) -> Iterator[Callable[[int, int], None]]:
-    """Yield a function of (bytes read, total bytes) that displays the progress after `PROGRESS_DELAY_S`."""
+    """Yield a function that displays the progress of reading a file.
+
+    Its arguments are the bytes read and the total bytes. It displays nothing before `PROGRESS_DELAY_S`.
+    """
     start_time = time.monotonic()
     bars: list[Callable[[int, int], None]] = []
     last = 0.0
     with contextlib.ExitStack() as stack:
 
-        def update(done: int, size: int) -> None:
+        def update(bytes_read: int, total_bytes: int) -> None:
             nonlocal last
             now = time.monotonic()
             if now - start_time < PROGRESS_DELAY_S or now - last < REDRAW_INTERVAL_S:
@@ -183,13 +191,14 @@ def show_read_progress(name: str) -> Iterator[Callable[[int, int], None]]:
             last = now
             if not bars:
                 bars.append(stack.enter_context(_open_bar(name)))
-            bars[0](done, size)
+            bars[0](bytes_read, total_bytes)
 
         yield update
 
 
 @contextlib.contextmanager
 def _open_bar(name: str) -> Iterator[Callable[[int, int], None]]:
+    """Yield a function that updates a progress bar, with the bytes read and the total bytes as arguments."""
     from rich.progress import BarColumn, DownloadColumn, TaskProgressColumn, TextColumn
     from rich.progress import Progress as Bar
 
@@ -202,7 +211,7 @@ def _open_bar(name: str) -> Iterator[Callable[[int, int], None]]:
     with Bar(*columns, console=ERR.console(), transient=True, auto_refresh=False) as bar:
         task = bar.add_task(clean_line(name, limit=40), total=None)
 
-        def show(done: int, size: int) -> None:
-            bar.update(task, completed=done, total=size, refresh=True)
+        def update(bytes_read: int, total_bytes: int) -> None:
+            bar.update(task, completed=bytes_read, total=total_bytes, refresh=True)
 
-        yield show
+        yield update

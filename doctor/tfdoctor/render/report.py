@@ -1,4 +1,4 @@
-"""The report on the terminal and as JSON.
+"""The report of `check`, as text and as JSON.
 
 The text is readable without colour, in 40 columns, in a pipe and in any locale.
 """
@@ -35,10 +35,11 @@ def render_report(
     fix: Offer | None = None,
     typed: str = "tfdoctor check",
 ) -> str:
-    """Return the report as text, `width` columns wide: one screen, or everything if `verbose` is set.
+    """Return the report as text, at most `width` columns wide.
 
-    Commands are not wrapped, so that they can be copied; on one screen they are continued with backslashes.
-    typed: the command that made the report.
+    The text is one screen; it is everything if `verbose` is set, and only the verdict if `quiet` is set. `fix` is
+    the offer to fix the environment, and `typed` the command that made the report. Commands can be copied: they
+    are not wrapped, but on one screen they may be continued with backslashes.
     """
     if not (verbose or quiet):
         return render_screen(report, fix=fix, typed=typed, width=width, colour=colour)
@@ -65,25 +66,27 @@ def render_report(
 
 
 def _print_areas(out: Page, report: Report) -> None:
+    """Print a line for each area, with the titles of its findings."""
     for area in report.areas:
         text = clean_line(area.text)
-        root = [
+        root_titles = [
             finding.short_title
             for finding in area.findings
             if finding is report.root and finding.short_title and not area.reason
         ]
-        marks = root + [
+        titles = root_titles + [
             f"{finding.title} [{finding.code}]" for finding in area.findings if finding is not report.root
         ]
-        text = "; ".join([text, *map(clean_line, marks)])
+        text = "; ".join([text, *map(clean_line, titles)])
         print_hanging(out, format_mark(area.status) + Text(area.name.ljust(NAME_COLUMNS), style="bold"), text)
     out.print()
 
 
 def _print_others(out: Page, report: Report) -> None:
+    """Print the consequences of the root cause, and the other findings."""
     consequences = report.consequences
-    rest = [f for f in report.findings if f is not report.main and f not in consequences]
-    for title, findings in (("Follows from it, or is fixed with it:", consequences), ("Also found:", rest)):
+    others = [f for f in report.findings if f is not report.main and f not in consequences]
+    for title, findings in (("Follows from it, or is fixed with it:", consequences), ("Also found:", others)):
         if not findings:
             continue
         out.print()
@@ -118,6 +121,7 @@ def _print_failed_checks(out: Page, report: Report) -> None:
 
 
 def _print_comparison(out: Page, report: Report) -> None:
+    """Print the prediction beside the behaviour of TensorFlow, if TensorFlow was run."""
     observed, prediction = report.observed, report.prediction
     if observed is None:
         return
@@ -134,13 +138,13 @@ def _print_comparison(out: Page, report: Report) -> None:
         ),
     )
     for name, predicted, actual in rows:
-        status_of_row = Status.GOOD if predicted == actual else Status.WARNING
+        row_status = Status.GOOD if predicted == actual else Status.WARNING
         text = (
             _format_value(predicted)
             if predicted == actual
             else f"predicted {_format_value(predicted)}, was {_format_value(actual)}"
         )
-        print_hanging(out, format_mark(status_of_row) + Text(f"{name:17}"), text)
+        print_hanging(out, format_mark(row_status) + Text(f"{name:17}"), text)
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
         print_hanging(out, format_mark(status) + Text(f"{'computes':17}"), clean_line(line))
@@ -157,6 +161,7 @@ def _format_value(value: object) -> str:
 
 
 def _print_summary(out: Page, report: Report, fix: Offer | None) -> None:
+    """Print the number of checks by outcome, and the next commands."""
     counts = report.counts()
     out.print()
     parts = [
@@ -191,10 +196,10 @@ def report_json(report: Report) -> dict[str, Any]:
             "cause": _get_value(report.verdict.cause),
             "summary": report.verdict.summary,
         },
-        "prediction": _prediction_json(report.prediction),
-        "observed": _observation_json(report.observed) if report.observed is not None else None,
+        "prediction": _make_prediction_json(report.prediction),
+        "observed": _make_observation_json(report.observed) if report.observed is not None else None,
         "facts": to_json(report.facts),
-        "values": _values_json(report),
+        "values": _make_values_json(report),
         "at": round(time.time(), 3),
         "outcomes": report.counts(),
         "rules": [
@@ -205,8 +210,8 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _values_json(report: Report) -> list[dict[str, Any]]:
-    """Return the values that `fleet` and `check --against` compare."""
+def _make_values_json(report: Report) -> list[dict[str, Any]]:
+    """Return the JSON of the values that `fleet` and `check --against` compare."""
     from tfdoctor.report.diff.flatten import snapshot
 
     return [
@@ -225,7 +230,7 @@ def _get_value(value: enum.Enum | None) -> str | None:
     return None if value is None else str(value.value)
 
 
-def _prediction_json(prediction: Prediction) -> dict[str, Any]:
+def _make_prediction_json(prediction: Prediction) -> dict[str, Any]:
     return {
         "gpu_registered": prediction.gpu_registered,
         "gpu_count": prediction.gpu_count,
@@ -236,7 +241,7 @@ def _prediction_json(prediction: Prediction) -> dict[str, Any]:
     }
 
 
-def _observation_json(observed: Observation) -> dict[str, Any]:
+def _make_observation_json(observed: Observation) -> dict[str, Any]:
     return {
         "import_ok": observed.import_ok,
         "gpu_registered": observed.gpu_registered,

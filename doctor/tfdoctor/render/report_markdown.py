@@ -1,9 +1,7 @@
 """The output of `tfdoctor report`: one machine as Markdown for a bug report.
 
-The report must be redacted already.
-
-External text cannot open or close a fence, a table cell or a tag, or mention a user. GitHub limits a comment
-to 65,536 characters, so the longest sections are cut, with a note.
+The report must be redacted before. External text cannot open or close a fenced block, a table cell or a tag, or
+mention a user. GitHub limits a comment to 65,536 characters, so the longest sections are cut, with a note.
 """
 
 from __future__ import annotations
@@ -25,12 +23,12 @@ if TYPE_CHECKING:
 LIMIT = 65_536
 """The largest number of characters in a GitHub comment."""
 _RESERVED_CHARS = 400
-"""Characters that are kept free."""
+"""The number of characters of a comment that the report leaves free."""
 
 
 @dataclass
 class _Section:
-    """A section: lines that may be cut at their end, between lines that may not."""
+    """A section of the Markdown. Only the lines of its body may be cut, from the end."""
 
     head: list[str]
     body: list[str] = field(default_factory=list)
@@ -39,6 +37,7 @@ class _Section:
     """The number of lines that were cut from the body."""
 
     def lines(self) -> list[str]:
+        """Return the lines of the section, with a note if some were cut."""
         note = (
             [f"<sub>{self.cut} more lines were cut: a comment has no room for them.</sub>", ""]
             if self.cut
@@ -47,21 +46,27 @@ class _Section:
         return [*self.head, *self.body, *self.foot, *note]
 
     def size(self) -> int:
+        """Return the length in characters, with the newlines."""
         return sum(len(line) + 1 for line in self.lines())
 
 
 def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
-    """Return the whole report, at most `LIMIT` characters."""
+    """Return the report as Markdown with at most `LIMIT` characters.
+
+    `differences` are the results that redaction changed.
+    """
     facts = report.facts
     sections = [
         _Section([f"**{words(report.verdict.summary)}**", ""]),
         _make_version_section(report),
         *(_make_finding_section(finding) for finding in report.findings if finding.severity > 0),
         _make_outcome_section(report),
-        _make_folded("Libraries that TensorFlow opens", ("library", "", "from"), _list_libraries(facts)),
-        _make_folded("Environment variables", ("variable", "value"), _list_variables(facts)),
-        _make_folded("Packages", ("package", "version", "installed by"), _list_packages(facts)),
-        _make_folded(
+        _make_folded_section(
+            "Libraries that TensorFlow opens", ("library", "", "from"), _list_libraries(facts)
+        ),
+        _make_folded_section("Environment variables", ("variable", "value"), _list_variables(facts)),
+        _make_folded_section("Packages", ("package", "version", "installed by"), _list_packages(facts)),
+        _make_folded_section(
             "nvidia-smi", ("", "card", "memory (MiB)", "mode", "MIG", "bus", "UUID"), _list_gpus(facts)
         ),
         *(_make_finding_section(finding) for finding in report.findings if finding.severity == 0),
@@ -69,18 +74,23 @@ def report_markdown(report: Report, *, differences: Sequence[str] = ()) -> str:
     ]
     sections = [section for section in sections if section.head]
     total = sum(section.size() for section in sections)
+    # Cut the last quarter of the longest body until the text is short enough.
     while total > LIMIT - _RESERVED_CHARS:
         largest = max((s for s in sections if s.body), key=lambda s: sum(map(len, s.body)), default=None)
         if largest is None:
             break
-        drop = max(1, len(largest.body) // 4)
-        largest.cut += drop
-        del largest.body[-drop:]
+        drop_count = max(1, len(largest.body) // 4)
+        largest.cut += drop_count
+        del largest.body[-drop_count:]
         total = sum(section.size() for section in sections)
     return "\n".join(line for section in sections for line in section.lines())[:LIMIT]
 
 
-def _make_folded(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
+def _make_folded_section(title: str, columns: Sequence[str], rows: list[list[str]] | str) -> _Section:
+    """Return a section that is folded on the page; empty if there are no rows.
+
+    `rows` are the rows of a table, or a text for a fenced block.
+    """
     if not rows:
         return _Section([])
     head = [f"<details><summary>{title}</summary>", ""]
@@ -99,6 +109,7 @@ def _format_fact(fact: Fact[str]) -> str:
 
 
 def _make_version_section(report: Report) -> _Section:
+    """Return a table of the versions on the machine, without the unknown ones."""
     facts = report.facts
     machine, python, tensorflow = facts.machine, value_of(facts.python), value_of(facts.tensorflow)
     smi = value_of(facts.driver.smi)

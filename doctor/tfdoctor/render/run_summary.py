@@ -1,4 +1,4 @@
-"""The summary that `run` prints after the program ends."""
+"""The summary that `run` prints after the program has ended."""
 
 from __future__ import annotations
 
@@ -38,11 +38,17 @@ def render_run(
     width: int = 80,
     colour: bool = False,
 ) -> str:
-    """Return tfdoctor's own problems, then the meaning of the program's output.
+    """Return the problems of tfdoctor itself, followed by the meaning of the program's output.
 
-    words: the program and its arguments. status: its exit status, or minus the signal that ended it. report:
-    None if the output could not be analysed. known: whether it contained TensorFlow messages. lost: bytes
-    that were not read. placement: where operations ran, if requested; `placed`: what was done to find out.
+    * `words` are the program and its arguments.
+    * `status` is the exit status, or the negative number of the signal that ended the program.
+    * `report` is None if the output could not be analysed.
+    * `known` says whether the output contained TensorFlow messages.
+    * `failures` are the errors of writing the output.
+    * `lost` is the number of bytes of the output that were not read.
+    * `notes` are sentences that are printed below the meaning.
+    * `placement` is the result of placement analysis, or None if it was not requested.
+    * `placed` are sentences about how the placement was found out.
     """
     lines = [f"could not pass its output on: {failure}." for failure in failures]
     if report is None:
@@ -62,8 +68,8 @@ def render_run(
         return text
     placement_text = render_placement(placement, verbose=verbose, width=width, colour=colour)
     if quiet:
-        first, _, _ = placement_text.partition("\n\n")
-        return f"{text}{first.rstrip()}\n"
+        summary, _, _ = placement_text.partition("\n\n")
+        return f"{text}{summary.rstrip()}\n"
     return f"{text}\nWhere operations ran:\n\n{placement_text}\n{_fill_notes(placed, width)}\n"
 
 
@@ -71,7 +77,7 @@ def _summarize_log(
     arguments: Sequence[str],
     status: int,
     report: LogReport,
-    known: bool,
+    has_messages: bool,
     notes: Sequence[str],
     *,
     verbose: bool,
@@ -79,17 +85,17 @@ def _summarize_log(
     width: int,
     colour: bool,
 ) -> str:
-    if report.cause is Cause.INCONCLUSIVE and not known:
+    """Return the meaning of the program's output as text."""
+    if report.cause is Cause.INCONCLUSIVE and not has_messages:
         message = "tfdoctor: the output contains no TensorFlow message about GPUs.\n"
         return "" if quiet else message
-    room = SCREEN_LINES - 4 - 3 * bool(notes)  # for the lines above and below it
+    # Four lines are printed around the log's text, and three more for notes.
+    room = SCREEN_LINES - 4 - 3 * bool(notes)
     body = render_log(report, verbose=verbose, quiet=quiet, room=room, width=width, colour=colour)
     if quiet:
         return body
-    ended = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
-    head = (
-        f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {ended}. What its output meant:"
-    )
+    end_text = f"exit status {status}" if status >= 0 else f"signal {-status} ({_get_signal_name(-status)})"
+    head = f"tfdoctor: {clean_line(shlex.join(arguments), limit=120)} ended with {end_text}. What its output meant:"
     note_text = _fill_notes(notes, width)
     return "\n".join(["", head, "", body.rstrip("\n"), *(["", note_text] if note_text else []), ""])
 

@@ -1,6 +1,6 @@
-"""One screen for `check`: whether the GPU is used, the reason, the remedy and its undo.
+"""One screen for `check`: whether the GPU is used, the reason, the remedy and how to undo it.
 
-What does not fit is counted, and the command that shows it is named; `-v` shows everything.
+Parts that do not fit are counted, with the command that prints them. `-v` prints everything.
 """
 
 from __future__ import annotations
@@ -50,15 +50,18 @@ NAME_COLUMNS = 13
 UNDO_NOTE = "No root needed; it asks first, and with --undo takes all of it back."
 ROOT_NOTE = "Ask whoever runs this machine: it needs root."
 MAX_COMMAND_CHARS = 28
-"""The largest length of a command that is repeated; a longer one is still visible above the output."""
+"""The largest length of the user's command for it to be repeated in hints.
+
+A longer command is replaced by "the same with", because the user still sees it above the output.
+"""
 NARROW = 60
-"""Below this number of columns, a text may take twice as many lines."""
+"""Below this width in columns, a text may take twice as many lines."""
 ALL, ONE_HEADING, GOOD_ON_ONE, FEW_COMMANDS, SHORT, DENSE = LEVELS = range(6)
-"""How much is left out to fit the screen; each level leaves out more."""
+"""The levels of shortening. Each level leaves out more than the one before it, so that the text fits a screen."""
 FOR_TENSORFLOW = ("CUDA", "cuDNN", "Loader")
-"""Areas that are examined for a particular TensorFlow."""
+"""Areas that are examined only if there is a TensorFlow."""
 MAX_CODES = 4
-"""The number of finding codes that are named on one line."""
+"""The largest number of finding codes on one line."""
 MAX_TEXT_LINES = 3
 """The largest number of lines of a text, and of commands if not all of them fit."""
 
@@ -66,17 +69,21 @@ MAX_TEXT_LINES = 3
 def render_screen(
     report: Report, *, fix: Offer | None, typed: str, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the report on one screen. typed: the command that made it, to which `-v` is added in the hints."""
+    """Return the report on one screen.
+
+    `fix` is the offer to fix the environment, and `typed` the command that made the report; hints add `-v` to it.
+    """
     typed = typed if len(typed) <= MAX_COMMAND_CHARS else "the same with"
     for level in LEVELS if width >= NARROW else LEVELS[:FEW_COMMANDS]:
         out = Page(width, coloured=colour)
-        _print_all(out, report, fix, typed, level)
+        _print_report(out, report, fix, typed, level)
         if out.height <= SCREEN_LINES:
             break
     return out.text
 
 
-def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
+def _print_report(out: Page, report: Report, fix: Offer | None, typed: str, level: int) -> None:
+    """Print the report, shortened to a level."""
     main = report.main
     print_heading(out, report, short=level >= ONE_HEADING)
     print_verdict(out, report)
@@ -101,7 +108,7 @@ def _print_all(out: Page, report: Report, fix: Offer | None, typed: str, level: 
 def print_heading(out: Page, report: Report, *, short: bool = False) -> None:
     """Print which Python was examined, and why.
 
-    `short`: on one line, unless the choice of Python is unexpected.
+    With `short`, the reason is printed only if the choice of this Python is unexpected.
     """
     python, choice = value_of(report.facts.python), report.facts.choice
     description = (
@@ -130,7 +137,7 @@ def print_verdict(out: Page, report: Report) -> None:
 
 
 def print_reason(out: Page, text: str, *, lines: int = MAX_TEXT_LINES, dense: bool = False) -> None:
-    """Print the reason in whole sentences; `dense`: without an empty line below it."""
+    """Print the reason in whole sentences, followed by an empty line unless `dense` is set."""
     columns = out.width - LABEL_COLUMNS
     lines = lines if out.width >= NARROW else 2 * lines
     print_labelled(out, "Why", shorten_text(clean_line(text, limit=3000), columns, lines))
@@ -143,7 +150,7 @@ def print_main_remedy(
 ) -> None:
     """Print the remedy, whether it can be undone, and an alternative for users without root.
 
-    `least`: in few lines.
+    `fix` is the offer of `fix` if it is the remedy, or else None. With `least`, few lines are printed.
     """
     if fix is not None:
         label = Text("  Fix it".ljust(LABEL_COLUMNS), style="bold")
@@ -153,17 +160,17 @@ def print_main_remedy(
         out.print(label, wrap=False)  # on its own line if the command needs the whole width
         for line in lines:
             out.print(Text(line, style="bold"), wrap=False)
-        applicable = next((item for item in finding.remedies if item.steps), None)
-        if applicable is not None and not least:
+        fix_remedy = next((item for item in finding.remedies if item.steps), None)
+        if fix_remedy is not None and not least:
             print_labelled(
-                out, "", shorten_text(capitalize_remedy(applicable.text), out.width - LABEL_COLUMNS, 2)
+                out, "", shorten_text(capitalize_remedy(fix_remedy.text), out.width - LABEL_COLUMNS, 2)
             )
         print_labelled(out, "", UNDO_NOTE)
-        if applicable is not None and applicable.by_hand:
+        if fix_remedy is not None and fix_remedy.by_hand:
             print_labelled(
                 out,
                 "By hand",
-                shorten_text(capitalize_remedy(applicable.by_hand), out.width - LABEL_COLUMNS, 2),
+                shorten_text(capitalize_remedy(fix_remedy.by_hand), out.width - LABEL_COLUMNS, 2),
             )
             print_labelled(out, "", f"What to type for that: {typed} -v")
         return
@@ -172,8 +179,8 @@ def print_main_remedy(
     first = finding.remedies[0]
     commands = [item for item in first.commands if not item.startswith("tfdoctor check")] or first.commands
     print_labelled(out, "Do", shorten_text(capitalize_remedy(first.full_text), out.width - LABEL_COLUMNS, 2))
-    shown = list(format_commands(commands, LABEL_COLUMNS, out.width))
-    if least and len(shown) > MAX_TEXT_LINES + 1:
+    lines_of_commands = list(format_commands(commands, LABEL_COLUMNS, out.width))
+    if least and len(lines_of_commands) > MAX_TEXT_LINES + 1:
         commands = _select_commands(commands, out.width)
         print_commands(out, commands, LABEL_COLUMNS, style="bold", broken=True)
         print_labelled(out, "", f"The rest: {typed} -v")
@@ -186,7 +193,7 @@ def print_main_remedy(
 
 
 def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[str]:
-    """Return the first commands that fit in a few lines; a part of a command is of no use."""
+    """Return the first commands that fit into a few lines, at least one. No command is cut."""
     selected: list[str] = []
     for command in commands:
         if (
@@ -199,7 +206,7 @@ def _select_commands(commands: list[str] | tuple[str, ...], width: int) -> list[
 
 
 def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
-    """Print a remedy without root, or else whom to ask."""
+    """Print a remedy that needs no root, or that the user has to ask an administrator."""
     for other in finding.remedies[1:]:
         is_alternative = any(
             command.startswith(("export ", "tfdoctor install", "tfdoctor check"))
@@ -216,34 +223,39 @@ def _print_alternative(out: Page, finding: Finding, typed: str) -> None:
 
 
 def _print_areas(out: Page, report: Report, *, one_line: bool) -> None:
-    good = [area for area in report.areas if area.status is Status.GOOD]
-    unexamined = [
+    """Print a line for each area; with `one_line`, good areas share one line."""
+    good_areas = [area for area in report.areas if area.status is Status.GOOD]
+    unexamined_areas = [
         area for area in report.areas if area.status is Status.UNKNOWN and area.name in FOR_TENSORFLOW
     ]
     for area in report.areas:
         if area.name == "Loader" and _is_redundant(area, report):
             continue
-        if one_line and (area in good or (area in unexamined and len(unexamined) > 1)):
+        if one_line and (area in good_areas or (area in unexamined_areas and len(unexamined_areas) > 1)):
             continue
         _print_area(out, area, report.main)
-    if one_line and len(unexamined) > 1:
-        names = ", ".join(area.name for area in unexamined)
+    if one_line and len(unexamined_areas) > 1:
+        names = ", ".join(area.name for area in unexamined_areas)
         print_hanging(
             out, format_mark(Status.UNKNOWN), f"{names}: not looked into, there is no TensorFlow to do it for"
         )
-    if one_line and good:
-        names = ", ".join(area.name for area in good if area.name != "Loader")
+    if one_line and good_areas:
+        names = ", ".join(area.name for area in good_areas if area.name != "Loader")
         print_hanging(out, format_mark(Status.GOOD), names)
 
 
 def _is_redundant(area: Area, report: Report) -> bool:
-    """Return whether the loader's line adds nothing: it is good, or another line reports the same problem."""
+    """Return whether the line of the loader says nothing new.
+
+    This is so if it is good, or if another line reports the same problem.
+    """
     return area.status is Status.GOOD or any(
         other.status is Status.BAD for other in report.areas if other.name in ("CUDA", "cuDNN", "Driver")
     )
 
 
 def _print_area(out: Page, area: Area, main: Finding | None) -> None:
+    """Print the line of an area: its longest text that fits, with the code of its first finding."""
     texts = [clean_line(text) for text in (area.text, *area.brief)]
     other_findings = [finding for finding in area.findings if finding is not main]
     code = ""
@@ -266,7 +278,7 @@ def _print_area(out: Page, area: Area, main: Finding | None) -> None:
 
 
 def _print_failed_checks(out: Page, report: Report) -> None:
-    """Print why checks could not be run, if the verdict is good."""
+    """Print why checks could not be run. This is important only if the verdict is good."""
     if not report.verdict.gpu_usable:
         return
     not_run = [o for o in report.outcomes if o.kind in (OutcomeKind.COULD_NOT_CHECK, OutcomeKind.CRASHED)]
@@ -281,7 +293,7 @@ def _print_failed_checks(out: Page, report: Report) -> None:
 
 
 def _print_observed(out: Page, report: Report) -> None:
-    """Print what TensorFlow did, if it was run: differences from the prediction, and failures."""
+    """Print the differences between the prediction and the behaviour of TensorFlow, if TensorFlow was run."""
     observed, prediction = report.observed, report.prediction
     if observed is None:
         return
@@ -292,15 +304,15 @@ def _print_observed(out: Page, report: Report) -> None:
         ("GPUs", prediction.gpu_count, observed.gpu_count),
         ("missing", ", ".join(prediction.missing_libraries), ", ".join(observed.missing_libraries)),
     )
-    differs = [
+    differences = [
         f"{name}: predicted {_format_value(predicted)}, was {_format_value(actual)}"
         for name, predicted, actual in rows
         if predicted != actual
     ]
     run_text = f"TensorFlow was run ({observed.seconds:.1f} s)"
-    if not differs:
+    if not differences:
         print_hanging(out, format_mark(Status.GOOD), f"{run_text} and did what was predicted.")
-    for text in differs:
+    for text in differences:
         print_hanging(out, format_mark(Status.WARNING), f"{run_text}; {clean_line(text)}")
     for line in observed.computed:
         status = Status.BAD if "failed" in line else Status.GOOD
@@ -328,6 +340,7 @@ def format_count(count: int, word: str, plural: str = "") -> str:
 
 
 def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> None:
+    """Print the number of findings, and the commands that show more."""
     counts = report.counts()
     errors = sum(finding.severity is Severity.ERROR for finding in report.findings)
     warnings = sum(finding.severity is Severity.WARNING for finding in report.findings)
@@ -360,22 +373,25 @@ def _print_footer(out: Page, report: Report, fix: Offer | None, typed: str) -> N
 
 
 def _format_codes(report: Report, severity: Severity) -> str:
-    """Return the codes of this severity in parentheses, if there are several; the screen explains only one."""
+    """Return the codes of all findings of this severity in parentheses.
+
+    Return "" if there is at most one, because the screen then explains it.
+    """
     codes = [finding.code for finding in report.findings if finding.severity is severity]
     if len(codes) < 2:
         return ""
-    shown = list(dict.fromkeys(codes))
-    return f" ({', '.join(shown[:MAX_CODES])}{', …' if len(shown) > MAX_CODES else ''})"
+    distinct_codes = list(dict.fromkeys(codes))
+    return f" ({', '.join(distinct_codes[:MAX_CODES])}{', …' if len(distinct_codes) > MAX_CODES else ''})"
 
 
 def print_more_commands(out: Page, what: str, commands: list[tuple[str, str]]) -> None:
-    """Print commands that show more, each with a description; on one line if they fit."""
+    """Print commands that show more, each with a description if it has one, on one line if they fit."""
     line = Text(f"{what}: ")
-    for number, (command, tells) in enumerate(commands):
-        entry = Text(command) + Text(f" ({tells})" if tells else "")
-        if number and len(line) + len(entry) + 2 > out.width:
+    for index, (command, description) in enumerate(commands):
+        entry = Text(command) + Text(f" ({description})" if description else "")
+        if index and len(line) + len(entry) + 2 > out.width:
             out.print(line, wrap=len(line) > out.width)
             line = Text(f"{'':{len(what) + 2}}") + entry
         else:
-            line = line + Text(", " if number else "") + entry
+            line = line + Text(", " if index else "") + entry
     out.print(line, wrap=len(line) > out.width)

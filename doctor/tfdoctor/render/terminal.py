@@ -1,4 +1,4 @@
-"""The two output streams: their width, their colour support and their encoding."""
+"""The two output streams with their width, colour support and encoding."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ PLAIN = str.maketrans(
         "”": '"',
     }
 )
-"""Replacements for encodings without our few typographic characters."""
+"""ASCII replacements for the typographic characters in tfdoctor's texts, for encodings without them."""
 
 
 class Layout(TypedDict):
-    """The layout arguments that every `render_…` function takes."""
+    """The layout arguments that every `render_…` function has."""
 
     width: int
     colour: bool
@@ -56,7 +56,10 @@ class Terminal:
 
     @property
     def width(self) -> int:
-        """The width in columns: COLUMNS, else that of the terminal (at most 110), else 80."""
+        """The width in columns, between 20 and 200.
+
+        It is the value of COLUMNS, or the width of the terminal (at most 110), or 80.
+        """
         columns = os.environ.get("COLUMNS", "")
         if columns.isdecimal() and columns.strip("0"):
             return max(20, min(int(columns[:9]), 200))
@@ -69,7 +72,10 @@ class Terminal:
 
     @property
     def colour(self) -> bool:
-        """Whether to use colour: on a terminal only. NO_COLOR and TERM=dumb switch it off, FORCE_COLOR on."""
+        """Whether to use colour.
+
+        Colour is used only on a terminal. NO_COLOR and TERM=dumb turn it off, and FORCE_COLOR turns it on.
+        """
         if os.environ.get("NO_COLOR"):
             return False
         if os.environ.get("FORCE_COLOR"):
@@ -78,7 +84,7 @@ class Terminal:
 
     @property
     def layout(self) -> Layout:
-        """The width and colour, as arguments for a `render_…` function."""
+        """The width and the use of colour, as arguments for a `render_…` function."""
         return {"width": self.width, "colour": self.colour}
 
     def write(self, text: str) -> None:
@@ -86,7 +92,10 @@ class Terminal:
         self.write_document(adapt_commands(text))
 
     def write_document(self, text: str) -> None:
-        """Write text for other readers unchanged, in the encoding of the stream."""
+        """Write text for other programs, without changes.
+
+        Characters that the encoding of the stream does not have are replaced.
+        """
         stream = self._stream
         encoding = stream.encoding or "ascii"
         try:
@@ -96,7 +105,7 @@ class Terminal:
         stream.write(text)
 
     def console(self) -> Console:
-        """Return a Rich console on the stream, for animations; it takes text literally."""
+        """Return a Rich console on the stream, for animations. It takes text literally."""
         from rich.console import Console
 
         return Console(file=self._stream, highlight=False, markup=False, emoji=False)
@@ -107,4 +116,4 @@ class Terminal:
 
 
 OUT, ERR = Terminal("stdout"), Terminal("stderr")
-"""Results go to OUT, all other messages to ERR."""
+"""Results are written to OUT, and all other messages to ERR."""

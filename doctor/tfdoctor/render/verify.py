@@ -1,6 +1,6 @@
-"""The output of `verify`: a line for each stage as it ends, then the result; JSON and JUnit XML.
+"""The output of `verify`: a line for each stage when it ends, then the result; JSON and JUnit XML.
 
-The JSON is defined in docs/schemas/verify.schema.json. The XML is for CI servers.
+docs/schemas/verify.schema.json defines the JSON. The XML is for CI servers.
 """
 
 from __future__ import annotations
@@ -26,11 +26,13 @@ __all__ = ["junit", "render_end", "render_simulation", "render_stage", "simulati
 
 
 _DOCKERFILE_INSTRUCTIONS = ("USER ", "RUN ", "ENV ", "FROM ")
+"""The beginnings of commands that are lines for a Dockerfile."""
 MARKS = {"passed": ("✓", "green"), "failed": ("✗", "bold red"), "skipped": ("–", "")}
+"""The mark and the style of each status."""
 
 
 def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
-    """Return the line of a stage."""
+    """Return the line of a stage; the time is left out if it rounds to 0.0 s."""
     out = Page(width, coloured=colour)
     mark, style = MARKS[stage.status]
     seconds = f" ({stage.seconds:.1f} s)" if stage.seconds >= 0.05 else ""
@@ -43,7 +45,7 @@ def render_stage(stage: Stage, *, width: int = 80, colour: bool = False) -> str:
 
 
 def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> str:
-    """Return the line above all stages of a simulation."""
+    """Return the line above the stages of a simulation."""
     out = Page(width, coloured=colour)
     print_hanging(out, Text("Simulated: ", style="bold"), f"{clean_line(title)}. No GPU is used.")
     return out.text
@@ -52,7 +54,7 @@ def render_simulation(title: str, *, width: int = 80, colour: bool = False) -> s
 def render_end(
     done: Verification, *, verbose: bool = False, quiet: bool = False, width: int = 80, colour: bool = False
 ) -> str:
-    """Return the verdict, the reason and the remedy, so that they fit on one screen below the stages."""
+    """Return the verdict, the reason and the remedy, shortened to fit on one screen with the stages."""
     for lines in (MAX_TEXT_LINES, 2, 1):
         out = Page(width, coloured=colour)
         _print_result(out, done, verbose=verbose, quiet=quiet, lines=lines)
@@ -62,7 +64,7 @@ def render_end(
 
 
 def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, lines: int) -> None:
-    """Print the result. lines: the largest number of lines of the reason."""
+    """Print the result, with at most `lines` lines of the reason."""
     status = {True: "passed", False: "failed", None: "skipped"}[done.ok]
     mark, style = MARKS[status]
     cause = f" [{done.cause.value}]" if done.cause is not None and done.ok is False else ""
@@ -75,47 +77,49 @@ def _print_result(out: Page, done: Verification, *, verbose: bool, quiet: bool, 
         _print_simulation(out, done.simulated, verbose=verbose)
     if quiet or not done.findings:
         return
-    first, *rest = done.findings
+    main_finding, *others = done.findings
     if verbose:
-        print_explanation(out, first)
-        for finding in rest:
+        print_explanation(out, main_finding)
+        for finding in others:
             print_hanging(out, Text("  Also  "), clean_line(f"{finding.title} [{finding.code}]"))
         return
     out.print()
-    print_reason(out, first.explanation, lines=lines, dense=lines < MAX_TEXT_LINES)
-    # Lines for a Dockerfile are of no use unless they are complete.
-    commands = first.remedies[0].commands if first.remedies else ()
+    print_reason(out, main_finding.explanation, lines=lines, dense=lines < MAX_TEXT_LINES)
+    # Lines for a Dockerfile are useless unless they are complete.
+    commands = main_finding.remedies[0].commands if main_finding.remedies else ()
     print_main_remedy(
         out,
-        first,
+        main_finding,
         None,
         done.command,
         least=not any(line.startswith(_DOCKERFILE_INSTRUCTIONS) for line in commands),
     )
     out.print()
-    for finding in rest[:2]:
+    for finding in others[:2]:
         print_hanging(out, Text("Also: "), clean_line(f"{finding.title} [{finding.code}]"))
-    extras = [format_count(len(first.remedies) - 1, "other way")] if len(first.remedies) > 1 else []
-    extras += [format_count(len(rest) - 2, "more finding")] if len(rest) > 2 else []
+    extras = (
+        [format_count(len(main_finding.remedies) - 1, "other way")] if len(main_finding.remedies) > 1 else []
+    )
+    extras += [format_count(len(others) - 2, "more finding")] if len(others) > 2 else []
     print_more_commands(
         out,
         "More",
         [
-            (f"tfdoctor explain {first.code}", ""),
+            (f"tfdoctor explain {main_finding.code}", ""),
             (f"{done.command} -v", join_words([*extras, "the evidence"])),
         ],
     )
 
 
 def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> None:
-    """Print what the simulation shows, and what it cannot show."""
-    shown = "; ".join(simulation.proves) or "nothing: see above"
-    print_hanging(out, Text("  Shows     ", style="bold"), clean_line(shown, limit=1000))
-    not_shown = simulation.does_not_prove if verbose else simulation.does_not_prove[:2]
-    rest_count = format_count(len(simulation.does_not_prove) - len(not_shown), "other thing")
-    suffix = "" if len(not_shown) == len(simulation.does_not_prove) else f"; {rest_count} (-v)"
+    """Print the facts that the simulation proves, and those that it cannot prove."""
+    proven = "; ".join(simulation.proves) or "nothing: see above"
+    print_hanging(out, Text("  Shows     ", style="bold"), clean_line(proven, limit=1000))
+    not_proven = simulation.does_not_prove if verbose else simulation.does_not_prove[:2]
+    hidden_count = format_count(len(simulation.does_not_prove) - len(not_proven), "other thing")
+    suffix = "" if len(not_proven) == len(simulation.does_not_prove) else f"; {hidden_count} (-v)"
     print_hanging(
-        out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_shown)}{suffix}", limit=1500)
+        out, Text("  Not shown ", style="bold"), clean_line(f"{'; '.join(not_proven)}{suffix}", limit=1500)
     )
 
 
@@ -123,9 +127,9 @@ def _print_simulation(out: Page, simulation: Simulation, *, verbose: bool) -> No
 
 
 def simulation_json(simulation: Simulation | None) -> dict[str, Any] | None:
-    """Return `simulated` as `verify --json` and other commands with stand-in drivers print it.
+    """Return the JSON of a simulation, which `verify` and other commands with simulated drivers print.
 
-    None without a simulation.
+    Return None if there was no simulation.
     """
     if simulation is None:
         return None
@@ -175,22 +179,22 @@ def junit(done: Verification) -> str:
         f'name={attribute(f"tfdoctor verify {done.target}{simulated}")} tests="{len(done.stages)}" '
         f'failures="{failed}" errors="0" skipped="{skipped}" time="{seconds:.2f}"'
     )
-    rows = [
+    lines = [
         '<?xml version="1.0" encoding="UTF-8"?>',
         f'<testsuites tests="{len(done.stages)}" failures="{failed}" skipped="{skipped}" time="{seconds:.2f}">',
         f"<testsuite {counts}>",
     ]
     for stage in done.stages:
-        rows.append(
+        lines.append(
             f'<testcase classname="tfdoctor.verify" name={attribute(stage.name)} time="{stage.seconds:.2f}">'
         )
         if stage.status == "failed":
             cause = done.cause.value if done.cause is not None else "inconclusive"
             details = "\n\n".join(f"{f.code} {f.title}\n{f.explanation}" for f in done.findings)
-            rows.append(
+            lines.append(
                 f"<failure type={attribute(cause)} message={attribute(stage.detail)}>{element(details)}</failure>"
             )
         elif stage.status == "skipped":
-            rows.append(f"<skipped message={attribute(stage.detail)}/>")
-        rows.append("</testcase>")
-    return "\n".join([*rows, "</testsuite>", "</testsuites>", ""])
+            lines.append(f"<skipped message={attribute(stage.detail)}/>")
+        lines.append("</testcase>")
+    return "\n".join([*lines, "</testsuite>", "</testsuites>", ""])

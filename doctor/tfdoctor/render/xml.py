@@ -1,4 +1,4 @@
-"""External text as XML."""
+"""Escape external text for XML."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from tfdoctor.text import clean
 __all__ = ["attribute", "element"]
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+"""Matches a character that XML 1.0 does not allow."""
 
 
 def element(text: str) -> str:
@@ -18,5 +19,5 @@ def element(text: str) -> str:
 
 
 def attribute(text: str) -> str:
-    """Return the text as an attribute value, with its quotes."""
+    """Return the text as a quoted attribute value."""
     return quoteattr(_NOT_XML.sub("\ufffd", clean(text, limit=2000)))

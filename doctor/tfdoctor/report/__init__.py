@@ -1,1 +1,1 @@
-"""The report from the facts, and its summary lines."""
+"""Make the report from the facts, with a line for each area."""

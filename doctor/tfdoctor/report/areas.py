@@ -1,4 +1,4 @@
-"""The areas of a report: one line each, from facts and findings. Pure."""
+"""Summarize the facts and findings of each area in one line. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
     Texts = tuple[str, ...]
-    """The text of a line, and shorter versions of it, the longest first."""
+    """The text of a line followed by shorter versions of it, the longest first."""
 
 
 def find_area(finding: Finding) -> str | None:
@@ -29,7 +29,10 @@ def find_area(finding: Finding) -> str | None:
 
 
 def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -> tuple[Area, ...]:
-    """Return the areas in their fixed order."""
+    """Return the areas in their fixed order.
+
+    `build` is the TensorFlow build; None if it is unknown.
+    """
     findings_by_area: dict[str, list[Finding]] = {}
     for finding in findings:
         name = find_area(finding)
@@ -55,7 +58,7 @@ def make_areas(facts: Facts, build: Build | None, findings: Iterable[Finding]) -
 def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[Finding]) -> Area:
     """Return the line of an area.
 
-    `fact_status`: the status from the facts alone; `texts`: its texts, the longest first.
+    `fact_status` and `texts` come from the facts alone. Findings replace the status unless it is already bad.
     """
     if (
         name == TENSORFLOW
@@ -68,7 +71,7 @@ def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[
     if fact_status is Status.BAD or not findings:
         return Area(name, fact_status, texts[0], brief=texts[1:])
     is_error = findings[0].severity is Severity.ERROR
-    if name == LOADER:  # the search path does not tell what was found on it
+    if name == LOADER:  # the search path does not say which libraries were found on it
         texts = (findings[0].title,)
     status = Status.BAD if is_error else Status.WARNING
     has_reason = fact_status is Status.UNKNOWN or name == LOADER
@@ -76,6 +79,7 @@ def _make_area(name: str, fact_status: Status, texts: Texts, findings: Sequence[
 
 
 def _describe_gpu(facts: Facts) -> tuple[Status, Texts]:
+    """Return the status and the texts of the GPU area, as the driver or else the PCI bus reports the GPUs."""
     driver = value_of(facts.driver.cuda)
     if driver is not None and driver.devices:
         return Status.GOOD, (
@@ -146,6 +150,7 @@ def _describe_driver(facts: Facts) -> tuple[Status, Texts]:
 
 
 def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the libraries that the loader can open, and the others."""
     loader = value_of(facts.loader)
     resolved: list[str] = []
     missing: list[str] = []
@@ -156,6 +161,7 @@ def _split_by_resolution(facts: Facts, names: Sequence[str]) -> tuple[list[str],
 
 
 def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
+    """Return the status and the texts of the libraries that TensorFlow needs, without cuDNN."""
     toolkit_versions = sorted({toolkit.version for toolkit in facts.toolkits if toolkit.version})
     installed = f"; toolkit {', '.join(toolkit_versions)} is installed" if toolkit_versions else ""
     if build is None or not build.gpu:
@@ -192,10 +198,7 @@ def _describe_cuda(facts: Facts, build: Build | None) -> tuple[Status, Texts]:
 
 
 def _find_culprits(facts: Facts, names: Sequence[str]) -> list[str]:
-    """Return the libraries that cannot be opened.
-
-    If a dependency is missing or damaged, the entry names it.
-    """
+    """Return the libraries that cannot be opened, each with the missing or damaged dependency if it has one."""
     loader = value_of(facts.loader)
     culprits: dict[str, None] = {}
     for name in names:
@@ -275,11 +278,12 @@ def _describe_environment(facts: Facts) -> tuple[Status, Texts]:
         parts.append(f"CUDA_VISIBLE_DEVICES={value!r}")
     return Status.GOOD, (
         ", ".join(parts),
-        *parts[:0:-1],
+        *parts[:0:-1],  # each part but the first alone, the last part first
         *(("CUDA_VISIBLE_DEVICES",) if value is not None else ()),
     )
 
 
 def _join_first(names: Sequence[str], max_names: int = 3) -> str:
-    shown = ", ".join(names[:max_names])
-    return shown if len(names) <= max_names else f"{shown} and {len(names) - max_names} more"
+    """Return the first `max_names` names as text, with the number of the others."""
+    text = ", ".join(names[:max_names])
+    return text if len(names) <= max_names else f"{text} and {len(names) - max_names} more"

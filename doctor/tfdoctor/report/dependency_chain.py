@@ -1,4 +1,4 @@
-"""The chain from the card to TensorFlow, link by link, and the link that is broken. Pure."""
+"""Find the broken link in the chain from the GPU to TensorFlow. Pure."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ CARD, MODULE, USER_SPACE, CONTAINER, LIBRARIES, NEURAL, SEARCH, FRAMEWORK, PYTHO
     "Python",
 )
 """The links, in the order in which a computation on the GPU needs them."""
-_LINK_OF_AREA = {
+_LINK_BY_AREA = {
     GPU: CARD,
     DRIVER: USER_SPACE,
     CUDA: LIBRARIES,
@@ -38,9 +38,9 @@ _LINK_OF_AREA = {
     LOADER: SEARCH,
     TENSORFLOW: FRAMEWORK,
 }
-"""Area to link; all other areas are about the Python and its environment."""
+"""The link of each area. Findings of all other areas belong to the Python link."""
 _CONTAINER_DIGIT = "4"
-"""The first digit of the codes about containers."""
+"""The first digit in the codes of findings about containers, such as TFD401."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +51,15 @@ class ChainLink:
     status: Status
     text: str
     findings: tuple[Finding, ...] = ()
-    """The findings about it, the most severe first."""
+    """The findings about this link, the most severe first."""
     broken: bool = False
-    """Whether it has the root cause; at most one link has it."""
+    """Whether the root cause is in this link. At most one link is broken."""
 
 
 def make_chain(report: Report) -> tuple[ChainLink, ...]:
-    """Return the links of the chain, in the order of `LINKS`. None is broken if there is no root cause."""
+    """Return the links of the chain, in the order of `LINKS`. No link is broken if there is no root cause."""
     areas = {area.name: area for area in report.areas}
-    status_and_text = {link: _load_area(areas.get(area)) for area, link in _LINK_OF_AREA.items()}
+    status_and_text = {link: _get_area_line(areas.get(area)) for area, link in _LINK_BY_AREA.items()}
     status_and_text[MODULE] = _describe_module(report.facts)
     status_and_text[CONTAINER] = _describe_container(report.facts)
     status_and_text[PYTHON] = _describe_python(report.facts)
@@ -77,6 +77,7 @@ def make_chain(report: Report) -> tuple[ChainLink, ...]:
 def _make_link(
     name: str, status: Status, text: str, findings: Sequence[Finding], root: Finding | None
 ) -> ChainLink:
+    """Return a link. Its findings can only make its status worse."""
     worst = max((finding.severity for finding in findings), default=Severity.INFO)
     if worst is Severity.ERROR:
         status = Status.BAD
@@ -88,28 +89,32 @@ def _make_link(
     )
 
 
-def _find_link(finding: Finding, facts: Facts, module: Status) -> str | None:
-    """Return the link that a finding is about; None for findings about the report itself."""
+def _find_link(finding: Finding, facts: Facts, module_status: Status) -> str | None:
+    """Return the link that a finding is about; None for findings about the report itself.
+
+    `module_status` is the status of the kernel module.
+    """
     area = find_area(finding)
     if area is None:
         return None
-    if finding.code[3] == _CONTAINER_DIGIT:
+    if finding.code[3] == _CONTAINER_DIGIT:  # the first digit after "TFD"
         return CONTAINER
-    if area in (GPU, DRIVER) and isinstance(facts.driver.pci, Absent) and module is Status.BAD:
-        return CARD  # there is no card, so the later links cannot work
-    if area in (GPU, DRIVER) and module is Status.BAD and finding.severity is Severity.ERROR:
+    if area in (GPU, DRIVER) and isinstance(facts.driver.pci, Absent) and module_status is Status.BAD:
+        return CARD  # there is no GPU, so the later links cannot work
+    if area in (GPU, DRIVER) and module_status is Status.BAD and finding.severity is Severity.ERROR:
         return MODULE  # without the module, the later links cannot work
     if area == TENSORFLOW and not isinstance(facts.python, Known):
         return PYTHON
-    return _LINK_OF_AREA.get(area, PYTHON)
+    return _LINK_BY_AREA.get(area, PYTHON)
 
 
-def _load_area(area: Area | None) -> tuple[Status, str]:
-    """Return the status and text of an area."""
+def _get_area_line(area: Area | None) -> tuple[Status, str]:
+    """Return the status and text of an area; unknown if the report does not have this area."""
     return (area.status, area.text) if area is not None else (Status.UNKNOWN, "not looked into")
 
 
 def _describe_module(facts: Facts) -> tuple[Status, str]:
+    """Return the status and text of the kernel module, which is not visible in WSL and in some containers."""
     module = facts.driver.kernel_module
     if isinstance(module, Known):
         kind = ", the open kernel module" if module.value.open_kernel else ""

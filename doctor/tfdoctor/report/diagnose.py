@@ -1,6 +1,6 @@
-"""The report of all rules on the facts: the prediction, the outcomes and the root cause. Pure.
+"""Run all rules on the facts and make the report: prediction, outcomes, root cause and verdict. Pure.
 
-A rule cannot tell a live machine from a recording, and nothing here inspects either.
+The rules see only the facts, so a recording gets the same report as the machine that it was made on.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import Rule
 
 SECONDARY_CODES = frozenset(rule.code for rule in ALL_RULES if rule.containers_only)
-"""Codes of rules that never explain a problem of the examined Python."""
+"""The codes of rules that never explain why the examined Python fails."""
 
 
 def diagnose(
@@ -40,7 +40,8 @@ def diagnose(
 ) -> Report:
     """Return the report of the rules on the facts.
 
-    `observed`: what TensorFlow did, if it was run. `image`: the image that the facts are about, if any.
+    `observed` is the behaviour of TensorFlow, or None if it was not run. `image` is the image that the facts
+    are about; None means that they are about a machine.
     """
     prediction = predict(facts, compat)
     context = RuleContext(facts, compat, prediction, observed, image)
@@ -58,16 +59,16 @@ def diagnose(
     root = adapted[id(root)] if root is not None else None
     consequence_causes = root.cause.consequences if root is not None else frozenset()
     consequences = [f for f in findings if f is not root and f.cause in consequence_causes]
-    rest = [f for f in findings if f is not root and f not in consequences]
-    rest.sort(key=lambda finding: -finding.severity)
-    ordered = [*([root] if root is not None else []), *consequences, *rest]
+    other_findings = [f for f in findings if f is not root and f not in consequences]
+    other_findings.sort(key=lambda finding: -finding.severity)
+    ordered_findings = [*([root] if root is not None else []), *consequences, *other_findings]
     prediction = _add_root_cause(prediction, root)
     return Report(
         facts=facts,
         prediction=prediction,
         observed=observed,
         outcomes=outcomes,
-        findings=tuple(ordered),
+        findings=tuple(ordered_findings),
         verdict=_make_verdict(facts, prediction, observed, root, outcomes),
         root=root,
         consequences=tuple(consequences),
@@ -76,7 +77,11 @@ def diagnose(
 
 
 def _find_root(findings: Sequence[Finding], prediction: Prediction) -> Finding | None:
-    """Return the finding with the prediction's cause; without a predicted problem, the first error."""
+    """Return the finding that is the root cause, or None if there is no error.
+
+    If the prediction is that no GPU is registered, this is a finding with the predicted cause, preferably an
+    error. Otherwise, or if there is no such finding, it is the first error.
+    """
     findings = [finding for finding in findings if finding.code not in SECONDARY_CODES]
     if prediction.gpu_registered is False and prediction.cause is not Cause.TENSORFLOW_MISSING:
         same_cause = [f for f in findings if f.cause is prediction.cause]
@@ -102,7 +107,7 @@ def _is_about_python(finding: Finding) -> bool:
 
 
 def _add_root_cause(prediction: Prediction, root: Finding | None) -> Prediction:
-    """Return the prediction with the root's cause, if it predicts a failure without a known cause."""
+    """Return the prediction with the cause of the root finding, if it predicts a failure with an unknown cause."""
     if prediction.gpu_registered is not False or prediction.cause is not Cause.INCONCLUSIVE or root is None:
         return prediction
     return Prediction(
@@ -122,6 +127,7 @@ def _make_verdict(
     root: Finding | None,
     outcomes: Sequence[Outcome],
 ) -> Verdict:
+    """Return the verdict. What TensorFlow did, if it was run, counts more than the prediction."""
     tensorflow = value_of(facts.tensorflow)
     name = (
         f"TensorFlow {tensorflow.version or '(unknown version)'}" if tensorflow is not None else "TensorFlow"
@@ -176,7 +182,8 @@ def _make_verdict(
 def _make_absent_verdict(root: Finding | None) -> Verdict:
     """Return the verdict if TensorFlow is not installed.
 
-    It is False on a machine where no TensorFlow could use a GPU.
+    `gpu_usable` is False if the root finding is about something else, because no TensorFlow could use a GPU
+    then; otherwise it is None.
     """
     absent = "TensorFlow is not installed in this Python"
     if root is None or find_area(root) == TENSORFLOW:
@@ -192,14 +199,17 @@ def _make_absent_verdict(root: Finding | None) -> Verdict:
 
 
 def _describe_other_reason(absent: str, root: Finding | None) -> str:
-    """Return the sentence that TensorFlow is not installed, with the root's title unless that says the same."""
+    """Return the sentence that TensorFlow is not installed, with the title of another root finding if any."""
     if root is None or root.cause is Cause.TENSORFLOW_MISSING:
         return f"{absent}."
     return f"{absent}: {lower_first(root.title)}"
 
 
 def _shorten_reason(text: str, name: str) -> str:
-    """Return a reason without the name of its subject, for use after that name."""
+    """Return a reason in a form that can follow the name of its subject.
+
+    For example "TensorFlow 2.4 needs …" becomes "it needs …".
+    """
     if text.startswith("A "):
         return f"a{text[1:]}"
     return f"it {text.removeprefix(name).lstrip()}" if text.startswith(f"{name} ") else text

@@ -1,4 +1,4 @@
-"""The search for each of TensorFlow's libraries: opened, unusable and unsearched files. Pure."""
+"""List the search for each of TensorFlow's libraries: the files that were opened, unusable or not searched. Pure."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ __all__ = ["Fate", "File", "Search", "list_search_folders", "list_searches"]
 
 
 class Fate(str, enum.Enum):
-    """The result for one file."""
+    """The outcome of the search for one file."""
 
     OPENED = "opened"
     UNUSABLE = "cannot be used"
@@ -35,12 +35,12 @@ class Fate(str, enum.Enum):
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A candidate for a library."""
+    """A file that could be the library."""
 
     path: str
     fate: Fate
     note: str
-    """The reason, or how the loader found it."""
+    """The reason for its fate, or how the loader found it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class Search:
     soname: str
     is_resolved: bool
     text: str
-    """The result as a sentence."""
+    """The result as text."""
     files: tuple[File, ...]
 
 
@@ -66,9 +66,9 @@ def list_search_folders(facts: Facts) -> tuple[tuple[str, str], ...]:
 
 
 def list_searches(facts: Facts) -> tuple[Search, ...]:
-    """Return the search for each library once, in TensorFlow's order.
+    """Return one search for each library, in the order in which TensorFlow opens them.
 
-    Missing libraries of its import come first.
+    Missing libraries of the import come first.
     """
     loader = value_of(facts.loader)
     if loader is None:
@@ -81,6 +81,7 @@ def list_searches(facts: Facts) -> tuple[Search, ...]:
 
 
 def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
+    """Return the search for a library, with the files that the loader tried and those that it did not search."""
     files = [
         File(
             candidate.path,
@@ -103,7 +104,7 @@ def _make_search(loader: LoaderFacts, resolution: Resolution) -> Search:
 
 
 def _find_hidden(loader: LoaderFacts, resolution: Resolution) -> Iterator[File]:
-    """Yield the files that entries of a variable hide, each once."""
+    """Yield each file that is hidden by an entry of an environment variable, once."""
     seen_paths: set[str] = set()
     for without in loader.without:
         for replaced in without.instead:
@@ -133,6 +134,7 @@ def _make_unsearched_file(library: FoundElsewhere, resolution: Resolution) -> Fi
 
 
 def _describe_result(loader: LoaderFacts, resolution: Resolution) -> str:
+    """Return the result of the search as text."""
     if resolution.ok:
         version = f" (version {resolution.version})" if resolution.version else ""
         if resolution.via == "already in the process":

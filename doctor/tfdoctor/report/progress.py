@@ -1,4 +1,4 @@
-"""The progress of long work, for images, environments, fixes and probes."""
+"""The progress of long operations: images, environments, fixes and probes."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ __all__ = ["Progress"]
 
 
 class Progress:
-    """A progress display that ignores everything; the classes in `render.progress` print it."""
+    """A progress display that ignores everything. The classes in `render.progress` print the progress."""
 
     def stage(self, text: str) -> None:
-        """Begin a stage, which has no number."""
+        """Begin a stage without a number."""
 
     def step(self, number: int, total: int, text: str) -> None:
-        """Begin a numbered step; the previous one has ended."""
+        """Begin a numbered step, which ends the previous one."""
 
     def cached(self) -> None:
         """Report that the result of the running step was in the cache."""
@@ -26,13 +26,13 @@ class Progress:
         """Report a line of a program's output."""
 
     def layer(self, name: str, text: str, current: int | None, size: int | None) -> None:
-        """Report how much of a part of a download is done, in bytes; None if unknown."""
+        """Report the progress of one layer of a download, in bytes; None means unknown."""
 
     def done(self) -> None:
         """Report that the last step has ended."""
 
     def failed(self, step: str, lines: Sequence[str]) -> None:
-        """Report that the running step failed.
+        """Report that a step failed.
 
-        step: its text, or "" if it is the step last reported; lines: its output.
+        `step` is the text of the step, or "" for the step that was reported last. `lines` is its output.
         """

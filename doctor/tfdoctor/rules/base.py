@@ -1,4 +1,4 @@
-"""The base of all rules: what a rule receives and what it may return."""
+"""The base of all rules: the context that a rule receives and the results that it may return."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ GPU, DRIVER, CUDA, CUDNN, TENSORFLOW, LOADER, ENVIRONMENT = (
     "Loader",
     "Environment",
 )
-"""The areas of the first page of a report; each is one line."""
+"""The areas of a report's summary. Each is one line there."""
 _AREA_BY_HUNDREDS = {
     "1": DRIVER,
     "2": CUDA,
@@ -41,12 +41,12 @@ _AREA_BY_HUNDREDS = {
     "6": ENVIRONMENT,
     "7": ENVIRONMENT,
 }
-"""The area of a rule that names none, by the first digit of its code."""
+"""The area of a rule that names none, by the first digit of its code (the 1 of TFD101)."""
 
 
 @dataclass(frozen=True)
 class RuleContext:
-    """The facts and data that a rule may use. Nothing here does I/O."""
+    """The facts and data that a rule may use. It does no I/O."""
 
     facts: Facts
     compat: Compat
@@ -54,7 +54,7 @@ class RuleContext:
     observed: Observation | None = None
     """Result of running TensorFlow (`--deep`); None if it was not run."""
     image: TargetImage | None = None
-    """The image that is examined, as in `Target`; None for a machine."""
+    """The examined image, as in `Target`; None if a machine is examined."""
 
     @property
     def location_phrase(self) -> str:
@@ -63,14 +63,17 @@ class RuleContext:
 
     @cached_property
     def python(self) -> PythonFacts | None:
+        """The examined Python; None if it is not known."""
         return value_of(self.facts.python)
 
     @cached_property
     def tensorflow(self) -> TensorFlowFacts | None:
+        """The files of the installed TensorFlow; None if there is none or it is not known."""
         return value_of(self.facts.tensorflow)
 
     @cached_property
     def loader(self) -> LoaderFacts | None:
+        """The loader's results; None if they are not known."""
         return value_of(self.facts.loader)
 
     @cached_property
@@ -90,7 +93,7 @@ class RuleContext:
 
     @cached_property
     def failures(self) -> tuple[ImportFailure, ...]:
-        """The failures that stop the import of TensorFlow, or of Keras alone, the first failure first."""
+        """The failures that stop the import of TensorFlow, or of Keras alone, in the order in which they occur."""
         return list_import_failures(self.facts, self.compat)
 
     def select_missing(self, *causes: Cause) -> tuple[MissingLibrary, ...]:
@@ -100,21 +103,25 @@ class RuleContext:
 
 @dataclass(frozen=True, slots=True)
 class NotApplicable:
-    """Outcome of a rule that does not apply to this system."""
+    """The result of a rule that does not apply to this system."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class CouldNotCheck:
-    """Outcome of a rule that applies to this system but whose facts are unknown."""
+    """The result of a rule that applies to this system but whose facts are unknown."""
 
     reason: str
 
 
 Need = Callable[[RuleContext], Union[NotApplicable, CouldNotCheck, None]]  # noqa: UP007
-"""A requirement of a rule (see `shared/prerequisites`): returns None if it is met, else the rule's outcome."""
+"""A requirement of a rule (see `shared/prerequisites`).
+
+It returns None if it is met, else the result of the rule.
+"""
 Result = Union[Sequence[Finding], NotApplicable, CouldNotCheck]  # noqa: UP007 - Python 3.10 evaluates it
+"""The result of a rule: its findings, or why it has none. An empty sequence means that there is no problem."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,20 +129,20 @@ class Rule(Check):
     """One rule. The docstring of its module is its documentation (`tfdoctor explain CODE`)."""
 
     code: str
-    """"TFD101": permanent, and never used again after the rule is retired."""
+    """The permanent code, such as "TFD101". It is never used again after the rule is retired."""
     name: str
     """The name of the module, with hyphens."""
     title: str
     causes: tuple[Cause, ...]
     """The causes that its findings can have."""
     check: Callable[[RuleContext], Result]
-    """Runs only if all of `needs` are met."""
+    """The function that applies the rule. It is called only if all of `needs` are met."""
     needs: tuple[Need, ...] = ()
-    """The requirements, in the order in which they are tested. The first that is not met decides the outcome."""
+    """The requirements, in the order in which they are tested. The first one that is not met decides the outcome."""
     area: str = ""
-    """The area of its findings; empty for the area of the code's hundred."""
+    """The area of its findings; "" means the area of the code's first digit."""
     short_title: str = ""
-    """The title in a few words, for the area's line. A finding can have its own."""
+    """The title in a few words, for the area's line. A finding can have a short title of its own."""
     containers_only: bool = False
     """True if the rule concerns only containers that this machine could start.
 
@@ -146,18 +153,23 @@ class Rule(Check):
     fix_order: int | None = None
     """Position in the order in which `fix` handles findings of equal severity.
 
-    Ten and above: TensorFlow itself; twenty: its import; thirty: variables that lead to the wrong driver;
-    forty: the files of the libraries; fifty: which libraries are installed; sixty: what they fail to do.
-    None: after all of these, in the order of the report.
+    * 10 to 19: TensorFlow itself
+    * 20 to 29: its import
+    * 30 to 39: variables that lead to the wrong driver
+    * 40 to 49: the library files
+    * 50 to 59: the choice of installed libraries
+    * 60 to 69: functions that the libraries lack
+
+    None means after all of these, in the order of the report.
     """
 
     @property
     def shown_area(self) -> str | None:
-        """The area that its findings mark; None for findings about the report itself."""
+        """The area whose status the findings change; None if they concern the report itself."""
         return self.area or _AREA_BY_HUNDREDS.get(self.code[3])
 
     def run(self, context: RuleContext) -> Outcome:
-        """Return the rule's outcome on these facts. An exception becomes an outcome as well."""
+        """Return the rule's outcome on these facts. An exception in the rule gives the outcome CRASHED."""
         try:
             outcomes = (need(context) for need in self.needs)
             unmet = next((outcome for outcome in outcomes if outcome is not None), None)
@@ -176,9 +188,9 @@ class Rule(Check):
 def outcome_if_unknown(
     fact: Known[Any] | Absent | Unknown, name: str
 ) -> NotApplicable | CouldNotCheck | None:
-    """Return the outcome of a rule that needs this fact; None if the fact is known.
+    """Return the result of a rule that needs this fact; None if the fact is known.
 
-    `what` names the fact in the reason.
+    `name` names the fact in the reason.
     """
     if isinstance(fact, Absent):
         return NotApplicable(fact.why or f"{name} is not there")
@@ -190,7 +202,7 @@ def outcome_if_unknown(
 def require_value(value: T | None) -> T:
     """Return a value that a rule's `needs` have checked to exist.
 
-    Raise LookupError if it is None, because then no need has checked it.
+    Raise LookupError if it is None, because then none of the rule's needs has checked it.
     """
     if value is None:
         msg = "the rule asks for something that is not in its needs"
@@ -204,7 +216,7 @@ def evidence_from(fact: Known[Any] | Absent | Unknown, text: str) -> Evidence:
 
 
 def section_text(docstring: str, heading: str) -> str:
-    """Return the text below `heading` in a rule's docstring, up to the next heading; empty if it has none."""
+    """Return the text below `heading` in a rule's docstring, up to the next heading; "" if there is none."""
     match = re.search(
         rf"^{re.escape(heading)}\n-+\n(.*?)(?=^\S[^\n]*\n-+\n|\Z)", docstring, re.MULTILINE | re.DOTALL
     )

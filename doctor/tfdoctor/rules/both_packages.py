@@ -44,26 +44,31 @@ def check(context: RuleContext) -> Result:
     findings = []
     builds = list_installed_builds(context.facts)
     if len(builds) > 1:
-        findings.append(_overlap_finding(context, builds))
+        findings.append(_build_overlap_finding(context, builds))
     leftovers = [
         distribution
         for distribution in context.python.distributions
         if distribution.name.startswith("~") and "ensorflow" in distribution.name
     ]
     if leftovers:
-        findings.append(_leftover_finding(leftovers))
+        findings.append(_build_leftover_finding(leftovers))
     return findings
 
 
-def _overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
-    """Report the packages; severe only if they are the root cause or the import fails."""
+def _build_overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
+    """Report the packages.
+
+    This is an error only if they are the root cause or the import fails.
+    """
     names = {name_and_version.split(" ")[0] for name_and_version in builds}
     versions = {name_and_version.split(" ")[1] for name_and_version in builds}
     build = context.build
-    guilty = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
-    same_files = names <= SAME_FILES and len(versions) == 1 and build is not None and build.has("same-files")
-    harmless = same_files and not guilty
-    severity = Severity.ERROR if guilty else Severity.INFO if harmless else Severity.WARNING
+    is_serious = context.prediction.cause is Cause.BOTH_PACKAGES or context.prediction.import_ok is False
+    have_same_files = (
+        names <= SAME_FILES and len(versions) == 1 and build is not None and build.has("same-files")
+    )
+    is_harmless = have_same_files and not is_serious
+    severity = Severity.ERROR if is_serious else Severity.INFO if is_harmless else Severity.WARNING
     tensorflow = context.tensorflow
     return RULE.finding(
         Cause.BOTH_PACKAGES,
@@ -72,7 +77,7 @@ def _overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
             "These two have the same files in this version, so nothing is wrong until one of them is "
             "removed: "
             "that takes the files of the other one along."
-            if harmless
+            if is_harmless
             else "They write into the same folder. What is there now is a mixture, in which the one installed "
             "last wins."
         ),
@@ -81,12 +86,14 @@ def _overlap_finding(context: RuleContext, builds: tuple[str, ...]) -> Finding:
             Evidence(tensorflow.package_dir if tensorflow else "", name_and_version)
             for name_and_version in builds
         ],
-        remedies=_single_package_remedies(context, sorted(names), harmless=harmless),
+        remedies=_build_single_package_remedies(context, sorted(names), is_harmless=is_harmless),
     )
 
 
-def _single_package_remedies(context: RuleContext, names: list[str], *, harmless: bool) -> list[Remedy]:
-    """Return the remedy that leaves one package with GPU code."""
+def _build_single_package_remedies(
+    context: RuleContext, names: list[str], *, is_harmless: bool
+) -> list[Remedy]:
+    """Return the remedy that keeps only one package, if possible one with GPU code."""
     build = context.build
     release = None
     if build is not None and build.version is not None:
@@ -107,7 +114,7 @@ def _single_package_remedies(context: RuleContext, names: list[str], *, harmless
     requirements = (f"{release.package}=={release.version}", *advice.companion_pins(context.compat, release))
     text = (
         "To have only one: remove both, then install one."
-        if harmless
+        if is_harmless
         else "Remove all of them, then install one."
     )
     return [
@@ -123,8 +130,8 @@ def _single_package_remedies(context: RuleContext, names: list[str], *, harmless
     ]
 
 
-def _leftover_finding(leftovers: list[Distribution]) -> Finding:
-    """Report what an interrupted pip left behind."""
+def _build_leftover_finding(leftovers: list[Distribution]) -> Finding:
+    """Report the folders that an interrupted pip did not remove."""
     folders = sorted({distribution.location for distribution in leftovers})
     names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in leftovers)
     return RULE.finding(

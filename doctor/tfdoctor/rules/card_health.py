@@ -4,7 +4,7 @@ What it means
 -------------
 Cards with error-correcting memory (ECC) count the errors that could not be corrected, and replace bad rows or pages
 by spare ones at the next reset. According to NVIDIA, a pending replacement does not disturb programs. A failed one
-means that the spares are used up. The driver also reports if the card has to be reset before it can compute again.
+means that the spares are used up. The driver also reports if the GPU has to be reset before it can compute again.
 
 How it is seen
 --------------
@@ -13,7 +13,7 @@ Cards without ECC have none of these.
 
 What to do
 ----------
-Reset the card or restart the machine; if remapping has failed, have the card replaced.
+Reset the GPU or restart the machine; if remapping has failed, have the GPU replaced.
 """
 
 from __future__ import annotations
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 
 
 def check(context: RuleContext) -> Result:
-    cards = card_status.list_card_conditions(context)
+    gpus = card_status.list_card_conditions(context)
     findings = []
-    for gpu, health in cards:
+    for gpu, health in gpus:
         errors, repairs = _list_errors(health), _list_pending_repairs(health)
         if errors or repairs:
-            findings.append(_finding(context, gpu, errors, repairs))
+            findings.append(_build_finding(context, gpu, errors, repairs))
     return findings
 
 
 def _list_errors(health: CardHealth) -> list[str]:
-    """List the errors that need a reset or a new card, one phrase each."""
+    """List the errors that need a reset or a new GPU, one phrase each."""
     errors = []
     if health.recovery:
         errors.append(f"the driver asks for: {health.recovery}")
@@ -63,9 +63,9 @@ def _list_pending_repairs(health: CardHealth) -> list[str]:
     return repairs
 
 
-def _finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
+def _build_finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list[str]) -> Finding:
     """Report a GPU with errors (a warning) or only pending repairs (information)."""
-    root, name = advice.sudo_prefix(context.target), card_status.smi_gpu_label(gpu)
+    sudo, name = advice.sudo_prefix(context.target), card_status.smi_gpu_label(gpu)
     messages = [*errors, *repairs]
     remedies = []
     if context.facts.machine.container or context.facts.machine.wsl:
@@ -75,7 +75,7 @@ def _finding(context: RuleContext, gpu: SmiGpu, errors: list[str], repairs: list
             Remedy(
                 "Reset the card; no program may be using it, and a card that drives a display cannot be "
                 "reset this way.",
-                (f"{root}nvidia-smi --gpu-reset -i {gpu.index or 0}",),
+                (f"{sudo}nvidia-smi --gpu-reset -i {gpu.index or 0}",),
                 changes_system=True,
             )
         )

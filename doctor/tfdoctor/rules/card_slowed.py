@@ -2,9 +2,9 @@
 
 What it means
 -------------
-A card lowers its clocks if it gets too hot or the power supply demands it. Hardware slowdown halves the clocks or
-worse. Nothing fails, but training takes several times as long. A power limit below the card's default has a smaller
-effect of the same kind. An idle card runs at low clocks and on a narrow link; that is normal and not reported.
+A GPU lowers its clocks if it gets too hot or the power supply demands it. Hardware slowdown halves the clocks or
+worse. Nothing fails, but training takes several times as long. A power limit below the GPU's default has a smaller
+effect of the same kind. An idle GPU runs at low clocks and on a narrow link; that is normal and not reported.
 
 How it is seen
 --------------
@@ -43,15 +43,15 @@ LOW_LIMIT_RATIO = 0.8
 
 
 def check(context: RuleContext) -> Result:
-    cards = card_status.list_card_conditions(context)
-    return [finding for gpu, health in cards for finding in _card_findings(context, gpu, health)]
+    gpus = card_status.list_card_conditions(context)
+    return [finding for gpu, health in gpus for finding in _build_card_findings(context, gpu, health)]
 
 
-def _card_findings(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
+def _build_card_findings(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> list[Finding]:
     """Report a slowdown and a low power limit of one GPU."""
     reasons = [REASONS[reason] for reason in REASONS if reason in health.slowdowns]
     if len(reasons) > 1 and reasons[-1] == REASONS["hw_slowdown"]:
-        reasons = reasons[:-1]
+        reasons = reasons[:-1]  # a more specific reason says the same
     name, findings = card_status.smi_gpu_label(gpu), []
     if reasons:
         temperature_text = f" It is at {health.temperature} °C." if health.temperature is not None else ""
@@ -74,11 +74,11 @@ def _card_findings(context: RuleContext, gpu: SmiGpu, health: CardHealth) -> lis
         )
     limit, default = health.power_limit, health.power_default
     if limit and default and limit < default * LOW_LIMIT_RATIO:
-        findings.append(_low_limit_finding(context, gpu, limit, default))
+        findings.append(_build_low_limit_finding(context, gpu, limit, default))
     return findings
 
 
-def _low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
+def _build_low_limit_finding(context: RuleContext, gpu: SmiGpu, limit: float, default: float) -> Finding:
     """Report a power limit (in watts) that is far below the default."""
     name = card_status.smi_gpu_label(gpu)
     return RULE.finding(

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-On laptops with two graphics cards (Optimus), tools switch the NVIDIA card off to save power: prime-select, bbswitch,
-supergfxctl, envycontrol, system76-power. They blacklist its kernel module, or remove the card from the bus.
-Somebody may also have written such a line by hand. The driver's libraries are installed, but show no card.
+On laptops with two graphics cards (Optimus), tools switch the NVIDIA GPU off to save power: prime-select, bbswitch,
+supergfxctl, envycontrol, system76-power. They blacklist its kernel module, or remove the GPU from the bus.
+Somebody may also have written such a line by hand. The driver's libraries are installed, but show no GPU.
 
 How it is seen
 --------------
@@ -13,7 +13,7 @@ command line forbids the module.
 
 What to do
 ----------
-Switch the card on with the tool that switched it off, then restart.
+Switch the GPU on with the tool that switched it off, then restart.
 """
 
 from __future__ import annotations
@@ -27,6 +27,7 @@ from tfdoctor.rules.base import Result, Rule, RuleContext, require_value
 from tfdoctor.rules.shared import drivers, kernels
 
 COMMENT_OUT_SCRIPT = "s/^[[:space:]]*(blacklist|install|alias)[[:space:]]+nvidia/# &/"
+"""The sed script that comments out the lines about NVIDIA's modules."""
 
 
 class SwitchingTool(NamedTuple):
@@ -49,19 +50,19 @@ def check(context: RuleContext) -> Result:
     cause = require_value(kernels.cause_of_missing_module(context))
     if not kernels.is_switched_off(context):
         return ()
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     files = kernels.get_module_files(context)
     blocked = files.blocked if files is not None else ()
-    prime = value_of(context.facts.kernel.prime) == "off"
-    evidence = [Evidence("/etc/prime-discrete", "off")] if prime else []
+    is_prime_off = value_of(context.facts.kernel.prime) == "off"
+    evidence = [Evidence("/etc/prime-discrete", "off")] if is_prime_off else []
     evidence += [Evidence(path, line) for path, line in blocked]
     evidence += drivers.pci_evidence(context)
     remedies = []
-    if prime:
+    if is_prime_off:
         remedies.append(
             Remedy(
                 "Let the NVIDIA card be used on demand (Ubuntu's tool), then restart.",
-                (f"{root}prime-select on-demand", f"{root}reboot"),
+                (f"{sudo}prime-select on-demand", f"{sudo}reboot"),
                 changes_system=True,
             )
         )
@@ -78,18 +79,18 @@ def check(context: RuleContext) -> Result:
             remedies.append(
                 Remedy(
                     f"{tool.name} writes this file: use it to switch the card on, then restart.",
-                    (f"{root}{tool.command}", f"{root}reboot"),
+                    (f"{sudo}{tool.command}", f"{sudo}reboot"),
                     changes_system=True,
                 )
             )
-        remedies.append(_manual_edit_remedy(context, path))
+        remedies.append(_build_manual_edit_remedy(context, path))
     return [
         RULE.finding(
             cause,
             Severity.ERROR,
             explanation,
             title="The NVIDIA card is switched off (prime-select)"
-            if prime
+            if is_prime_off
             else "NVIDIA's kernel module is blacklisted",
             evidence=evidence,
             remedies=remedies,
@@ -97,9 +98,12 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
-    """Return the remedy to comment out the lines, or to edit the kernel's command line by hand."""
-    root = advice.sudo_prefix(context.target)
+def _build_manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
+    """Return the remedy for a line in `path` that forbids the module.
+
+    In a modprobe file the remedy comments out the line. Otherwise the user edits the kernel's command line.
+    """
+    sudo = advice.sudo_prefix(context.target)
     if not path.startswith(("/etc/", "/usr/", "/lib/", "/run/")):
         manager = advice.package_manager(context.target)
         folder = "grub" if manager == advice.PACMAN else "grub2"
@@ -107,18 +111,18 @@ def _manual_edit_remedy(context: RuleContext, path: str) -> Remedy:
         return Remedy(
             "Remove it from the kernel's command line (with GRUB: GRUB_CMDLINE_LINUX), then restart.",
             (
-                f"{root}vi /etc/default/grub",
-                f"{root}update-grub" if manager == advice.APT else f"{root}{rebuild_command}",
-                f"{root}reboot",
+                f"{sudo}vi /etc/default/grub",
+                f"{sudo}update-grub" if manager == advice.APT else f"{sudo}{rebuild_command}",
+                f"{sudo}reboot",
             ),
             changes_system=True,
         )
     return Remedy(
         "Turn the lines that forbid it into comments (the old file stays beside it, .bak), then restart.",
         (
-            f"{root}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {advice.quote(path)}",
+            f"{sudo}sed -i.bak -E '{COMMENT_OUT_SCRIPT}' {advice.quote(path)}",
             kernels.rebuild_initramfs_command(context),
-            f"{root}reboot",
+            f"{sudo}reboot",
         ),
         changes_system=True,
     )

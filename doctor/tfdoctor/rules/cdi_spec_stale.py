@@ -3,15 +3,15 @@
 What it means
 -------------
 A CDI specification lists the device nodes and the driver's libraries, with the version in their names, that a
-container receives. After an update of the driver, or a change of cards or MIG instances, the old list names
+container receives. After a driver update, or a change of GPUs or MIG instances, the old list names
 files that no longer exist: the container does not start ("failed to stat", "no such file or directory",
 "unresolvable CDI devices").
 
 How it is seen
 --------------
-The check tests whether every path for NVIDIA's GPUs exists that the *.json and *.yaml files of /etc/cdi, /var/run/cdi
-and the engine's own CDI folders list, and compares the version in the name of libcuda with the loaded driver. The
-files are read as JSON, or as the block YAML that `nvidia-ctk` writes.
+The *.json and *.yaml files of /etc/cdi, /var/run/cdi and the engine's own CDI folders list paths for NVIDIA's GPUs. The
+check tests whether every path exists, and compares the version in libcuda's name with the loaded driver. It reads the
+files as JSON, or as the block YAML that `nvidia-ctk` writes.
 
 What to do
 ----------
@@ -30,7 +30,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import engines
 
 LIBCUDA_VERSION = re.compile(r"libcuda\.so\.(\d{3}\.[\d.]{2,16})\Z")
-"""The driver's version in the full name of its libcuda."""
+"""The driver version in the full name of libcuda, such as libcuda.so.535.104.05."""
 
 
 def check(context: RuleContext) -> Result:
@@ -40,12 +40,12 @@ def check(context: RuleContext) -> Result:
     return engines.convert_problems(
         RULE,
         engine_state.find_stale_specs(
-            containers, _common_driver_version(context), advice.sudo_prefix(context.target)
+            containers, _find_common_driver_version(context), advice.sudo_prefix(context.target)
         ),
     )
 
 
-def _common_driver_version(context: RuleContext) -> str | None:
+def _find_common_driver_version(context: RuleContext) -> str | None:
     """Return the driver's version if kernel module and library agree.
 
     None otherwise: this rule does not decide which of the two is stale.

@@ -3,14 +3,14 @@
 What it means
 -------------
 A wheel lists the files that it contains, with their sizes. If one is missing, truncated (a full disk, an
-interrupted copy) or of another size (another file was copied over it, or it was stripped or patched), the folder
-does not have what pip says is installed. A truncated library can sometimes be opened, and kills Python with a bus
+interrupted copy) or has a different size (it was overwritten, stripped or patched), the folder
+does not match what pip reports as installed. A truncated library can sometimes be opened, and kills Python with a bus
 error when its missing part is used.
 
 How it is seen
 --------------
 The shared objects of TensorFlow's and NVIDIA's wheels are compared with the list (RECORD): each must exist and have
-the recorded size. If the size differs, the file's own headers say how long it ought to be. Files that tfdoctor itself
+the recorded size. If the size differs, the file's own headers say how long it should be. Files that tfdoctor itself
 leaves out of images do not count.
 
 What to do
@@ -48,63 +48,65 @@ def check(context: RuleContext) -> Result:
         if context.python
         else []
     )
-    reported, shared = _files_of_other_checks(context), _files_of_several_wheels(context)
+    reported_paths, shared_paths = _list_files_of_other_checks(context), _list_shared_files(context)
     findings: list[Finding] = []
-    has_reported = False
+    is_reported_elsewhere = False
     for wheel in wheels:
         missing = [path for path in wheel.lost if not _is_omitted_from_images(context, path)]
-        cut = [file for file in wheel.changed if file.cut or file.size < 0]
-        not_libraries = [file for file in wheel.changed if file.foreign and file not in cut]
+        truncated = [file for file in wheel.changed if file.cut or file.size < 0]
+        not_libraries = [file for file in wheel.changed if file.foreign and file not in truncated]
         resized = [
             file
             for file in wheel.changed
-            if file not in cut and file not in not_libraries and wheel.installer != "conda"
+            if file not in truncated and file not in not_libraries and wheel.installer != "conda"
         ]
         for files, build_finding in (
-            (cut, _build_truncated_finding),
+            (truncated, _build_truncated_finding),
             (not_libraries, _build_foreign_finding),
             (resized, _build_size_finding),
         ):
-            unreported = [file for file in files if f"{wheel.location}/{file.path}" not in reported | shared]
-            has_reported |= len(unreported) < len(files)
+            unreported = [
+                file for file in files if f"{wheel.location}/{file.path}" not in reported_paths | shared_paths
+            ]
+            is_reported_elsewhere |= len(unreported) < len(files)
             if unreported:
                 findings.append(build_finding(context, wheel, unreported))
-        unreported_missing = [path for path in missing if f"{wheel.location}/{path}" not in reported]
-        has_reported |= len(unreported_missing) < len(missing)
+        unreported_missing = [path for path in missing if f"{wheel.location}/{path}" not in reported_paths]
+        is_reported_elsewhere |= len(unreported_missing) < len(missing)
         if unreported_missing:
             findings.append(_build_lost_finding(context, wheel, unreported_missing))
-    if not findings and has_reported:
+    if not findings and is_reported_elsewhere:
         return NotApplicable("another finding reports the files that differ from their wheel")
     return findings
 
 
-def _files_of_other_checks(context: RuleContext) -> set[str]:
-    """List the files that other checks report.
+def _list_files_of_other_checks(context: RuleContext) -> set[str]:
+    """Return the paths of the files that other checks report.
 
     These are the files that the loader rejects, the libraries that it cannot resolve, cuDNN's parts, and
     TensorFlow's own damaged files.
     """
     python, loader = context.python, context.loader
-    reported: set[str] = set()
+    reported_paths: set[str] = set()
     for item in (*loader.resolutions, *loader.import_needs) if loader is not None else ():
-        reported.update(posixpath.normpath(tried.path) for tried in item.tried if tried.problem)
-    missing = {
+        reported_paths.update(posixpath.normpath(tried.path) for tried in item.tried if tried.problem)
+    missing_names = {
         name for library in context.missing for name in (library.soname, *library.resolution.really_missing)
     }
     for distribution in python.distributions if python is not None else ():
-        names = [path for path in distribution.lost if posixpath.basename(path) in missing]
+        names = [path for path in distribution.lost if posixpath.basename(path) in missing_names]
         parts = distribution.lost if distribution.name.startswith("nvidia-cudnn-") else ()
-        reported.update(f"{distribution.location}/{path}" for path in (*names, *parts))
+        reported_paths.update(f"{distribution.location}/{path}" for path in (*names, *parts))
     if python is not None and context.tensorflow is not None:
         location = posixpath.dirname(context.tensorflow.package_dir)
-        reported.update(
+        reported_paths.update(
             f"{location}/{item.path}" for item in find_own_damage(python, context.tensorflow, context.compat)
         )
-    return reported
+    return reported_paths
 
 
-def _files_of_several_wheels(context: RuleContext) -> set[str]:
-    """List the files that several wheels own (TFD211).
+def _list_shared_files(context: RuleContext) -> set[str]:
+    """Return the paths of the files that several wheels own (TFD211).
 
     Such a file can have the recorded size of only one of them.
     """
@@ -112,7 +114,7 @@ def _files_of_several_wheels(context: RuleContext) -> set[str]:
 
 
 def _is_omitted_from_images(context: RuleContext, path: str) -> bool:
-    """Return whether the images that tfdoctor builds omit this file."""
+    """Return whether tfdoctor omits this file from the images that it builds."""
     version = context.build.version if context.build is not None else None
     if version is None:
         return False
@@ -124,13 +126,16 @@ def _is_omitted_from_images(context: RuleContext, path: str) -> bool:
 
 
 def _join_names(paths: list[str]) -> str:
-    """Join the names of the first files and the number of the others."""
+    """Return the names of the first files, and the number of the others."""
     more = f" and {len(paths) - MAX_NAMED_FILES} more" if len(paths) > MAX_NAMED_FILES else ""
     return ", ".join(posixpath.basename(path) for path in paths[:MAX_NAMED_FILES]) + more
 
 
-def _size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
-    """Return each file's size and the size that its wheel recorded, in bytes."""
+def _list_size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[Evidence]:
+    """Return each file's size and the size that its wheel recorded, in bytes.
+
+    A negative size means that there is no file.
+    """
     return [
         Evidence(
             f"{owner.location}/{file.path}",
@@ -141,6 +146,7 @@ def _size_evidence(owner: Distribution, files: list[ChangedFile]) -> list[Eviden
 
 
 def _build_truncated_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    """Report files that are shorter than their own headers say."""
     consequence = (
         " and ends before its own headers say. What is not there kills Python with a bus error (SIGBUS), or is refused "
         "by the loader, when it is used."
@@ -149,6 +155,7 @@ def _build_truncated_finding(context: RuleContext, owner: Distribution, files: l
 
 
 def _build_foreign_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    """Report files that are not shared objects for this kind of machine."""
     consequence = ", and what is there is no shared object of this kind of machine: the loader refuses it."
     return _build_broken_finding(context, owner, files, "is damaged", consequence)
 
@@ -156,18 +163,20 @@ def _build_foreign_finding(context: RuleContext, owner: Distribution, files: lis
 def _build_broken_finding(
     context: RuleContext, owner: Distribution, files: list[ChangedFile], condition: str, consequence: str
 ) -> Finding:
+    """Report files that the loader cannot use. `condition` and `consequence` complete the sentences."""
     names = _join_names([file.path for file in files])
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
         f"{names} came with {owner.name} {owner.version}{consequence}",
         title=f"{names} {condition}",
-        evidence=_size_evidence(owner, files),
-        remedies=[_reinstall_remedy(context, owner)],
+        evidence=_list_size_evidence(owner, files),
+        remedies=[_build_reinstall_remedy(context, owner)],
     )
 
 
 def _build_size_finding(context: RuleContext, owner: Distribution, files: list[ChangedFile]) -> Finding:
+    """Report complete files whose size differs from the recorded one."""
     names = _join_names([file.path for file in files])
     smaller = all(file.size < file.recorded for file in files)
     reason = (
@@ -180,12 +189,13 @@ def _build_size_finding(context: RuleContext, owner: Distribution, files: list[C
         Severity.INFO if smaller else Severity.WARNING,
         f"{names} is not the file that {owner.name} {owner.version} brought: its size differs. {reason}",
         title=f"{names} is not as {owner.name} {owner.version} brought it",
-        evidence=_size_evidence(owner, files),
-        remedies=[_reinstall_remedy(context, owner)],
+        evidence=_list_size_evidence(owner, files),
+        remedies=[_build_reinstall_remedy(context, owner)],
     )
 
 
 def _build_lost_finding(context: RuleContext, owner: Distribution, paths: list[str]) -> Finding:
+    """Report files that the wheel installed and that no longer exist."""
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.WARNING,
@@ -193,11 +203,12 @@ def _build_lost_finding(context: RuleContext, owner: Distribution, paths: list[s
         "package that owned it, too. Programs that need it fail when they first use it.",
         title=f"Files of {owner.name} {owner.version} are gone: {_join_names(paths)}",
         evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in paths[:10]],
-        remedies=[_reinstall_remedy(context, owner)],
+        remedies=[_build_reinstall_remedy(context, owner)],
     )
 
 
-def _reinstall_remedy(context: RuleContext, owner: Distribution) -> Remedy:
+def _build_reinstall_remedy(context: RuleContext, owner: Distribution) -> Remedy:
+    """Return the remedy to reinstall the wheel."""
     pin = f"{owner.name}=={owner.version}"
     return Remedy(
         f"Install {owner.name} again.",

@@ -3,7 +3,7 @@
 What it means
 -------------
 Packages such as cuda-compat-12-5 contain a newer libcuda for an older kernel module. That is supported on
-data-centre cards only. On a GeForce, cuInit returns CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804), "forward
+data-centre GPUs only. On a GeForce, cuInit returns CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE (804), "forward
 compatibility was attempted on non supported HW"; on other combinations that are not supported, it returns 803.
 
 How it is seen
@@ -27,7 +27,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites
 
 FOLDER = re.compile(r"/cuda-(\d{1,3})[.-](\d{1,2})/compat/")
-"""The folder of a cuda-compat package, with the version of its CUDA."""
+"""The folder of a cuda-compat package, with its CUDA version."""
 
 
 def check(context: RuleContext) -> Result:
@@ -43,9 +43,9 @@ def check(context: RuleContext) -> Result:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
     if state.resolution is not None and state.resolution.via:
         evidence.append(Evidence("the loader", f"{state.resolution.path}: through {state.resolution.via}"))
-    hiding = path_shadowing.find_driver_shadowing(context, answer.path or "")
-    if hiding is not None:
-        evidence += path_shadowing.evidence_of_hidden_files(context, hiding)
+    shadowing = path_shadowing.find_driver_shadowing(context, answer.path or "")
+    if shadowing is not None:
+        evidence += path_shadowing.evidence_of_hidden_files(context, shadowing)
     evidence += [*drivers.module_evidence(context), *drivers.pci_evidence(context)]
     is_package = is_compat(context.facts, answer)
     description = (
@@ -62,41 +62,44 @@ def check(context: RuleContext) -> Result:
             if is_package
             else "The driver library does not fit the kernel module, and this card refuses the combination",
             evidence=evidence,
-            remedies=_remedies(context, answer.path or "", is_package=is_package),
+            remedies=_build_remedies(context, answer.path or "", is_package=is_package),
         )
     ]
 
 
-def _remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Remedy]:
-    """Return the remedies; `is_package` is whether the libcuda is from a cuda-compat package."""
-    root = advice.sudo_prefix(context.target)
+def _build_remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Remedy]:
+    """Return the remedies for the libcuda at `path`.
+
+    `is_package` says whether it comes from a cuda-compat package.
+    """
+    sudo = advice.sudo_prefix(context.target)
     if not is_package:
         return [
             drivers.reboot_remedy(
                 context,
                 "If the driver was updated since the last start, restart: that loads its new kernel module.",
             ),
-            *_driver_update_remedy(context),
+            *_build_driver_update_remedy(context),
         ]
     remedies = []
     text = "Remove the compat folder from LD_LIBRARY_PATH; the driver's own libcuda is found without it."
     removal = advice.remove_matching_folders(context.target, "/compat/", text)
-    hiding = path_shadowing.find_driver_shadowing(context, path)
-    if hiding is not None:
-        removal = path_shadowing.removal_remedy(context, hiding)
+    shadowing = path_shadowing.find_driver_shadowing(context, path)
+    if shadowing is not None:
+        removal = path_shadowing.removal_remedy(context, shadowing)
     if removal is not None:
         remedies.append(removal)
     match = FOLDER.search(path)
     if match is not None and not context.facts.machine.container:
         package = f"cuda-compat-{match[1]}-{match[2]}"
         uninstall_command = {
-            advice.APT: f"{root}apt-get remove {package}",
-            advice.DNF: f"{root}dnf remove {package}",
-            advice.ZYPPER: f"{root}zypper remove {package}",
+            advice.APT: f"{sudo}apt-get remove {package}",
+            advice.DNF: f"{sudo}dnf remove {package}",
+            advice.ZYPPER: f"{sudo}zypper remove {package}",
         }.get(advice.package_manager(context.target) or "")
         if uninstall_command is not None:
             remedies.append(
-                Remedy("Remove the package.", (uninstall_command, f"{root}ldconfig"), changes_system=True)
+                Remedy("Remove the package.", (uninstall_command, f"{sudo}ldconfig"), changes_system=True)
             )
     driver_files = list_driver_files(context.facts)
     if removal is None and driver_files:
@@ -109,11 +112,14 @@ def _remedies(context: RuleContext, path: str, *, is_package: bool) -> list[Reme
                 ),
             )
         )
-    return [*remedies, *_driver_update_remedy(context)]
+    return [*remedies, *_build_driver_update_remedy(context)]
 
 
-def _driver_update_remedy(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to update the driver to the minimum for this build's CUDA, if known."""
+def _build_driver_update_remedy(context: RuleContext) -> list[Remedy]:
+    """Return the remedy to update the driver.
+
+    It names the minimum driver for this build's CUDA if that is known.
+    """
     build = context.build
     minimum = None
     if build is not None and build.cuda is not None:

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-A listed device does not guarantee anything: TensorFlow also registers cards for which it has no code, whose memory
-is in use, or whose driver cannot create a context. Only a correct result shows that a card works.
+A listed device does not guarantee anything: TensorFlow also registers GPUs for which it has no code, whose memory
+is in use, or whose driver cannot create a context. Only a correct result shows that a GPU works.
 
 How it is seen
 --------------
@@ -11,7 +11,7 @@ How it is seen
 
 What to do
 ----------
-Start with the error of the first failing card; the other findings of the same run often name its cause already.
+Start with the error of the first failing GPU; the other findings of the same run often name its cause already.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ ERROR_CAUSES = (
         Cause.CUBLAS_INIT_FAILED,
     ),
 )
-"""Words of TensorFlow's errors and their root cause; the first match counts.
+"""Phrases in TensorFlow's errors, with the root cause that they show. The first match counts.
 
-Used if the log of the run shows no cause.
+The table is used if the log of the run shows no cause.
 """
 NO_CODE = ("no kernel image", "INVALID_IMAGE", "NO_BINARY_FOR_GPU", "invalid device function")
-"""Words of the errors that mean that the build has no code for the card."""
+"""Phrases of the errors that mean that the build has no code for the GPU."""
 
 
 def check(context: RuleContext) -> Result:
@@ -52,15 +52,15 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("TensorFlow was not run (`--deep`)")
     if not context.observed.computed:
         return NotApplicable("TensorFlow lists no GPU to compute on")
-    failed = [line for line in context.observed.computed if "failed" in line]
-    if not failed:
+    failures = [line for line in context.observed.computed if "failed" in line]
+    if not failures:
         return ()
     return [
         RULE.finding(
-            context.observed.cause or _classify_error(context, failed[0]),
+            context.observed.cause or _classify_error(context, failures[0]),
             Severity.ERROR,
-            f"{len(failed)} of {len(context.observed.computed)} listed GPUs cannot compute: {failed[0]}",
-            evidence=[Evidence("a product on each GPU, in a child process", line) for line in failed],
+            f"{len(failures)} of {len(context.observed.computed)} listed GPUs cannot compute: {failures[0]}",
+            evidence=[Evidence("a product on each GPU, in a child process", line) for line in failures],
             remedies=[
                 Remedy(
                     "Look at what the driver says while it happens: NVRM and Xid lines name a fault of card or driver.",
@@ -72,36 +72,36 @@ def check(context: RuleContext) -> Result:
 
 
 def classify_text(line: str) -> Cause | None:
-    """Return the cause for the words of a TensorFlow error; None if it contains none of `ERROR_CAUSES`."""
-    return next((cause for words, cause in ERROR_CAUSES if any(word in line for word in words)), None)
+    """Return the root cause that a TensorFlow error shows; None if it has no phrase of `ERROR_CAUSES`."""
+    return next((cause for phrases, cause in ERROR_CAUSES if any(phrase in line for phrase in phrases)), None)
 
 
 def _classify_error(context: RuleContext, line: str) -> Cause:
-    """Return the root cause of a failed computation, INCONCLUSIVE if its error is not known."""
+    """Return the root cause of a failed computation; INCONCLUSIVE if its error is not known."""
     cause = classify_text(line)
     if cause is not None:
         return cause
-    if any(word in line for word in NO_CODE):
+    if any(phrase in line for phrase in NO_CODE):
         return _classify_code_gap(context)
     return Cause.INCONCLUSIVE
 
 
 def _classify_code_gap(context: RuleContext) -> Cause:
-    """Return the cause if the build has no machine code for the card.
+    """Return the root cause of a missing kernel image.
 
-    GPU_TOO_OLD if all cards are older than all code in the build, else GPU_TOO_NEW.
+    GPU_TOO_OLD if all GPUs are older than all machine code in the build, else GPU_TOO_NEW.
     """
     driver = value_of(context.facts.driver.cuda)
     build = context.build
     capabilities = build.release.cubin if build is not None and build.release is not None else ()
-    cards = [
+    gpus = [
         device.compute_capability
         for device in (driver.devices if driver is not None else ())
         if device.compute_capability
     ]
-    if capabilities and cards:
+    if capabilities and gpus:
         oldest = min(capabilities, key=versions.parse_capability)
-        if all(versions.parse_capability(card) < versions.parse_capability(oldest) for card in cards):
+        if all(versions.parse_capability(gpu) < versions.parse_capability(oldest) for gpu in gpus):
             return Cause.GPU_TOO_OLD
     return Cause.GPU_TOO_NEW
 

@@ -3,12 +3,12 @@
 What it means
 -------------
 A container has no driver of its own. The engine makes the host's device nodes and driver libraries available in it,
-but only if this is requested when the container is started. Here the host has a card or NVIDIA's kernel module, but
+but only if this is requested when the container is started. Here the host has a GPU or NVIDIA's kernel module, but
 the container has no device nodes or no libcuda.so.1.
 
 How it is seen
 --------------
-Inside a container, /proc and /sys show the host's card and kernel module; /dev and the library folders are
+Inside a container, /proc and /sys show the host's GPU and kernel module; /dev and the library folders are
 the container's own.
 
 What to do
@@ -26,6 +26,7 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.rules.shared import drivers, prerequisites
 
 VISIBLE = "NVIDIA_VISIBLE_DEVICES"
+"""The variable that says which GPUs NVIDIA's container toolkit gives to a container."""
 NO_GPU_VALUES = frozenset({"", "void", "none"})
 """Values of NVIDIA_VISIBLE_DEVICES that give a container no GPU."""
 START_COMMANDS = {
@@ -43,7 +44,7 @@ def _require_container(context: RuleContext) -> NotApplicable | None:
 
 
 def check(context: RuleContext) -> Result:
-    kind = context.facts.machine.container or ""
+    container_kind = context.facts.machine.container or ""
     state = drivers.driver_state(context)
     if state.cause is not Cause.CONTAINER_NO_GPU:
         return ()
@@ -77,16 +78,16 @@ def check(context: RuleContext) -> Result:
             "can fix that, and no driver belongs in it.",
             title=title,
             evidence=evidence,
-            remedies=_remedies(context, kind, capabilities),
+            remedies=_build_remedies(context, container_kind, capabilities),
         )
     ]
 
 
-def _remedies(context: RuleContext, kind: str, capabilities: str | None) -> list[Remedy]:
+def _build_remedies(context: RuleContext, container_kind: str, capabilities: str | None) -> list[Remedy]:
     """Return the remedies for this kind of container."""
     if capabilities is not None and lacks_capability(capabilities, "compute"):
         return [make_capabilities_remedy(context.target)]
-    if kind == "kubernetes":
+    if container_kind == "kubernetes":
         return [
             Remedy(
                 "Ask for a GPU in the pod's specification, under the container's `resources`: `limits: "
@@ -95,16 +96,16 @@ def _remedies(context: RuleContext, kind: str, capabilities: str | None) -> list
                 ("kubectl describe nodes | grep nvidia.com/gpu",),
             )
         ]
-    name, commands = START_COMMANDS.get(kind, START_COMMANDS["docker"])
+    name, commands = START_COMMANDS.get(container_kind, START_COMMANDS["docker"])
     remedies = [Remedy(f"{name}: start it with GPUs.", commands)]
-    if kind not in ("apptainer", "lxc"):
+    if container_kind not in ("apptainer", "lxc"):
         compose = (
             " In a Compose file: `deploy: {resources: {reservations: {devices: [{capabilities: [gpu]}]}}}`."
         )
         remedies.append(
             Remedy(
                 "Where the engine refuses, its host lacks NVIDIA's container toolkit (package "
-                f"nvidia-container-toolkit).{compose if kind == 'docker' else ''}",
+                f"nvidia-container-toolkit).{compose if container_kind == 'docker' else ''}",
             )
         )
     return remedies

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-NVIDIA's hook (`docker run --gpus`) lets a container open the card without the engine's knowledge. If systemd
+NVIDIA's hook (`docker run --gpus`) lets a container open the GPU without the engine's knowledge. If systemd
 manages the cgroups, `systemctl daemon-reload` removes that permission from every running container: "Failed to
-initialize NVML: Unknown Error". If no-cgroups is true, which is meant for rootless engines, a container of an
+initialize NVML: Unknown Error". The setting no-cgroups = true is for rootless engines: with it, a container of an
 engine that runs as root never gets the permission.
 
 How it is seen

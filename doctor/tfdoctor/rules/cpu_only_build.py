@@ -2,7 +2,7 @@
 
 What it means
 -------------
-Some packages of TensorFlow are built for the CPU alone: tensorflow-cpu, Intel's, conda's `mkl` and `eigen` builds,
+Some TensorFlow packages are built for the CPU alone: tensorflow-cpu, Intel's, conda's `mkl` and `eigen` builds,
 the plain `tensorflow` before 1.15 and in 1.15.2 to 1.15.5 and 2.0, and the wheels for ARM and macOS. They never use
 a GPU, whichever driver and CUDA are installed.
 
@@ -59,8 +59,8 @@ def check(context: RuleContext) -> Result:
             Severity.ERROR,
             f"{_explain_cpu_build(context, build, tensorflow)} It never uses a GPU, whatever else is installed.",
             title=f"{name} {build.version or ''} has no GPU code".replace("  ", " "),
-            evidence=_evidence(context, tensorflow),
-            remedies=_remedies(context, build, tensorflow),
+            evidence=_list_evidence(context, tensorflow),
+            remedies=_build_remedies(context, build, tensorflow),
         )
     ]
 
@@ -89,26 +89,26 @@ def _explain_cpu_build(context: RuleContext, build: Build, tensorflow: TensorFlo
     )
 
 
-def _evidence(context: RuleContext, tensorflow: TensorFlowFacts) -> list[Evidence]:
-    """Return what the installation's files, its distribution and conda say about the build."""
-    lines = []
+def _list_evidence(context: RuleContext, tensorflow: TensorFlowFacts) -> list[Evidence]:
+    """Return evidence from the installed files, the distribution and conda about the kind of build."""
+    evidence = []
     is_cuda_build = tensorflow.build_info.get("is_cuda_build")
     if is_cuda_build is not None:
-        lines.append(
+        evidence.append(
             Evidence(
                 f"{tensorflow.core_dir}/python/platform/build_info.py", f"is_cuda_build: {is_cuda_build}"
             )
         )
     owner = context.python.distribution(tensorflow.distribution or "") if context.python is not None else None
     if owner is not None:
-        lines.append(Evidence(owner.location, f"{owner.name} {owner.version}"))
+        evidence.append(Evidence(owner.location, f"{owner.name} {owner.version}"))
     if tensorflow.conda_build:
-        lines.append(Evidence("conda-meta", f"build {tensorflow.conda_build}"))
-    return lines
+        evidence.append(Evidence("conda-meta", f"build {tensorflow.conda_build}"))
+    return evidence
 
 
-def _remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
-    """Return the remedy that replaces the build by one with GPU code, if this machine can use one."""
+def _build_remedies(context: RuleContext, build: Build, tensorflow: TensorFlowFacts) -> list[Remedy]:
+    """Return the remedy that replaces the build with one that has GPU code, if this machine can use one."""
     machine, python = context.facts.machine, context.python
     if machine.jetson:
         return [

@@ -70,9 +70,12 @@ def check(context: RuleContext) -> Result:
 
 
 def _check_lost_parts(context: RuleContext) -> list[Finding]:
-    """Report a libcudnn that can be opened but whose wheel has lost parts that it opens later."""
+    """Report a libcudnn that can be opened although other files of its wheel are missing.
+
+    cuDNN opens these files when it is first used.
+    """
     loader, python = context.loader, context.python
-    opened = next(
+    cudnn = next(
         (
             resolution
             for resolution in (loader.resolutions if loader else ())
@@ -80,10 +83,10 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
         ),
         None,
     )
-    if python is None or opened is None or not opened.ok or opened.path is None:
+    if python is None or cudnn is None or not cudnn.ok or cudnn.path is None:
         return []
     owner = next(
-        (distribution for distribution in find_owners(python, opened.path, opened.real) if distribution.lost),
+        (distribution for distribution in find_owners(python, cudnn.path, cudnn.real) if distribution.lost),
         None,
     )
     if owner is None:
@@ -95,7 +98,7 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
         RULE.finding(
             Cause.CUDNN_MISSING,
             Severity.ERROR,
-            f"{opened.soname} opens its parts when it is first used: the GPU is registered, and the first convolution "
+            f"{cudnn.soname} opens its parts when it is first used: the GPU is registered, and the first convolution "
             f"or recurrent layer fails for {names}, which the wheel {pin} brought and which is gone.",
             title=f"A part of cuDNN is missing: {names}",
             evidence=[Evidence(f"{owner.location}/{path}", "is not there") for path in owner.lost],
@@ -111,7 +114,10 @@ def _check_lost_parts(context: RuleContext) -> list[Finding]:
 
 
 def _has_nvidia_repository(context: RuleContext) -> bool:
-    """Return whether NVIDIA's apt repository is configured, because CUDA's libraries are in /usr/local/cuda."""
+    """Return whether NVIDIA's apt repository is likely to be configured.
+
+    That is assumed if the system uses apt and cuBLAS is in /usr/local/cuda.
+    """
     if advice.package_manager(context.target) != advice.APT or context.loader is None:
         return False
     cublas_paths = [

@@ -13,7 +13,7 @@ build.
 
 What to do
 ----------
-Give each its own environment, or choose versions of both that agree.
+Give each package its own environment, or choose compatible versions of both.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ def check(context: RuleContext) -> Result:
     build, python = context.build, context.python
     if build is None or python is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
-    if built is None:
+    built_cudnn = build.release.cudnn if build.exact and build.release is not None else build.cudnn
+    if built_cudnn is None:
         return NotApplicable("this TensorFlow does not say with which cuDNN it was built")
     pins = [
         (distribution, requirement)
@@ -48,16 +48,16 @@ def check(context: RuleContext) -> Result:
     if not pins:
         return NotApplicable("no other package here asks for a cuDNN")
     return [
-        _finding(context, distribution, requirement, built)
+        _build_finding(context, distribution, requirement, built_cudnn)
         for distribution, requirement in pins
-        if not allows_built_cudnn(requirement.specifier, built)
+        if not allows_built_cudnn(requirement.specifier, built_cudnn)
     ]
 
 
 def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[Requirement]:
     """List a distribution's requirements on cuDNN.
 
-    Requirements of an extra count only if that wheel is installed.
+    A requirement that belongs to an extra counts only if the required wheel is installed.
     """
     lines = [line for line in distribution.pins if "cudnn" in line.lower()]
     if not lines:
@@ -81,10 +81,11 @@ def _list_cudnn_pins(context: RuleContext, distribution: Distribution) -> list[R
 
 
 def allows_built_cudnn(specifiers: SpecifierSet, built: str) -> bool:
-    """Return whether `asked` allows a cuDNN of the same major as `built` and at least its minor."""
+    """Return whether `specifiers` allow a cuDNN with the major version of `built` and at least its minor version."""
     major, minimum = versions.major(built), versions.numbers(built)[:2]
     limits = [specifier.version.removesuffix(".*") for specifier in specifiers]
     candidates = [version for version in limits if versions.is_version(version)]
+    # x.9999 stands for the newest minor version
     versions_to_try = [built, f"{major}.9999", *candidates]
     return any(
         specifiers.contains(version, prereleases=True)
@@ -93,11 +94,13 @@ def allows_built_cudnn(specifiers: SpecifierSet, built: str) -> bool:
     )
 
 
-def _finding(context: RuleContext, other: Distribution, pin: Requirement, built: str) -> Finding:
+def _build_finding(
+    context: RuleContext, package: Distribution, pin: Requirement, built_cudnn: str
+) -> Finding:
     """Report a package whose requirement excludes every cuDNN that this TensorFlow accepts."""
     build = context.build
     name = f"TensorFlow {build.version if build is not None else ''}".strip()
-    label = f"{other.name} {other.version}"
+    label = f"{package.name} {package.version}"
     installed = find_cudnn_version(context.facts)
     note = f" Now cuDNN {installed.version} is there." if installed is not None else ""
     majors = {
@@ -105,26 +108,34 @@ def _finding(context: RuleContext, other: Distribution, pin: Requirement, built:
         for specifier in pin.specifier
         if versions.is_version(specifier.version)
     }
-    same_major = majors == {versions.major(built)}
+    same_major = majors == {versions.major(built_cudnn)}
     return RULE.finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.WARNING,
-        f"{label} asks for {pin.name}{pin.specifier}, and {name} was built with cuDNN {built} and needs that minor "
+        f"{label} asks for {pin.name}{pin.specifier}, and {name} was built with cuDNN {built_cudnn} and needs that minor "
         f"version or a higher one of the same major. The environment has room for one cuDNN: installing or upgrading "
         f"either package replaces the other's.{note}",
         title=f"{label} and {name} want different versions of cuDNN",
         evidence=[
-            Evidence(f"{other.location}: {other.name}'s metadata", str(pin)),
-            Evidence(name, f"built with cuDNN {built}"),
+            Evidence(f"{package.location}: {package.name}'s metadata", str(pin)),
+            Evidence(name, f"built with cuDNN {built_cudnn}"),
         ],
-        remedies=_remedies(context, other, pin, built, same_major=same_major),
+        remedies=_build_remedies(context, package, pin, built_cudnn, same_major=same_major),
     )
 
 
-def _remedies(
-    context: RuleContext, other: Distribution, requirement: Requirement, built: str, *, same_major: bool
+def _build_remedies(
+    context: RuleContext,
+    package: Distribution,
+    requirement: Requirement,
+    built_cudnn: str,
+    *,
+    same_major: bool,
 ) -> list[Remedy]:
-    """Return the remedies; the newer cuDNN is offered only if both need the same major version."""
+    """Return the remedies.
+
+    The newer cuDNN is offered only if both packages need the same major version.
+    """
     build = context.build
     release = build.release if build is not None and build.exact else None
     requirements = (
@@ -137,18 +148,20 @@ def _remedies(
         )
     ]
     if same_major:
-        major = versions.major(built)
-        pin = f"{requirement.name}>={'.'.join(built.split('.')[:2])},<{major + 1}"
+        major = versions.major(built_cudnn)
+        pin = f"{requirement.name}>={'.'.join(built_cudnn.split('.')[:2])},<{major + 1}"
         remedies.append(
             Remedy(
                 f"Keep the newer cuDNN for both. NVIDIA keeps the minor versions of cuDNN {major} compatible upwards; "
-                f"pip says that {other.name} asks for another one, and the next installation of {other.name} brings "
+                f"pip says that {package.name} asks for another one, and the next installation of {package.name} brings "
                 "the older one back: do this last.",
                 (advice.pip_install(context.target, (pin,)), advice.check_again(context.target)),
             )
         )
     remedies.append(
-        Remedy(f"Take another version of {other.name}, which asks for cuDNN {built} or a newer minor of it.")
+        Remedy(
+            f"Take another version of {package.name}, which asks for cuDNN {built_cudnn} or a newer minor of it."
+        )
     )
     return remedies
 

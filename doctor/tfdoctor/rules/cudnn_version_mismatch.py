@@ -2,15 +2,15 @@
 
 What it means
 -------------
-TensorFlow opens cuDNN by a name with its major version (libcudnn.so.9): another major version is not opened and no
-GPU is registered. A lower minor version of the same major is opened, but the first convolution fails: "Loaded
+TensorFlow opens cuDNN by a name with its major version (libcudnn.so.9): if another major version is installed, it is not
+opened and no GPU is registered. A lower minor version of the same major is opened, but the first convolution fails: "Loaded
 runtime CuDNN library: 8.0.5 but source was compiled with: 8.1.0. CuDNN library needs to have matching major version
 and equal or higher minor version."
 
 How it is seen
 --------------
-The check follows the loader's rules to find libcudnn. The version is that of the wheel or conda package that owns
-the file, else that in the file's full name (libcudnn.so.8.0.5) or in the header beside it (cudnn_version.h).
+The check follows the loader's rules to find libcudnn. The version is taken from the wheel or conda package that owns
+the file, else from the file's full name (libcudnn.so.8.0.5) or from the header next to it (cudnn_version.h).
 
 What to do
 ----------
@@ -46,30 +46,31 @@ def check(context: RuleContext) -> Result:
     )
     if resolution is None or not resolution.ok or resolution.path is None:
         return NotApplicable("TensorFlow opens no cuDNN here")
-    built = build.release.cudnn if build.exact and build.release is not None else build.cudnn
-    if built is None or "." not in built:
+    built_cudnn = build.release.cudnn if build.exact and build.release is not None else build.cudnn
+    if built_cudnn is None or "." not in built_cudnn:
         return CouldNotCheck("with which cuDNN this TensorFlow was built is not known")
-    owner = find_library_version(context.facts, resolution)
-    if owner is None:
+    cudnn = find_library_version(context.facts, resolution)
+    if cudnn is None:
         path = posixpath.normpath(resolution.path)
         return CouldNotCheck(
             f"the version of {path} is not known: no installed package owns the file, its name has no version, and "
-            f"there is no cudnn_version.h in the include folder beside it. TensorFlow wants {built} or a higher minor"
+            f"there is no cudnn_version.h in the include folder beside it. TensorFlow wants {built_cudnn} or a higher minor"
         )
-    version = owner.version
-    if versions.major(version) != versions.major(built) or versions.numbers(version)[:2] >= _minor_numbers(
-        built
-    ):
+    version = cudnn.version
+    if versions.major(version) != versions.major(built_cudnn) or versions.numbers(version)[
+        :2
+    ] >= _get_major_minor(built_cudnn):
         return ()
-    return [_build_minor_finding(context, resolution.path, version, built)]
+    return [_build_minor_finding(context, resolution.path, version, built_cudnn)]
 
 
-def _minor_numbers(version: str) -> tuple[int, ...]:
+def _get_major_minor(version: str) -> tuple[int, ...]:
     """Return the first two numbers of a version."""
     return versions.numbers(version)[:2]
 
 
 def _build_major_finding(context: RuleContext) -> Finding:
+    """Report that only another major version of cuDNN is installed."""
     library = context.select_missing(Cause.CUDNN_VERSION_MISMATCH)[0]
     build = context.build
     version = build.version if build is not None else ""
@@ -91,18 +92,19 @@ def _build_major_finding(context: RuleContext) -> Finding:
     )
 
 
-def _build_minor_finding(context: RuleContext, path: str, version: str, built: str) -> Finding:
-    name = f"libcudnn.so.{versions.major(built)}"
+def _build_minor_finding(context: RuleContext, path: str, version: str, built_cudnn: str) -> Finding:
+    """Report a cuDNN whose minor version is too low."""
+    name = f"libcudnn.so.{versions.major(built_cudnn)}"
     build = context.build
     return RULE.finding(
         Cause.CUDNN_VERSION_MISMATCH,
         Severity.ERROR,
-        f"TensorFlow {build.version if build is not None else ''} was built with cuDNN {built} and needs "
+        f"TensorFlow {build.version if build is not None else ''} was built with cuDNN {built_cudnn} and needs "
         "that minor "
         f"version or a higher one. It registers the GPU with {version}, and the first convolution or "
         "recurrent "
-        f'layer fails: "Loaded runtime CuDNN library: {version} but source was compiled with: {built}".',
-        title=f"cuDNN {version} is older than the {built} that TensorFlow was built with",
+        f'layer fails: "Loaded runtime CuDNN library: {version} but source was compiled with: {built_cudnn}".',
+        title=f"cuDNN {version} is older than the {built_cudnn} that TensorFlow was built with",
         evidence=[Evidence(path, f"cuDNN {version}")],
         remedies=advice.make_library_remedies(context.target, [name]),
     )

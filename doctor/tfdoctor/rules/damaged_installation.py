@@ -44,10 +44,10 @@ def check(context: RuleContext) -> Result:
     if find_unreadable_package(context.facts) is not None:
         return NotApplicable("this user may not read it, which TFD319 explains")
     if isinstance(fact, Absent):
-        registered = list(find_registered_only(context.facts))
-        if not registered:
+        distributions = list(find_registered_only(context.facts))
+        if not distributions:
             return NotApplicable("TensorFlow is not installed")
-        return [_build_missing_package_finding(context, registered)]
+        return [_build_missing_package_finding(context, distributions)]
     tensorflow = context.tensorflow
     if tensorflow is None:
         return NotApplicable("TensorFlow is not installed")
@@ -61,8 +61,9 @@ def check(context: RuleContext) -> Result:
     return ()
 
 
-def _build_missing_package_finding(context: RuleContext, registered: list[Distribution]) -> Finding:
-    names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in registered)
+def _build_missing_package_finding(context: RuleContext, distributions: list[Distribution]) -> Finding:
+    """Report distributions that are registered but whose package folder is missing."""
+    names = ", ".join(f"{distribution.name} {distribution.version}" for distribution in distributions)
     return RULE.finding(
         Cause.DAMAGED_FILE,
         Severity.ERROR,
@@ -70,17 +71,19 @@ def _build_missing_package_finding(context: RuleContext, registered: list[Distri
         title=f"{names} is registered and its files are gone",
         evidence=[
             Evidence(distribution.location, f"{distribution.name} {distribution.version}")
-            for distribution in registered
+            for distribution in distributions
         ],
         remedies=[
-            _reinstall_remedy(
-                context, [f"{distribution.name}=={distribution.version}" for distribution in registered[:1]]
+            _build_reinstall_remedy(
+                context,
+                [f"{distribution.name}=={distribution.version}" for distribution in distributions[:1]],
             )
         ],
     )
 
 
 def _build_missing_files_finding(context: RuleContext) -> Finding:
+    """Report files that every TensorFlow has and that are missing here."""
     tensorflow, build = context.tensorflow, context.build
     missing = tensorflow.missing_files if tensorflow is not None else ()
     folder = tensorflow.core_dir if tensorflow is not None else ""
@@ -93,7 +96,7 @@ def _build_missing_files_finding(context: RuleContext) -> Finding:
         f"{', '.join(missing)} is missing from {folder}: import tensorflow fails.",
         title="TensorFlow's installation is damaged: files are missing",
         evidence=[Evidence(folder, f"{entry} is not there") for entry in missing],
-        remedies=[_reinstall_remedy(context, [requirement])],
+        remedies=[_build_reinstall_remedy(context, [requirement])],
     )
 
 
@@ -130,11 +133,12 @@ def _build_changed_files_finding(context: RuleContext, differences: tuple[FileDi
         f"{names}{count_text} of TensorFlow: not as installed, and import tensorflow loads it.",
         title=f"TensorFlow's installation is damaged: {names}{count_text} {DAMAGE_TEXTS[differences[0].what]}",
         evidence=evidence,
-        remedies=[_reinstall_remedy(context, [requirement])],
+        remedies=[_build_reinstall_remedy(context, [requirement])],
     )
 
 
 def _build_unregistered_finding(context: RuleContext) -> Finding:
+    """Report a TensorFlow folder that belongs to no distribution."""
     tensorflow = context.tensorflow
     folder = tensorflow.package_dir if tensorflow is not None else ""
     return RULE.finding(
@@ -148,7 +152,8 @@ def _build_unregistered_finding(context: RuleContext) -> Finding:
     )
 
 
-def _reinstall_remedy(context: RuleContext, requirements: list[str]) -> Remedy:
+def _build_reinstall_remedy(context: RuleContext, requirements: list[str]) -> Remedy:
+    """Return the remedy to reinstall these requirements."""
     return Remedy(
         "Install it again.",
         (

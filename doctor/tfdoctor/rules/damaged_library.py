@@ -40,63 +40,65 @@ def check(context: RuleContext) -> Result:
     ]
     if not libraries:
         return ()
-    rejected = [_first_rejected_file(missing) for missing in libraries]
-    names = ", ".join(missing.soname for missing in libraries)
+    rejected_files = [_get_first_rejected_file(missing_library) for missing_library in libraries]
+    names = ", ".join(missing_library.soname for missing_library in libraries)
     evidence = []
-    for missing, tried in zip(libraries, rejected, strict=True):
+    for missing_library, tried in zip(libraries, rejected_files, strict=True):
         evidence.append(Evidence(tried.path, f"{tried.problem} (reached through {tried.via})"))
-        evidence.append(Evidence("the loader", missing.resolution.error))
-        evidence += [Evidence(copy.path, "is there, and never reached") for copy in missing.elsewhere]
-    crash = any(missing.resolution.crash for missing in libraries)
-    files = dict.fromkeys(tried.path.rpartition("/")[2] for tried in rejected)
-    explanation = (
-        f"The loader stops at {', '.join(files)} when TensorFlow asks for {names}: it takes no other file."
-    )
-    if crash:
+        evidence.append(Evidence("the loader", missing_library.resolution.error))
+        evidence += [Evidence(copy.path, "is there, and never reached") for copy in missing_library.elsewhere]
+    causes_crash = any(missing_library.resolution.crash for missing_library in libraries)
+    file_names = dict.fromkeys(tried.path.rpartition("/")[2] for tried in rejected_files)
+    explanation = f"The loader stops at {', '.join(file_names)} when TensorFlow asks for {names}: it takes no other file."
+    if causes_crash:
         explanation += " The file is truncated in a way that kills Python with a bus error (SIGBUS)."
-    title = f"{rejected[0].path} {_describe_file(rejected[0].problem)}: {rejected[0].problem}"
+    title = (
+        f"{rejected_files[0].path} {_describe_file(rejected_files[0].problem)}: {rejected_files[0].problem}"
+    )
     finding = RULE.finding(
         libraries[0].cause,
         Severity.ERROR,
         explanation,
         title=title,
         evidence=evidence,
-        remedies=_remedies(context, libraries, rejected),
+        remedies=_build_remedies(context, libraries, rejected_files),
     )
     return [
         path_shadowing.with_shadowing(
-            context, finding, [missing.soname for missing in libraries], title=title
+            context, finding, [missing_library.soname for missing_library in libraries], title=title
         )
     ]
 
 
 def _describe_file(problem: str) -> str:
-    """Return the predicate of the title for a loader's problem with a file."""
+    """Return the predicate of the finding's title for the problem that the loader has with a file."""
     return "is no library" if problem.startswith(("is a ", "a named pipe")) else "is damaged"
 
 
-def _first_rejected_file(missing: MissingLibrary) -> Tried:
+def _get_first_rejected_file(library: MissingLibrary) -> Tried:
     """Return the first file that the loader rejected for this library."""
-    return list_unusable_files(missing.resolution)[0]
+    return list_unusable_files(library.resolution)[0]
 
 
-def _remedies(context: RuleContext, libraries: list[MissingLibrary], rejected: list[Tried]) -> list[Remedy]:
-    """Return the remedies to skip the damaged files, to reinstall their wheels, or to rename them."""
-    paths = [tried.path for tried in rejected]
-    measured = (
+def _build_remedies(
+    context: RuleContext, libraries: list[MissingLibrary], rejected_files: list[Tried]
+) -> list[Remedy]:
+    """Return the remedies: skip the damaged files, reinstall their wheels, or rename them."""
+    paths = [tried.path for tried in rejected_files]
+    is_measured = (
         context.loader is not None and context.loader.without
     )  # results without the variables are needed to find what hides the copies
-    copies = [copy for missing in libraries for copy in missing.elsewhere[:1]] if measured else []
-    removal = advice.remove_folders_of_files(context.target, rejected, copies)
-    if removal is not None and all(missing.elsewhere for missing in libraries):
+    copies = [copy for library in libraries for copy in library.elsewhere[:1]] if is_measured else []
+    removal = advice.remove_folders_of_files(context.target, rejected_files, copies)
+    if removal is not None and all(library.elsewhere for library in libraries):
         return [removal]
-    wheels = [path for path in paths if _is_wheel_file(context, path)]
+    wheel_paths = [path for path in paths if _is_wheel_file(context, path)]
     names = [
-        tried.path.rpartition("/")[2] if missing.resolution.path else missing.soname
-        for missing, tried in zip(libraries, rejected, strict=True)
+        tried.path.rpartition("/")[2] if library.resolution.path else library.soname
+        for library, tried in zip(libraries, rejected_files, strict=True)
     ]
     requirements = advice.cuda_requirements(context.target, names)
-    if len(wheels) == len(paths) and requirements:
+    if len(wheel_paths) == len(paths) and requirements:
         pins = tuple(
             advice.find_registered_wheel(context.target, requirement) or requirement
             for requirement in requirements
@@ -110,7 +112,8 @@ def _remedies(context: RuleContext, libraries: list[MissingLibrary], rejected: l
             )
         ]
     rename_commands = tuple(
-        f"{_sudo_for(context, path)}mv {advice.quote(path)} {advice.quote(path)}.damaged" for path in paths
+        f"{_get_sudo_prefix(context, path)}mv {advice.quote(path)} {advice.quote(path)}.damaged"
+        for path in paths
     )
     remedies = [
         Remedy(
@@ -120,9 +123,11 @@ def _remedies(context: RuleContext, libraries: list[MissingLibrary], rejected: l
             steps=tuple(Remove(path) for path in paths) if _are_in_environment(context, paths) else (),
         )
     ]
-    without_copy = [name for name, missing in zip(names, libraries, strict=True) if not missing.elsewhere]
-    if without_copy:
-        remedies += advice.make_library_remedies(context.target, without_copy)
+    names_without_copy = [
+        name for name, library in zip(names, libraries, strict=True) if not library.elsewhere
+    ]
+    if names_without_copy:
+        remedies += advice.make_library_remedies(context.target, names_without_copy)
     return remedies
 
 
@@ -134,13 +139,13 @@ def _is_wheel_file(context: RuleContext, path: str) -> bool:
     if context.python is None:
         return False
     name = posixpath.basename(path)
-    damaged = (
+    changed_paths = (
         damaged_path.path
         for distribution in context.python.distributions
         for damaged_path in distribution.changed
     )
     return is_in_wheels(context.python, path) or any(
-        posixpath.basename(damaged_path) == name for damaged_path in damaged
+        posixpath.basename(damaged_path) == name for damaged_path in changed_paths
     )
 
 
@@ -150,8 +155,8 @@ def _are_in_environment(context: RuleContext, paths: list[str]) -> bool:
     return bool(prefix) and all(path.startswith(f"{prefix}/") for path in paths)
 
 
-def _sudo_for(context: RuleContext, path: str) -> str:
-    """Return the sudo prefix for a command if the path belongs to the system; else empty."""
+def _get_sudo_prefix(context: RuleContext, path: str) -> str:
+    """Return the sudo prefix if the path belongs to the system, else ""."""
     return advice.sudo_prefix(context.target) if path.startswith(("/usr/", "/lib", "/opt/")) else ""
 
 

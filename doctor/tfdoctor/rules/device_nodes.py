@@ -2,9 +2,9 @@
 
 What it means
 -------------
-Programs reach the driver through /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN for each card. If the
+Programs reach the driver through /dev/nvidiactl, /dev/nvidia-uvm and one /dev/nvidiaN for each GPU. If the
 kernel module is loaded but one of these is missing or closed to this user, cuInit fails as if the driver
-were broken or there were no card.
+were broken or there were no GPU.
 
 How it is seen
 --------------
@@ -26,7 +26,7 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, Rule
 from tfdoctor.rules.shared import drivers, prerequisites
 
 MISSING_NODE_CAUSES = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN})
-"""The causes that missing nodes can appear as."""
+"""The causes that cuInit's error can suggest if device nodes are missing or closed."""
 
 
 def _require_nodes(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
@@ -51,8 +51,8 @@ def check(context: RuleContext) -> Result:
     errors = drivers.list_node_errors(context) if state.cause is not None else []
     if not errors or state.cause is None:
         return ()
-    closed = state.answer.closed_nodes if state.answer is not None else ()
-    refused_nodes = state.answer.refused_nodes if state.answer is not None and not closed else ()
+    closed_nodes = state.answer.closed_nodes if state.answer is not None else ()
+    refused_nodes = state.answer.refused_nodes if state.answer is not None and not closed_nodes else ()
     nodes = value_of(driver.nodes)
     evidence = [Evidence("/dev", line) for line in errors]
     evidence.append(Evidence("/dev", f"there: {', '.join(nodes.names) if nodes is not None else 'none'}"))
@@ -63,24 +63,27 @@ def check(context: RuleContext) -> Result:
             Severity.ERROR,
             f"NVIDIA's kernel module is loaded, and {'; '.join(errors)}. The driver needs these nodes to "
             "reach the card.",
-            title=_title(context, closed, refused_nodes),
+            title=_make_title(context, closed_nodes, refused_nodes),
             evidence=evidence,
-            remedies=_cgroup_remedies(context) if refused_nodes else _remedies(context, closed),
+            remedies=_build_cgroup_remedies(context)
+            if refused_nodes
+            else _build_remedies(context, closed_nodes),
         )
     ]
 
 
-def _title(context: RuleContext, closed: tuple[str, ...], refused: tuple[str, ...]) -> str:
-    if closed:
+def _make_title(context: RuleContext, closed_nodes: tuple[str, ...], refused_nodes: tuple[str, ...]) -> str:
+    """Return the title for nodes that are closed to this user, refused by the kernel, or missing."""
+    if closed_nodes:
         return "This user may not open the card's device nodes"
-    if not refused:
+    if not refused_nodes:
         return "Device nodes of the card are missing"
     if context.facts.environment.scheduler == "slurm":
         return "This job was given no GPU: its cgroup refuses the card"
     return "The kernel refuses the card to this process: a cgroup forbids it"
 
 
-def _cgroup_remedies(context: RuleContext) -> list[Remedy]:
+def _build_cgroup_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedies if the nodes' modes allow access but a cgroup forbids it."""
     scheduler = context.facts.environment.scheduler
     if scheduler == "slurm":
@@ -106,33 +109,34 @@ def _cgroup_remedies(context: RuleContext) -> list[Remedy]:
     ]
 
 
-def _remedies(context: RuleContext, closed: tuple[str, ...]) -> list[Remedy]:
-    root = advice.sudo_prefix(context.target)
-    list_owners = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
+def _build_remedies(context: RuleContext, closed_nodes: tuple[str, ...]) -> list[Remedy]:
+    """Return the remedies for missing nodes, or for nodes that are closed to this user."""
+    sudo = advice.sudo_prefix(context.target)
+    owner_remedy = Remedy("See who owns the nodes.", ("ls -l /dev/nvidia*",))
     if context.facts.machine.container:
         return [
-            list_owners,
+            owner_remedy,
             Remedy(
                 "Start the container with GPUs (Docker: `--gpus all`), so that its engine brings the nodes "
                 "in, and let it run as a user who may open them."
             ),
         ]
-    if closed:
+    if closed_nodes:
         return [
-            list_owners,
+            owner_remedy,
             Remedy(
                 "Join the group that owns them (mostly `video`), then log in again.",
-                (f'{root}usermod -aG video "$USER"',),
+                (f'{sudo}usermod -aG video "$USER"',),
                 changes_system=True,
             ),
         ]
     return [
         Remedy(
             "Make them; nvidia-modprobe comes with the driver.",
-            (f"{root}nvidia-modprobe -c 0 -u", advice.check_again(context.target)),
+            (f"{sudo}nvidia-modprobe -c 0 -u", advice.check_again(context.target)),
             changes_system=True,
         ),
-        list_owners,
+        owner_remedy,
     ]
 
 

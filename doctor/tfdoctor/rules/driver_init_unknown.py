@@ -2,7 +2,7 @@
 
 What it means
 -------------
-cuInit, the first thing that every CUDA program calls, fails with a number that says little: usually
+cuInit, the function that every CUDA program calls first, fails with a number that says little: usually
 CUDA_ERROR_UNKNOWN (999). Or the driver crashes, or does not answer at all. TensorFlow then registers no GPU.
 
 How it is seen
@@ -13,7 +13,7 @@ NVSwitch has no Fabric Manager.
 
 What to do
 ----------
-There is a remedy for each number. If the number says nothing, the kernel's log does.
+There is a remedy for each error number. If the number gives no reason, look at the kernel's log.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from tfdoctor.facts import CudaDriver
 
 ProblemText = tuple[str, str, list[Remedy]]
-"""Title, explanation, remedies."""
+"""The title, the explanation and the remedies of a finding."""
 MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
 """Numbers of the CUDA errors about the Multi-Process Service."""
 
@@ -40,10 +40,10 @@ MPS_CODES = frozenset({800, 805, 806, 807, 808, 809})
 def check(context: RuleContext) -> Result:
     hang_reason = drivers.hang_reason(context)
     if hang_reason:
-        return [_hang_finding(context, hang_reason)]
-    unmet = prerequisites.require_driver(context)
-    if unmet is not None:
-        return unmet
+        return [_build_hang_finding(context, hang_reason)]
+    outcome = prerequisites.require_driver(context)
+    if outcome is not None:
+        return outcome
     state = drivers.driver_state(context)
     if state.answer is None or state.cause is None:
         return ()
@@ -63,10 +63,11 @@ def check(context: RuleContext) -> Result:
         *drivers.module_evidence(context),
         *drivers.smi_evidence(context),
     ]
-    return [_finding(title, explanation, evidence, remedies)]
+    return [_build_finding(title, explanation, evidence, remedies)]
 
 
-def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
+    """Return a finding of this rule."""
     return RULE.finding(
         Cause.DRIVER_INIT_UNKNOWN,
         Severity.ERROR,
@@ -77,9 +78,10 @@ def _finding(title: str, explanation: str, evidence: list[Evidence], remedies: l
     )
 
 
-def _hang_finding(context: RuleContext, reason: str) -> Finding:
+def _build_hang_finding(context: RuleContext, reason: str) -> Finding:
+    """Report that the driver does not answer."""
     source = getattr(context.facts.driver.cuda, "source", "") or "libcuda.so.1"
-    return _finding(
+    return _build_finding(
         "The driver does not answer",
         f"A child process called cuInit, and {reason}. Every CUDA program will hang there too, TensorFlow "
         "included. Usually the card or its kernel module is stuck; a first call after start can also be slow "
@@ -107,9 +109,11 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
             ),
         )
     if not context.facts.machine.container:
-        install = advice.make_driver_remedy(context.target)
+        install_remedy = advice.make_driver_remedy(context.target)
         remedies.append(
-            Remedy(f"Reinstall the driver. {install.text}", install.commands, changes_system=True)
+            Remedy(
+                f"Reinstall the driver. {install_remedy.text}", install_remedy.commands, changes_system=True
+            )
         )
     return (
         "The driver's library crashes",
@@ -124,39 +128,39 @@ def _explain_crash(context: RuleContext, answer: CudaDriver) -> ProblemText | No
 
 def _explain_failure(context: RuleContext, answer: CudaDriver) -> ProblemText:
     """Explain the error that cuInit returned."""
-    number = answer.init or 0
-    if number in MPS_CODES or (
-        number == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
+    code = answer.init or 0
+    if code in MPS_CODES or (
+        code == 999 and "CUDA_MPS_PIPE_DIRECTORY" in context.facts.environment.variables
     ):
         return _explain_mps(context, answer)
-    by_number: dict[int, Callable[[RuleContext], ProblemText]] = {
-        2: _explain_memory_failure,
-        46: _explain_unavailable_device,
-        214: _explain_ecc_error,
-        304: _explain_system_call,
-        802: _explain_fabric_manager,
+    explain_by_code: dict[int, Callable[[RuleContext], ProblemText]] = {
+        2: _explain_memory_failure,  # CUDA_ERROR_OUT_OF_MEMORY
+        46: _explain_unavailable_device,  # CUDA_ERROR_DEVICE_UNAVAILABLE
+        214: _explain_ecc_error,  # CUDA_ERROR_ECC_UNCORRECTABLE
+        304: _explain_system_call,  # CUDA_ERROR_OPERATING_SYSTEM
+        802: _explain_fabric_manager,  # CUDA_ERROR_SYSTEM_NOT_READY
     }
-    explain = by_number.get(number)
+    explain = explain_by_code.get(code)
     return explain(context) if explain is not None else _explain_unknown_error(context, answer)
 
 
 def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemText:
-    """Explain 999, 3, 101 and numbers without a special explanation by the state of the machine.
+    """Explain an error without a function of its own, such as 999, 3 or 101.
 
-    It says more than the number does.
+    The explanation follows from the state of the machine, which says more than the number.
     """
-    driver, root = context.facts.driver, advice.sudo_prefix(context.target)
-    name = f"{answer.init_name} ({answer.init})"
+    driver, sudo = context.facts.driver, advice.sudo_prefix(context.target)
+    error = f"{answer.init_name} ({answer.init})"
     modules = value_of(driver.modules)
     machine = context.facts.machine
-    module_invisible = (
+    is_module_invisible = (
         machine.wsl or machine.container or machine.jetson
     )  # /proc does not show the module there
-    if isinstance(driver.kernel_module, Absent) and not module_invisible:
+    if isinstance(driver.kernel_module, Absent) and not is_module_invisible:
         return (
             "NVIDIA's kernel module is not loaded",
             (
-                f"cuInit answers {name}, and the kernel's part of the driver is not running: it was not "
+                f"cuInit answers {error}, and the kernel's part of the driver is not running: it was not "
                 "built for this kernel, or Secure Boot refuses it because it is not signed."
             ),
             [drivers.load_module_remedy(context), Remedy("Is Secure Boot on?", ("mokutil --sb-state",))],
@@ -165,14 +169,14 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
         return (
             "The kernel module nvidia_uvm is not loaded",
             (
-                f"cuInit answers {name}. The module nvidia is loaded and nvidia_uvm, which CUDA needs beside "
+                f"cuInit answers {error}. The module nvidia is loaded and nvidia_uvm, which CUDA needs beside "
                 "it, is not."
             ),
             [
                 drivers.load_module_remedy(context, "nvidia-uvm"),
                 Remedy(
                     "To have it after each start:",
-                    (f"echo nvidia-uvm | {root}tee /etc/modules-load.d/nvidia-uvm.conf",),
+                    (f"echo nvidia-uvm | {sudo}tee /etc/modules-load.d/nvidia-uvm.conf",),
                     changes_system=True,
                 ),
             ],
@@ -181,28 +185,30 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
     if explanation is not None:
         return explanation
     if context.facts.machine.container or context.facts.machine.wsl:
-        restart = Remedy(
+        restart_remedy = Remedy(
             "In Windows' PowerShell, then open the distribution again:",
             ("wsl --shutdown",),
             changes_system=True,
         )
         if context.facts.machine.container:
-            restart = Remedy("Restart the container; if that does not help, check the host:", ("nvidia-smi",))
+            restart_remedy = Remedy(
+                "Restart the container; if that does not help, check the host:", ("nvidia-smi",)
+            )
         return (
             f"The driver fails: {answer.init_name}",
-            f"cuInit answers {name}, which names no reason.",
-            [restart],
+            f"cuInit answers {error}, which names no reason.",
+            [restart_remedy],
         )
     return (
         f"The driver fails: {answer.init_name}",
         (
-            f"cuInit answers {name}, which names no reason. After the machine slept the usual one is that "
+            f"cuInit answers {error}, which names no reason. After the machine slept the usual one is that "
             "nvidia_uvm has lost the card; otherwise the kernel's log has it."
         ),
         [
             Remedy(
                 "Load nvidia_uvm again (end programs that use the card first).",
-                (f"{root}rmmod nvidia_uvm", f"{root}modprobe nvidia-uvm", advice.check_again(context.target)),
+                (f"{sudo}rmmod nvidia_uvm", f"{sudo}modprobe nvidia-uvm", advice.check_again(context.target)),
                 changes_system=True,
             ),
             drivers.kernel_log_remedy(context),
@@ -212,6 +218,7 @@ def _explain_unknown_error(context: RuleContext, answer: CudaDriver) -> ProblemT
 
 
 def _explain_memory_failure(context: RuleContext) -> ProblemText:
+    """Explain error 2: the operating system gives the driver no memory."""
     del context
     return (
         "The driver cannot get memory from the system",
@@ -225,6 +232,7 @@ def _explain_memory_failure(context: RuleContext) -> ProblemText:
 
 
 def _explain_unavailable_device(context: RuleContext) -> ProblemText:
+    """Explain error 46: another process uses the GPU exclusively, or the GPU is in a bad state."""
     return (
         "The card is present but not available",
         (
@@ -242,6 +250,7 @@ def _explain_unavailable_device(context: RuleContext) -> ProblemText:
 
 
 def _explain_ecc_error(context: RuleContext) -> ProblemText:
+    """Explain error 214: a memory error that cannot be corrected."""
     return (
         "The card's memory has an error that cannot be corrected",
         "The driver answers CUDA_ERROR_ECC_UNCORRECTABLE (214).",
@@ -253,6 +262,7 @@ def _explain_ecc_error(context: RuleContext) -> ProblemText:
 
 
 def _explain_system_call(context: RuleContext) -> ProblemText:
+    """Explain error 304: a system call of the driver failed."""
     return (
         "The driver is refused something by the operating system",
         (
@@ -273,13 +283,13 @@ def _explain_system_call(context: RuleContext) -> ProblemText:
 
 def _explain_fabric_manager(context: RuleContext) -> ProblemText:
     """Explain error 802: the service that sets up NVSwitch does not run."""
-    root, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
+    sudo, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
     version = drivers.driver_version(context)
     version_hint = f" It must be of the driver's very version, {version[0]}." if version is not None else ""
     branch = version[0].split(".")[0] if version is not None else ""
     machine = context.facts.machine
     start_commands = (
-        f"{root}systemctl enable --now nvidia-fabricmanager",
+        f"{sudo}systemctl enable --now nvidia-fabricmanager",
         advice.check_again(context.target),
     )
     remedies = [Remedy("Start NVIDIA's Fabric Manager.", start_commands, changes_system=True)]
@@ -287,14 +297,14 @@ def _explain_fabric_manager(context: RuleContext) -> ProblemText:
         remedies = [
             Remedy(
                 "On the host, start NVIDIA's Fabric Manager.",
-                (f"sudo {start_commands[0].removeprefix(root)}",),
+                (f"sudo {start_commands[0].removeprefix(sudo)}",),
             )
         ]
     elif manager == advice.APT and machine.distribution_id == "ubuntu" and branch:
         remedies.append(
             Remedy(
                 f"Where it is not installed, install the one for branch {branch}.",
-                (f"{root}apt-get install nvidia-fabricmanager-{branch}", start_commands[0]),
+                (f"{sudo}apt-get install nvidia-fabricmanager-{branch}", start_commands[0]),
                 changes_system=True,
             )
         )
@@ -303,7 +313,7 @@ def _explain_fabric_manager(context: RuleContext) -> ProblemText:
     remedies.append(
         Remedy(
             "Without NVSwitch: in confidential-computing mode the card has to be set ready.",
-            ("nvidia-smi conf-compute -grs", f"{root}nvidia-smi conf-compute -srs 1"),
+            ("nvidia-smi conf-compute -grs", f"{sudo}nvidia-smi conf-compute -srs 1"),
             changes_system=True,
         )
     )
@@ -320,10 +330,10 @@ def _explain_fabric_manager(context: RuleContext) -> ProblemText:
 
 def _explain_mps(context: RuleContext, answer: CudaDriver) -> ProblemText:
     """Explain an error that the Multi-Process Service causes."""
-    pipe = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
-    variable_text = f" CUDA_MPS_PIPE_DIRECTORY is {pipe!r}." if pipe else ""
+    pipe_directory = context.facts.environment.variables.get("CUDA_MPS_PIPE_DIRECTORY")
+    variable_text = f" CUDA_MPS_PIPE_DIRECTORY is {pipe_directory!r}." if pipe_directory else ""
     remedies = []
-    if pipe:
+    if pipe_directory:
         remedies.append(
             Remedy(
                 "Do without MPS in this shell.",

@@ -29,18 +29,18 @@ from tfdoctor.rules.shared import drivers, prerequisites
 NVML_MISMATCH = 18
 """NVML's error number for different versions of driver and library."""
 UNLOAD_ORDER = ("nvidia_drm", "nvidia_modeset", "nvidia_uvm", "nvidia")
-"""The order in which rmmod can remove the modules: each is used by those before it."""
+"""The order in which rmmod can remove the modules: each module is used by those before it."""
 
 
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is not None and state.cause is not Cause.DRIVER_LIB_MISMATCH:
         return NotApplicable("the driver fails for another reason")
-    mismatch_evidence = _mismatch_evidence(context)
+    mismatch_evidence = _list_mismatch_evidence(context)
     if state.cause is None and not mismatch_evidence:
         return ()
-    failed = state.cause is Cause.DRIVER_LIB_MISMATCH
-    fatal = failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
+    has_failed = state.cause is Cause.DRIVER_LIB_MISMATCH
+    is_fatal = has_failed or context.prediction.cause is Cause.DRIVER_LIB_MISMATCH
     versions = find_kernel_mismatch(context.facts)
     description = (
         f"The kernel module in memory is {versions[0]}, the libraries are {versions[1]}"
@@ -49,27 +49,27 @@ def check(context: RuleContext) -> Result:
     )
     answer = state.answer
     evidence = list(mismatch_evidence)
-    if failed and answer is not None:
+    if has_failed and answer is not None:
         source = getattr(context.facts.driver.cuda, "source", "libcuda.so.1")
         evidence.insert(0, Evidence(source, f"cuInit: {answer.init_name} ({answer.init})"))
     evidence += drivers.module_evidence(context)
     if answer is not None and answer.path:
         evidence.append(Evidence(answer.path, "is the libcuda that was loaded"))
-    ending = "." if failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
+    ending = "." if has_failed else "; libcuda still answers, and NVML, which nvidia-smi uses, does not."
     return [
         RULE.finding(
             Cause.DRIVER_LIB_MISMATCH,
-            Severity.ERROR if fatal else Severity.WARNING,
+            Severity.ERROR if is_fatal else Severity.WARNING,
             f"{description}: an update changed the files, and the old module is still loaded{ending}",
             title="The driver was updated, and the old kernel module is still loaded",
             evidence=evidence,
-            remedies=_remedies(context),
+            remedies=_build_remedies(context),
         )
     ]
 
 
-def _mismatch_evidence(context: RuleContext) -> list[Evidence]:
-    """Return what NVML and nvidia-smi report about the mismatch."""
+def _list_mismatch_evidence(context: RuleContext) -> list[Evidence]:
+    """Return evidence of the mismatch from NVML and nvidia-smi; empty if neither reports it."""
     driver = context.facts.driver
     nvml, smi = value_of(driver.nvml), value_of(driver.smi)
     evidence = []
@@ -82,7 +82,8 @@ def _mismatch_evidence(context: RuleContext) -> list[Evidence]:
     return evidence
 
 
-def _remedies(context: RuleContext) -> list[Remedy]:
+def _build_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedies: restart, or replace the loaded kernel module without a restart."""
     facts = context.facts
     if facts.machine.container:
         return [
@@ -96,18 +97,18 @@ def _remedies(context: RuleContext) -> list[Remedy]:
                 ("dpkg -l 'libnvidia-compute-*' 'libcuda1' 'nvidia-utils-*'",),
             ),
         ]
-    root = advice.sudo_prefix(context.target)
-    loaded = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
-    modules = [name for name in UNLOAD_ORDER if loaded is None or name in loaded]
+    sudo = advice.sudo_prefix(context.target)
+    loaded_modules = value_of(facts.driver.modules) if isinstance(facts.driver.modules, Known) else None
+    modules = [name for name in UNLOAD_ORDER if loaded_modules is None or name in loaded_modules]
     return [
         drivers.reboot_remedy(context, "Restart the machine: this always helps."),
         Remedy(
             "Without a restart: end every program that uses the card (the desktop too), then change the "
             "module.",
             (
-                f"{root}lsof /dev/nvidia*",
-                f"{root}rmmod {' '.join(modules or ['nvidia'])}",
-                f"{root}modprobe nvidia",
+                f"{sudo}lsof /dev/nvidia*",
+                f"{sudo}rmmod {' '.join(modules or ['nvidia'])}",
+                f"{sudo}modprobe nvidia",
                 advice.check_again(context.target),
             ),
             changes_system=True,

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-Each CUDA version needs a certain minimum driver. With an older driver TensorFlow still lists the cards, because
+Each CUDA version needs a certain minimum driver. With an older driver TensorFlow still lists the GPUs, because
 listing needs no CUDA runtime, but fails at the first operation: "CUDA driver version is insufficient for CUDA runtime
 version". From CUDA 11 on, every release of a major version runs on the first driver of that major; only code that has
-to be compiled from PTX needs a driver that supports the version of that PTX. The wheels' kernels for their newest card
+to be compiled from PTX needs a driver that supports the version of that PTX. The wheels' kernels for their newest GPU
 are mostly PTX: on an H100, TensorFlow 2.17 and 2.18 need driver 545, and 2.19 to 2.21 need driver 555.
 
 How it is seen
 --------------
 cuDriverGetVersion returns the newest CUDA that the driver supports. If libcuda does not answer, the version
-of the kernel module, of NVML or of nvidia-smi is compared with NVIDIA's table. cuInit itself can also return error
-35 or 36.
+of the kernel module, of NVML or of nvidia-smi is compared with NVIDIA's table. cuInit can also return error 35
+or 36.
 
 What to do
 ----------
@@ -50,12 +50,12 @@ def check(context: RuleContext) -> Result:
     driver_cuda = state.answer.version if state.answer is not None else None
     version = drivers.driver_version(context)
     if driver_cuda is not None:
-        too_old = not versions.is_at_least(driver_cuda, _min_driver_cuda(minimum))
+        is_too_old = not versions.is_at_least(driver_cuda, _get_min_driver_cuda(minimum))
     elif version is not None:
-        too_old = not versions.is_at_least(version[0], minimum.minimum)
+        is_too_old = not versions.is_at_least(version[0], minimum.minimum)
     else:
         return CouldNotCheck("the driver's version is not known")
-    if not too_old:
+    if not is_too_old:
         return _check_jit_support(context, minimum, driver_cuda) or _check_support_minimum(
             context, minimum, version
         )
@@ -69,14 +69,14 @@ def _find_minimum(context: RuleContext) -> DriverMinimum | None:
     build = context.build
     if build is None or build.cuda is None or build.rocm or not versions.is_version(build.cuda):
         return None
-    windows = context.facts.machine.system == "Windows" or bool(context.facts.machine.wsl)
-    return context.compat.driver_minimum(build.cuda, "windows" if windows else "linux")
+    is_windows = context.facts.machine.system == "Windows" or bool(context.facts.machine.wsl)
+    return context.compat.driver_minimum(build.cuda, "windows" if is_windows else "linux")
 
 
-def _min_driver_cuda(minimum: DriverMinimum) -> str:
+def _get_min_driver_cuda(minimum: DriverMinimum) -> str:
     """Return the CUDA version that the driver itself must support.
 
-    It is x.0 with minor-version compatibility, else exactly this version.
+    With minor-version compatibility it is the first version of the major (12.0), otherwise the build's own version.
     """
     if minimum.minor_version_compatibility:
         return f"{versions.major(minimum.cuda)}.0"
@@ -86,8 +86,8 @@ def _min_driver_cuda(minimum: DriverMinimum) -> str:
 def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
     """Return whether a new enough driver would not help any card here.
 
-    That is the case if the last driver branch of every card is too old and this TensorFlow has no code for
-    the cards.
+    That is the case if the last driver branch of every GPU is too old and this TensorFlow has no code for the
+    GPUs.
     """
     devices = drivers.list_known_devices(context)
     if not devices or minimum.minimum is None:
@@ -101,19 +101,20 @@ def _lacks_newer_driver(context: RuleContext, minimum: DriverMinimum) -> bool:
     return True
 
 
-def _evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
-    """Return what is known: the driver's version, the newest CUDA it supports, and the required driver."""
+def _list_evidence(context: RuleContext, driver_cuda: str | None) -> list[Evidence]:
+    """Return the driver version, the newest CUDA that it supports, and the required driver, as far as known."""
     version = drivers.driver_version(context)
-    lines = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
+    evidence = [Evidence(version[1], f"driver {version[0]}")] if version is not None else []
     if driver_cuda is not None:
-        lines.append(Evidence("cuDriverGetVersion", f"supports CUDA {driver_cuda} and older"))
+        evidence.append(Evidence("cuDriverGetVersion", f"supports CUDA {driver_cuda} and older"))
     minimum = _find_minimum(context)
     if minimum is not None and minimum.minimum is not None:
-        lines.append(Evidence("NVIDIA's table of toolkits and drivers", minimum.explanation))
-    return lines
+        evidence.append(Evidence("NVIDIA's table of toolkits and drivers", minimum.explanation))
+    return evidence
 
 
 def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
+    """Report that cuInit itself refuses the driver's version. `reason` is its explanation."""
     minimum = _find_minimum(context)
     requirement = (
         f" TensorFlow's CUDA {minimum.cuda} needs driver {minimum.minimum} or newer."
@@ -125,12 +126,13 @@ def _build_cuinit_finding(context: RuleContext, reason: str) -> Finding:
         Severity.ERROR,
         f"{reason} The kernel's part of the driver is older than the library that asks it.{requirement}",
         title="The driver is too old",
-        evidence=[*_evidence(context, None), *drivers.module_evidence(context)],
-        remedies=_remedies(context, minimum.minimum if minimum is not None else None),
+        evidence=[*_list_evidence(context, None), *drivers.module_evidence(context)],
+        remedies=_build_remedies(context, minimum.minimum if minimum is not None else None),
     )
 
 
 def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None) -> Finding:
+    """Report a driver that is below the minimum for this build's CUDA."""
     version = drivers.driver_version(context)
     driver = f"Driver {version[0]}" if version is not None else "The driver"
     statement = f"{driver} supports CUDA {driver_cuda}" if driver_cuda is not None else f"{driver} is there"
@@ -142,8 +144,8 @@ def _build_driver_finding(context: RuleContext, minimum: DriverMinimum, driver_c
         title=f"The driver is too old for CUDA {versions.major_minor(minimum.cuda)}: {minimum.minimum} or "
         "newer is needed",
         row=f"too old for CUDA {versions.major_minor(minimum.cuda)}",
-        evidence=_evidence(context, driver_cuda),
-        remedies=_remedies(context, minimum.minimum),
+        evidence=_list_evidence(context, driver_cuda),
+        remedies=_build_remedies(context, minimum.minimum),
     )
 
 
@@ -152,8 +154,8 @@ def _check_support_minimum(
 ) -> list[Finding]:
     """Report a driver older than the first one for which NVIDIA supports all of this CUDA major version.
 
-    The driver supports the first CUDA of this major. Example: 450.51 to 450.66 with CUDA 11.1 to 11.8.
-    `recommend` rejects such a driver; whether it works has not been observed.
+    An example is 450.51 to 450.66 with CUDA 11.1 to 11.8. Such a driver supports the first CUDA of this major;
+    whether the later ones work has not been observed. `recommend` rejects it.
     """
     if version is None or minimum.minimum is None or versions.is_at_least(version[0], minimum.minimum):
         return []
@@ -162,21 +164,23 @@ def _check_support_minimum(
             Cause.DRIVER_TOO_OLD,
             Severity.WARNING,
             f"{minimum.explanation[:1].upper()}{minimum.explanation[1:]}. Here is driver {version[0]}. It speaks CUDA "
-            f"{_min_driver_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
+            f"{_get_min_driver_cuda(minimum)}, so CUDA's runtime may take it; whether all of it works is not known.",
             title=f"NVIDIA promises CUDA {versions.major_minor(minimum.cuda)} only from driver {minimum.minimum} on",
             row=f"older than CUDA {versions.major_minor(minimum.cuda)} is promised for",
-            evidence=_evidence(context, None),
-            remedies=_remedies(context, minimum.minimum),
+            evidence=_list_evidence(context, None),
+            remedies=_build_remedies(context, minimum.minimum),
         )
     ]
 
 
-def _check_jit_support(context: RuleContext, minimum: DriverMinimum, newest: str | None) -> list[Finding]:
+def _check_jit_support(
+    context: RuleContext, minimum: DriverMinimum, driver_cuda: str | None
+) -> list[Finding]:
     """Report a driver that is new enough to run this build's machine code but too old to compile its PTX.
 
     This matters only to GPUs without machine code for all kernels.
     """
-    if newest is None:
+    if driver_cuda is None:
         return []
     affected: list[tuple[CudaDevice, str, str]] = []
     for device in drivers.list_shown_devices(context):
@@ -185,60 +189,67 @@ def _check_jit_support(context: RuleContext, minimum: DriverMinimum, newest: str
             if device.compute_capability
             else None
         )
-        if compilation is not None and not versions.is_at_least(newest, versions.major_minor(compilation[0])):
+        if compilation is not None and not versions.is_at_least(
+            driver_cuda, versions.major_minor(compilation[0])
+        ):
             affected.append((device, *compilation))
     if not affected:
         return []
     names = ", ".join(drivers.device_label(device) for device, _, _ in affected)
     device, cuda, share = max(affected, key=lambda entry: versions.parse(entry[1]))
     code = "no machine code" if share == "all" else f"{share} of its kernels as PTX alone"
-    needed = context.compat.driver_minimum(cuda, minimum.os).own
+    required_driver = context.compat.driver_minimum(cuda, minimum.os).own
     return [
         RULE.finding(
             Cause.DRIVER_TOO_OLD,
             Severity.ERROR,
             f"{names}: this TensorFlow has {code} for compute capability {device.compute_capability}, so the driver "
             f"would have to compile its PTX, which is of CUDA {versions.major_minor(cuda)}. The driver supports CUDA "
-            f"{newest} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
-            title=f"The driver is too old to compile this TensorFlow's code: {needed or 'a newer one'} is needed",
+            f"{driver_cuda} and refuses newer PTX (CUDA_ERROR_UNSUPPORTED_PTX_VERSION).",
+            title=f"The driver is too old to compile this TensorFlow's code: {required_driver or 'a newer one'} is needed",
             row="too old to compile TensorFlow's code",
-            evidence=_evidence(context, newest),
-            remedies=_remedies(context, needed),
+            evidence=_list_evidence(context, driver_cuda),
+            remedies=_build_remedies(context, required_driver),
         )
     ]
 
 
-def _remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
-    """Return the remedies to update the driver or to use an older release. `minimum` is the required driver."""
+def _build_remedies(context: RuleContext, minimum: str | None) -> list[Remedy]:
+    """Return the remedies: update the driver, or use an older release.
+
+    `minimum` is the required driver; None if it is not known.
+    """
     minimum_text = f" ({minimum} or newer)" if minimum is not None else ""
     machine = context.facts.machine
     if machine.wsl:
-        update = Remedy(
+        update_remedy = Remedy(
             f"Update NVIDIA's driver in Windows{minimum_text}, then in PowerShell:",
             ("wsl --shutdown",),
             changes_system=True,
         )
     elif machine.container:
-        update = Remedy(
+        update_remedy = Remedy(
             f"Update the host's driver{minimum_text}; the container uses it. On the host:",
             ("nvidia-smi",),
             changes_system=True,
         )
     else:
-        install = advice.make_driver_remedy(context.target)
-        update = Remedy(
-            f"Update the driver{minimum_text}. {install.text}", install.commands, changes_system=True
+        install_remedy = advice.make_driver_remedy(context.target)
+        update_remedy = Remedy(
+            f"Update the driver{minimum_text}. {install_remedy.text}",
+            install_remedy.commands,
+            changes_system=True,
         )
-    return [update, *_older_release_remedies(context)]
+    return [update_remedy, *_build_older_release_remedies(context)]
 
 
-def _older_release_remedies(context: RuleContext) -> list[Remedy]:
+def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
     """Return the remedy with the best release for this Python and the installed driver."""
     build, python = context.build, context.python
     version, cuda = drivers.driver_version(context), value_of(context.facts.driver.cuda)
     if build is None or python is None or version is None or context.facts.machine.wsl:
         return []
-    if cuda is not None and cuda.init in (35, 36):
+    if cuda is not None and cuda.init in (35, 36):  # the driver library is newer than the kernel module
         return []
     return advice.suggest_release(context.target, "Use {release}, which this driver can run.")
 

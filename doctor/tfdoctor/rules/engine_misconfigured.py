@@ -4,7 +4,7 @@ What it means
 -------------
 If daemon.json is not valid JSON, or names a default runtime that it does not define, the engine does not start.
 If a runtime points to a program that does not exist, no container starts with it. The toolkit refuses a rootless
-engine without no-cgroups. A toolkit in the mode cdi refuses `--gpus`. A config.toml that is not valid TOML stops the
+engine without no-cgroups. A toolkit in cdi mode refuses `--gpus`. A config.toml that is not valid TOML stops the
 toolkit.
 
 How it is seen

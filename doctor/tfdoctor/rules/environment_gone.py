@@ -36,30 +36,35 @@ STATES = {
     "base-gone": "whose Python is a link to {target}, which is not there",
     "closed": "which this user may not look into",
 }
-"""Clauses for LostEnvironment.problem."""
+"""The clause that describes each value of LostEnvironment.problem."""
 
 
 def check(context: RuleContext) -> Result:
     choice = context.facts.choice
-    lost = (
+    environment = (
         next((candidate for candidate in choice.lost if candidate.variable != PYTHON_OPTION), None)
         if choice is not None
         else None
     )
-    if choice is None or lost is None:
+    if choice is None or environment is None:
         return NotApplicable("no environment is named that could not be used")
-    state = STATES[lost.problem].format(target=lost.target)
-    works = context.prediction.gpu_registered is True
+    state = STATES[environment.problem].format(target=environment.target)
+    uses_gpu = context.prediction.gpu_registered is True
     python = context.python.executable if context.python is not None else choice.path
-    evidence = [Evidence(f"${lost.variable}", lost.prefix)]
-    if lost.target is not None:
-        evidence.append(Evidence(f"{lost.prefix}/bin/python", f"leads to {lost.target}, which is not there"))
-    evidence += [Evidence(f"{folder}/bin/activate", f"was made as {lost.prefix}") for folder in lost.moved_to]
+    evidence = [Evidence(f"${environment.variable}", environment.prefix)]
+    if environment.target is not None:
+        evidence.append(
+            Evidence(f"{environment.prefix}/bin/python", f"leads to {environment.target}, which is not there")
+        )
+    evidence += [
+        Evidence(f"{folder}/bin/activate", f"was made as {environment.prefix}")
+        for folder in environment.moved_to
+    ]
     return [
         RULE.finding(
-            Cause.NOT_PERMITTED if lost.problem == "closed" else Cause.PYTHON_UNUSABLE,
-            Severity.WARNING if works else Severity.ERROR,
-            f"${lost.variable} names {lost.prefix}, {state}. In this shell, `python` starts a different one: "
+            Cause.NOT_PERMITTED if environment.problem == "closed" else Cause.PYTHON_UNUSABLE,
+            Severity.WARNING if uses_gpu else Severity.ERROR,
+            f"${environment.variable} names {environment.prefix}, {state}. In this shell, `python` starts a different one: "
             f"{python} ({describe_python_choice(context)}), and that is what was examined"
             + (
                 ""
@@ -67,9 +72,9 @@ def check(context: RuleContext) -> Result:
                 else ". Do not install anything into it because of this"
             )
             + ".",
-            title=f"The active environment {lost.prefix} cannot be used: your shell uses a different Python",
+            title=f"The active environment {environment.prefix} cannot be used: your shell uses a different Python",
             evidence=evidence,
-            remedies=restore_remedies(lost),
+            remedies=restore_remedies(environment),
         )
     ]
 
@@ -77,7 +82,7 @@ def check(context: RuleContext) -> Result:
 def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
     """Return the remedies that restore the lost environment."""
     prefix = advice.quote(lost.prefix)
-    conda = lost.variable == "CONDA_PREFIX"
+    is_conda = lost.variable == "CONDA_PREFIX"
     if lost.problem == "closed":
         return [Remedy("Run as the user whose environment it is, or use one of your own.", ("id -un",))]
     if lost.problem == "base-gone":
@@ -100,7 +105,7 @@ def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
         ]
     if remedies:
         return remedies
-    if conda:
+    if is_conda:
         return [
             Remedy(
                 "Activate an existing environment.",
@@ -125,9 +130,9 @@ def restore_remedies(lost: LostEnvironment) -> list[Remedy]:
 
 
 def _replace_base_remedies(environment: LostEnvironment) -> list[Remedy]:
-    """Return the remedies to replace the base by another Python of the same minor version.
+    """Return the remedies to replace the base Python with another one of the same minor version.
 
-    With another version, nothing of the environment can be used.
+    With a different version, the packages of the environment cannot be used.
     """
     prefix = advice.quote(environment.prefix)
     minor = ".".join((environment.version or "").split(".")[:2])

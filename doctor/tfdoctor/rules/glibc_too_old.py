@@ -29,8 +29,8 @@ MISSING_GLIBC_ERROR = lazy_pattern(r"version `GLIBC_([\d.]+)'")
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        unmet = outcome_if_unknown(context.facts.loader, "the loader")
-        return CouldNotCheck(unmet.reason if unmet is not None else "the loader could not be followed")
+        outcome = outcome_if_unknown(context.facts.loader, "the loader")
+        return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
     failures = [
         (failure, match[1])
         for failure in context.loader.import_needs

@@ -2,20 +2,20 @@
 
 What it means
 -------------
-At its first operation TensorFlow takes nearly all free memory of every card that it sees. If another
+At its first operation TensorFlow takes nearly all free memory of every GPU that it sees. If another
 process has most of it, too little is left: CUDA_ERROR_OUT_OF_MEMORY, or cuBLAS and cuDNN cannot be
-initialised. In the compute mode Exclusive_Process one process at a time can use a card; in Prohibited none can.
+initialised. In the compute mode Exclusive_Process one process at a time can use a GPU; in Prohibited none can.
 
 How it is seen
 --------------
-NVML, else nvidia-smi, reports how much memory is used and in which mode the card is. nvidia-smi lists the processes,
-and /proc shows who owns them, what they run and in which container (but not from inside a container, where the
-process IDs are the host's). Memory that no listed process holds, as in a container, is attributed to processes that
+NVML, else nvidia-smi, reports how much memory is used and in which mode the GPU is. nvidia-smi lists the processes,
+and /proc shows their owners, commands and containers (but not from inside a container, where the process IDs are the
+host's). Memory that no listed process holds, as in a container, is attributed to processes that
 nvidia-smi does not list. tfdoctor itself uses none.
 
 What to do
 ----------
-End the other process, choose another card, or let TensorFlow allocate memory as needed.
+End the other process, choose another GPU, or let TensorFlow allocate memory as needed.
 """
 
 from __future__ import annotations
@@ -28,13 +28,14 @@ from tfdoctor.rules.base import GPU, CouldNotCheck, NotApplicable, Result, Rule,
 
 MAX_NAMED_PROCESSES = 6
 LIST_PROCESSES_COMMAND = "nvidia-smi --query-compute-apps=gpu_uuid,pid,process_name,used_memory --format=csv"
+"""The command that lists the processes that compute on a GPU."""
 MIN_REPORTED_MIB = 500
-"""About the memory (MiB) that a context with cuBLAS and cuDNN takes before the first tensor."""
+"""The memory in MiB that a CUDA context with cuBLAS and cuDNN takes, roughly, before the first tensor."""
 
 
 @dataclass(frozen=True, slots=True)
 class CardMemory:
-    """The memory (MiB), compute mode and processes of a GPU."""
+    """The memory (in MiB), compute mode and processes of a GPU. None means not known."""
 
     label: str
     pci_bus_id: str | None
@@ -43,6 +44,7 @@ class CardMemory:
     total: int | None
     used: int | None
     mode: str
+    """The compute mode as nvidia-smi names it; "" if not known."""
     processes: tuple[SmiProcess, ...] = ()
     lists_processes: bool = False
     """True if nvidia-smi lists the processes of this GPU, even if there are none."""
@@ -54,43 +56,45 @@ class CardMemory:
 
 
 def check(context: RuleContext) -> Result:
-    cards = _list_cards(context)
-    if cards is None:
-        absent = isinstance(context.facts.driver.nvml, Absent) or isinstance(context.facts.driver.smi, Absent)
+    gpus = _list_gpus(context)
+    if gpus is None:
+        is_absent = isinstance(context.facts.driver.nvml, Absent) or isinstance(
+            context.facts.driver.smi, Absent
+        )
         nvml = value_of(context.facts.driver.nvml)
-        if absent or (nvml is not None and not nvml.loaded):
+        if is_absent or (nvml is not None and not nvml.loaded):
             return NotApplicable("neither NVML nor nvidia-smi is there to tell")
         cuda = value_of(context.facts.driver.cuda)
         if cuda is not None and not cuda.devices:
             return NotApplicable("the driver shows no card whose memory another process could hold")
         return CouldNotCheck("neither NVML nor nvidia-smi tells how much memory is used")
-    visible = _select_visible_cards(context, cards)
-    if not visible:
+    visible_gpus = _select_visible_gpus(context, gpus)
+    if not visible_gpus:
         return NotApplicable("no card is visible here")
-    prohibited = [card for card in visible if card.mode.lower() == "prohibited"]
-    findings = [_build_prohibited_finding(context, prohibited, visible)] if prohibited else []
-    open_cards = [card for card in visible if card not in prohibited]
-    busy = [card for card in open_cards if _is_busy(card)]
-    if busy:
-        findings.append(_build_busy_finding(context, busy, open_cards, cards))
+    prohibited_gpus = [gpu for gpu in visible_gpus if gpu.mode.lower() == "prohibited"]
+    findings = [_build_prohibited_finding(context, prohibited_gpus, visible_gpus)] if prohibited_gpus else []
+    usable_gpus = [gpu for gpu in visible_gpus if gpu not in prohibited_gpus]
+    busy_gpus = [gpu for gpu in usable_gpus if _is_busy(gpu)]
+    if busy_gpus:
+        findings.append(_build_busy_finding(context, busy_gpus, usable_gpus, gpus))
     return findings
 
 
-def _list_cards(context: RuleContext) -> list[CardMemory] | None:
+def _list_gpus(context: RuleContext) -> list[CardMemory] | None:
     """List the GPUs from NVML with the modes from nvidia-smi, else from nvidia-smi alone.
 
-    None if neither reports them. GPUs in MIG mode are left out: their memory is not that of their instances.
+    None if neither reports them. GPUs in MIG mode are omitted: their memory is not that of their instances.
     """
     nvml, smi = value_of(context.facts.driver.nvml), value_of(context.facts.driver.smi)
     smi_gpus = smi.gpus if isinstance(smi, SmiFacts) else ()
-    by_address = {gpu.pci_bus_id: gpu for gpu in smi_gpus if gpu.pci_bus_id}
+    smi_gpu_by_address = {gpu.pci_bus_id: gpu for gpu in smi_gpus if gpu.pci_bus_id}
     if nvml is not None and nvml.init == 0 and nvml.devices:
-        cards = []
+        gpus = []
         for device in nvml.devices:
-            gpu = by_address.get(device.pci_bus_id) if device.pci_bus_id else None
+            gpu = smi_gpu_by_address.get(device.pci_bus_id) if device.pci_bus_id else None
             if gpu is not None and gpu.mig:
                 continue
-            cards.append(
+            gpus.append(
                 CardMemory(
                     device.name or f"GPU {device.index}",
                     device.pci_bus_id,
@@ -103,7 +107,7 @@ def _list_cards(context: RuleContext) -> list[CardMemory] | None:
                     gpu is not None and gpu.lists_processes,
                 )
             )
-        return cards
+        return gpus
     if not smi_gpus:
         return None
     return [
@@ -123,87 +127,90 @@ def _list_cards(context: RuleContext) -> list[CardMemory] | None:
     ]
 
 
-def _select_visible_cards(context: RuleContext, cards: list[CardMemory]) -> list[CardMemory]:
+def _select_visible_gpus(context: RuleContext, gpus: list[CardMemory]) -> list[CardMemory]:
     """Return the GPUs that TensorFlow will see: those that the driver shows, by PCI address."""
     cuda = value_of(context.facts.driver.cuda)
     if cuda is None or cuda.init is None:
-        return cards
+        return gpus
     addresses = {device.pci_bus_id for device in cuda.devices}
     if None in addresses:
-        return cards if cuda.devices else []
-    return [card for card in cards if card.pci_bus_id in addresses]
+        return gpus if cuda.devices else []
+    return [gpu for gpu in gpus if gpu.pci_bus_id in addresses]
 
 
-def _is_busy(card: CardMemory) -> bool:
+def _is_busy(gpu: CardMemory) -> bool:
     """Return whether less than half of the memory, or less than MIN_REPORTED_MIB, is free."""
-    free = card.free
-    return free is not None and card.total is not None and (free < MIN_REPORTED_MIB or free * 2 < card.total)
+    free = gpu.free
+    return free is not None and gpu.total is not None and (free < MIN_REPORTED_MIB or free * 2 < gpu.total)
 
 
-def _format_card_memory(card: CardMemory) -> str:
-    address = f" ({card.pci_bus_id})" if card.pci_bus_id else ""
-    return f"{card.label}{address}: {card.free} of {card.total} MiB free"
+def _format_memory(gpu: CardMemory) -> str:
+    """Format the free and total memory of a GPU."""
+    address = f" ({gpu.pci_bus_id})" if gpu.pci_bus_id else ""
+    return f"{gpu.label}{address}: {gpu.free} of {gpu.total} MiB free"
 
 
 def _build_busy_finding(
-    context: RuleContext, busy: list[CardMemory], visible: list[CardMemory], cards: list[CardMemory]
+    context: RuleContext, busy_gpus: list[CardMemory], visible_gpus: list[CardMemory], gpus: list[CardMemory]
 ) -> Finding:
     """Report GPUs whose memory other processes use; an error if every visible GPU is full."""
-    full = all((card.free or 0) < MIN_REPORTED_MIB for card in busy) and len(busy) == len(visible)
-    exclusive = any("exclusive" in card.mode.lower() for card in busy)
-    mode_text = " Its compute mode lets one process at a time use it." if exclusive else ""
+    is_full = all((gpu.free or 0) < MIN_REPORTED_MIB for gpu in busy_gpus) and len(busy_gpus) == len(
+        visible_gpus
+    )
+    is_exclusive = any("exclusive" in gpu.mode.lower() for gpu in busy_gpus)
+    mode_text = " Its compute mode lets one process at a time use it." if is_exclusive else ""
     consequence = (
-        "That is too little for TensorFlow to start." if full else _describe_memory_use(context, busy)
+        "That is too little for TensorFlow to start." if is_full else _describe_memory_use(context, busy_gpus)
     )
     in_container = bool(context.facts.machine.container)
     texts = [
         line
-        for card in busy
-        for line in (*_list_holders(card), *_describe_unlisted_memory(card, in_container=in_container))
+        for gpu in busy_gpus
+        for line in (*_list_processes(gpu), *_describe_unlisted_memory(gpu, in_container=in_container))
     ]
-    held_by = (
+    processes_text = (
         f" On it: {'; '.join(texts[:MAX_NAMED_PROCESSES])}{' and more' if len(texts) > MAX_NAMED_PROCESSES else ''}."
         if texts
         else ""
     )
     return RULE.finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
-        Severity.ERROR if full else Severity.WARNING,
+        Severity.ERROR if is_full else Severity.WARNING,
         "Other processes use the card's memory: "
-        f"{'; '.join(_format_card_memory(card) for card in busy)}.{held_by} {consequence}{mode_text}",
+        f"{'; '.join(_format_memory(gpu) for gpu in busy_gpus)}.{processes_text} {consequence}{mode_text}",
         title="Other processes have taken the card's memory"
-        if full
+        if is_full
         else "Other processes use more than half of the card's memory",
         evidence=[
-            *(Evidence("NVML", _format_card_memory(card)) for card in busy),
+            *(Evidence("NVML", _format_memory(gpu)) for gpu in busy_gpus),
             *(Evidence("nvidia-smi -q -x", line) for line in texts[:20]),
         ],
-        remedies=_remedies(context, busy, cards, full=full),
+        remedies=_build_remedies(context, busy_gpus, gpus, is_full=is_full),
     )
 
 
-def _describe_memory_use(context: RuleContext, busy: list[CardMemory]) -> str:
-    """Describe what TensorFlow would do with the free memory, in MiB if its rule for the amount is known."""
+def _describe_memory_use(context: RuleContext, busy_gpus: list[CardMemory]) -> str:
+    """Describe how much of the free memory TensorFlow would take, in MiB if its rule for the amount is known."""
     build = context.build
     cuda = value_of(context.facts.driver.cuda)
-    free = busy[0].free
+    free = busy_gpus[0].free
     reserve = context.compat.cards.reserve
     if build is None or build.version is None or cuda is None or not free:
         return "TensorFlow takes nearly all that is left."
     if versions.compare(versions.major_minor(build.version), reserve.since) < 0:
         return "TensorFlow takes nearly all that is left."
     device = next(
-        (candidate for candidate in cuda.devices if candidate.pci_bus_id == busy[0].pci_bus_id), None
+        (candidate for candidate in cuda.devices if candidate.pci_bus_id == busy_gpus[0].pci_bus_id), None
     )
-    if device is None or device.compute_capability is None or len(busy) > 1:
+    if device is None or device.compute_capability is None or len(busy_gpus) > 1:
         return "TensorFlow takes nearly all that is left."
     reserved = reserve.compute_remaining(device.compute_capability, free)
     return f"TensorFlow would take nearly all that is left, about {max(free - reserved, 0)} MiB."
 
 
-def _list_holders(card: CardMemory) -> list[str]:
-    """Describe the processes on the GPU, the largest first and those that only draw a screen last."""
-    processes = sorted(card.processes, key=lambda item: (item.kind == "G", -(item.used_mib or 0)))
+def _list_processes(gpu: CardMemory) -> list[str]:
+    """Describe the processes on the GPU: the largest first, and those that only draw a screen ("G") last."""
+    processes = sorted(gpu.processes, key=lambda item: (item.kind == "G", -(item.used_mib or 0)))
     return [_describe_process(process) for process in processes]
 
 
@@ -222,16 +229,16 @@ def _describe_process(process: SmiProcess) -> str:
     return f"{name}{command}{pid}{owner}{container}{amount}{state}"
 
 
-def _describe_unlisted_memory(card: CardMemory, *, in_container: bool) -> list[str]:
-    """Report memory that no listed process holds, if it is more than the driver itself needs.
+def _describe_unlisted_memory(gpu: CardMemory, *, in_container: bool) -> list[str]:
+    """Return a sentence about memory that no listed process holds, if it is more than the driver itself needs.
 
-    If the amount of a listed process is not known, report only that.
+    If the memory of a listed process is not known, the sentence says only that. Empty if there is nothing to say.
     """
-    if card.used is None or not card.lists_processes:
+    if gpu.used is None or not gpu.lists_processes:
         return []
-    if any(process.used_mib is None for process in card.processes):
+    if any(process.used_mib is None for process in gpu.processes):
         return ["nvidia-smi does not say how much each holds"]
-    unlisted = card.used - sum(process.used_mib or 0 for process in card.processes)
+    unlisted = gpu.used - sum(process.used_mib or 0 for process in gpu.processes)
     if unlisted < MIN_REPORTED_MIB:
         return []
     if in_container:
@@ -239,10 +246,10 @@ def _describe_unlisted_memory(card: CardMemory, *, in_container: bool) -> list[s
     return [f"{unlisted} MiB are held by processes that nvidia-smi does not list here"]
 
 
-def _end_process_remedies(context: RuleContext, busy: list[CardMemory]) -> list[Remedy]:
+def _build_end_process_remedies(context: RuleContext, busy_gpus: list[CardMemory]) -> list[Remedy]:
     """Return the remedies to end the processes that hold the memory."""
-    root = advice.sudo_prefix(context.target)
-    processes = [process for card in busy for process in card.processes if process.kind != "G"]
+    sudo = advice.sudo_prefix(context.target)
+    processes = [process for gpu in busy_gpus for process in gpu.processes if process.kind != "G"]
     own_processes = [
         process for process in processes if process.own and process.pid is not None and process.state is None
     ]
@@ -280,14 +287,14 @@ def _end_process_remedies(context: RuleContext, busy: list[CardMemory]) -> list[
             Remedy(
                 "Memory of an ended process is released when its parent ends; see which processes have "
                 "the card open.",
-                (f"{root}fuser -v /dev/nvidia*",),
+                (f"{sudo}fuser -v /dev/nvidia*",),
             )
         )
     if remedies:
         return remedies
     list_commands: tuple[str, ...] = (LIST_PROCESSES_COMMAND,)
     if not processes and not context.facts.machine.container and not context.facts.machine.wsl:
-        list_commands = (*list_commands, f"{root}fuser -v /dev/nvidia*")
+        list_commands = (*list_commands, f"{sudo}fuser -v /dev/nvidia*")
     if not processes and context.facts.machine.container:
         return [Remedy("This container cannot see them. On the host this lists them:", list_commands)]
     return [
@@ -299,14 +306,14 @@ def _end_process_remedies(context: RuleContext, busy: list[CardMemory]) -> list[
     ]
 
 
-def _remedies(
-    context: RuleContext, busy: list[CardMemory], cards: list[CardMemory], *, full: bool
+def _build_remedies(
+    context: RuleContext, busy_gpus: list[CardMemory], gpus: list[CardMemory], *, is_full: bool
 ) -> list[Remedy]:
-    """Return the remedies to end the processes, to use a free GPU, or to share the memory."""
-    remedies = _end_process_remedies(context, busy)
-    free = [card for card in cards if card not in busy and card.uuid and not _is_busy(card)]
-    if free:
-        best = max(free, key=lambda card: card.free or 0)
+    """Return the remedies: end the processes, use a free GPU, or share the memory."""
+    remedies = _build_end_process_remedies(context, busy_gpus)
+    free_gpus = [gpu for gpu in gpus if gpu not in busy_gpus and gpu.uuid and not _is_busy(gpu)]
+    if free_gpus:
+        best = max(free_gpus, key=lambda gpu: gpu.free or 0)
         remedies.append(
             Remedy(
                 f"Use the free card ({best.label}).",
@@ -316,7 +323,7 @@ def _remedies(
                 ),
             )
         )
-    if not full:
+    if not is_full:
         remedies.append(
             Remedy(
                 "Share it: let TensorFlow allocate memory as needed.",
@@ -327,24 +334,25 @@ def _remedies(
 
 
 def _build_prohibited_finding(
-    context: RuleContext, prohibited: list[CardMemory], visible: list[CardMemory]
+    context: RuleContext, prohibited_gpus: list[CardMemory], visible_gpus: list[CardMemory]
 ) -> Finding:
-    root = advice.sudo_prefix(context.target)
-    names = ", ".join(card.label for card in prohibited)
+    """Report GPUs in the compute mode Prohibited; an error if every visible GPU is."""
+    sudo = advice.sudo_prefix(context.target)
+    names = ", ".join(gpu.label for gpu in prohibited_gpus)
     return RULE.finding(
         Cause.GPU_BUSY_OTHER_PROCESS,
-        Severity.ERROR if len(prohibited) == len(visible) else Severity.WARNING,
+        Severity.ERROR if len(prohibited_gpus) == len(visible_gpus) else Severity.WARNING,
         f"{names}: the compute mode is Prohibited, in which no process may use the card. TensorFlow lists it "
         "and fails at the first operation.",
         title="The card's compute mode forbids computing",
         row="its compute mode forbids computing",
         evidence=[
-            Evidence("nvidia-smi -q -x", f"{card.label}: compute mode {card.mode}") for card in prohibited
+            Evidence("nvidia-smi -q -x", f"{gpu.label}: compute mode {gpu.mode}") for gpu in prohibited_gpus
         ],
         remedies=[
             Remedy(
                 "Set it back.",
-                tuple(f"{root}nvidia-smi -i {card.index} -c DEFAULT" for card in prohibited),
+                tuple(f"{sudo}nvidia-smi -i {gpu.index} -c DEFAULT" for gpu in prohibited_gpus),
                 changes_system=True,
             )
         ],

@@ -2,19 +2,19 @@
 
 What it means
 -------------
-If a card is newer than all machine code in a wheel, the driver compiles the wheel's PTX once, which can
+If a GPU is newer than all machine code in a wheel, the driver compiles the wheel's PTX once, which can
 take half an hour, and caches the result (in ~/.nv/ComputeCache). If the PTX is specific to one
-architecture (sm_90a in TensorFlow 2.16 to 2.20), it cannot be compiled for a newer card: operations fail with
+architecture (sm_90a in TensorFlow 2.16 to 2.20), it cannot be compiled for a newer GPU: operations fail with
 CUDA_ERROR_INVALID_PTX. If there is no PTX, nothing runs.
 
 How it is seen
 --------------
-The compute capability comes from the driver, or from the card's PCI id. The code that each wheel contains was
+The compute capability comes from the driver, or from the GPU's PCI id. The code that each wheel contains was
 determined from its files.
 
 What to do
 ----------
-Wait once and enlarge the cache, or install a TensorFlow that has code for the card.
+Wait once and enlarge the cache, or install a TensorFlow that has code for the GPU.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ def check(context: RuleContext) -> Result:
 def _check_capability(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding | None:
-    """Return the finding about the GPUs of one compute capability; None if the build has code for them."""
+    """Return the finding about the GPUs of one compute capability; None if there is no problem."""
     code = drivers.code_for(context, capability)
-    newest = drivers.newest_code(context)
+    newest_code = drivers.newest_code(context)
     if code == "arch-specific":
         return _build_arch_specific_finding(context, build, capability, devices)
-    if code == "none" and newest is not None and versions.is_at_least(capability, newest):
+    if code == "none" and newest_code is not None and versions.is_at_least(capability, newest_code):
         return _build_code_gap_finding(context, build, capability, devices)
     if code == "jit":
         return _build_jit_finding(context, build, capability, devices)
@@ -76,20 +76,21 @@ def _list_known_problems(context: RuleContext, build: Build, capability: str) ->
     ]
 
 
-def _evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
-    from_driver = devices[0].ordinal >= 0
-    source = "the driver" if from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
-    lines = [
+def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
+    """Return the compute capability of each GPU, and the newest machine code of the build."""
+    is_from_driver = devices[0].ordinal >= 0
+    source = "the driver" if is_from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
+    evidence = [
         Evidence(source, f"{drivers.device_label(device)}: compute capability {device.compute_capability}")
         for device in devices
     ]
-    newest = drivers.newest_code(context)
-    if newest is not None:
-        lines.append(Evidence("the wheel", f"its newest machine code is for {newest}"))
-    return lines
+    newest_code = drivers.newest_code(context)
+    if newest_code is not None:
+        evidence.append(Evidence("the wheel", f"its newest machine code is for {newest_code}"))
+    return evidence
 
 
-def _finding(
+def _build_finding(
     context: RuleContext,
     devices: list[CudaDevice],
     severity: Severity,
@@ -98,6 +99,7 @@ def _finding(
     explanation: str,
     remedies: list[Remedy],
 ) -> Finding:
+    """Return a finding of this rule about these GPUs."""
     if devices[0].ordinal < 0:
         severity = min(severity, Severity.WARNING)  # the missing driver is the more severe problem
     return RULE.finding(
@@ -105,23 +107,25 @@ def _finding(
         severity,
         explanation,
         title=title,
-        evidence=_evidence(context, devices),
+        evidence=_list_evidence(context, devices),
         remedies=remedies,
     )
 
 
 def _describe_gap(build: Build, devices: list[CudaDevice]) -> str:
+    """Return a clause that says that the first GPU is newer than the machine code."""
     return f"{devices[0].name or 'The card'} is newer than the machine code in TensorFlow {build.version}"
 
 
 def _build_arch_specific_finding(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding:
+    """Report PTX that is specific to another architecture."""
     problems = _list_known_problems(context, build, capability)
     explanation = " ".join(problem.text for problem in problems) or (
         "A part of its PTX is specific to another architecture, which this card cannot compile."
     )
-    return _finding(
+    return _build_finding(
         context,
         devices,
         Severity.ERROR,
@@ -129,7 +133,7 @@ def _build_arch_specific_finding(
         f"{capability})",
         explanation=f"{_describe_gap(build, devices)}. {explanation} TensorFlow registers the card, and operations "
         "fail with CUDA_ERROR_INVALID_PTX.",
-        remedies=_newer_release_remedies(context)
+        remedies=_build_newer_release_remedies(context)
         or [*(Remedy(problem.remedy) for problem in problems), advice.make_recommend_remedy()],
     )
 
@@ -137,14 +141,15 @@ def _build_arch_specific_finding(
 def _build_code_gap_finding(
     context: RuleContext, build: Build, capability: str, devices: list[CudaDevice]
 ) -> Finding:
-    return _finding(
+    """Report that the build has neither machine code nor PTX for the GPUs."""
+    return _build_finding(
         context,
         devices,
         Severity.ERROR,
         title=f"TensorFlow {build.version} has no code for this card (compute capability {capability})",
         explanation=f"{_describe_gap(build, devices)}, and there is no PTX inside that the driver could "
         "compile for it. TensorFlow registers the card, and every operation fails.",
-        remedies=_newer_release_remedies(context),
+        remedies=_build_newer_release_remedies(context),
     )
 
 
@@ -154,17 +159,17 @@ def _build_jit_finding(
     """Report that the driver has to compile the build's PTX, or that a variable forbids it."""
     problems = _list_known_problems(context, build, capability)
     variables = context.facts.environment.variables
-    limit = "".join(f" {problem.text}" for problem in problems) + _describe_library_limit(
+    limit_text = "".join(f" {problem.text}" for problem in problems) + _describe_library_limit(
         context, build, capability
     )
     known_remedies = [Remedy(problem.remedy) for problem in problems]
     explanation = (
-        f"{_describe_gap(build, devices)}.{limit} The driver compiles its kernels when they are first used, which can "
+        f"{_describe_gap(build, devices)}.{limit_text} The driver compiles its kernels when they are first used, which can "
         "take half an hour, and keeps them for the next time."
     )
-    forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
-    if forbidden:
-        return _finding(
+    is_forbidden = variables.get("CUDA_DISABLE_PTX_JIT", "0") not in ("", "0")
+    if is_forbidden:
+        return _build_finding(
             context,
             devices,
             Severity.ERROR,
@@ -174,14 +179,14 @@ def _build_jit_finding(
                 variable_origins.unset_remedy(
                     context, "CUDA_DISABLE_PTX_JIT", "Unset the variable.", steps=False
                 ),
-                *_newer_release_remedies(context),
+                *_build_newer_release_remedies(context),
             ],
         )
     command = f"export CUDA_CACHE_MAXSIZE={CACHE_BYTES}"
-    larger_cache = Remedy(
+    cache_remedy = Remedy(
         "Make the cache larger, so that you wait only once, and let the first run finish.", (command,)
     )
-    remedies = [larger_cache]
+    remedies = [cache_remedy]
     if variables.get("CUDA_CACHE_DISABLE", "0") not in ("", "0"):
         remedies.insert(
             0,
@@ -192,25 +197,28 @@ def _build_jit_finding(
                 steps=False,
             ),
         )
-    return _finding(
+    return _build_finding(
         context,
         devices,
         Severity.WARNING,
-        title=f"The first run will be slow{', and some operations may fail' if limit else ''}: TensorFlow "
+        title=f"The first run will be slow{', and some operations may fail' if limit_text else ''}: TensorFlow "
         f"{build.version} has no machine code for compute capability {capability}",
         explanation=explanation,
-        remedies=[*remedies, *_native_release_remedies(context, capability), *known_remedies],
+        remedies=[*remedies, *_build_native_release_remedies(context, capability), *known_remedies],
     )
 
 
 def _describe_library_limit(context: RuleContext, build: Build, capability: str) -> str:
-    """Describe the limit of CUDA's own libraries, which are not compiled at first use; empty if none applies."""
+    """Return a sentence about the newest GPUs that CUDA's own libraries support; "" if they support this one.
+
+    Unlike TensorFlow's kernels, these libraries are not compiled at first use.
+    """
     cuda = build.release.cuda if build.release is not None else None
-    last = find_newest_supported(context.compat, cuda, capability) if cuda is not None else None
-    if last is None:
+    newest = find_newest_supported(context.compat, cuda, capability) if cuda is not None else None
+    if newest is None:
         return ""
     return (
-        f" The libraries of CUDA {cuda}, with which it was built, end at compute capability {last}: what needs cuBLAS "
+        f" The libraries of CUDA {cuda}, with which it was built, end at compute capability {newest}: what needs cuBLAS "
         "or cuDNN may fail, so `recommend` does not offer this release for the card."
     )
 
@@ -237,7 +245,7 @@ def _check_cudnn(
                 ),
             )
         )
-    return _finding(
+    return _build_finding(
         context,
         devices,
         Severity.WARNING,
@@ -248,12 +256,13 @@ def _check_cudnn(
     )
 
 
-def _newer_release_remedies(context: RuleContext) -> list[Remedy]:
+def _build_newer_release_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedy to install a release that has code for the GPU."""
     return advice.suggest_release(context.target, "Install {release}, which has code that this card can run.")
 
 
-def _native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
-    """Return the remedy with the best release for this Python if it has machine code for the GPU."""
+def _build_native_release_remedies(context: RuleContext, capability: str) -> list[Remedy]:
+    """Return the remedy to install the best release for this Python, if that has machine code for the GPU."""
     best = advice.find_best_release(context.target)
     if best is None or context.compat.code_for(best, capability) != "native":
         return []

@@ -2,19 +2,19 @@
 
 What it means
 -------------
-A wheel has machine code for some generations of cards, by compute capability. TensorFlow ignores cards below its
-minimum capability. It registers a card between that minimum and the oldest code in the wheel, but every operation
+A wheel has machine code for some generations of GPUs, by compute capability. TensorFlow ignores GPUs below its
+minimum capability. It registers a GPU between that minimum and the oldest code in the wheel, but every operation
 fails ("no kernel image is available for execution on the device"). The same holds for cuDNN: from 9.11 on it has no
-code for Maxwell, Pascal and Volta, so convolutions fail although TensorFlow itself supports the card.
+code for Maxwell, Pascal and Volta, so convolutions fail although TensorFlow itself supports the GPU.
 
 How it is seen
 --------------
-The compute capability comes from the driver or, if that does not answer, from the card's PCI id. The code that each
+The compute capability comes from the driver or, if that does not answer, from the GPU's PCI id. The code that each
 wheel and cuDNN contain was determined from their files.
 
 What to do
 ----------
-Install the newest TensorFlow that has code for the card, or an older cuDNN.
+Install the newest TensorFlow that has code for the GPU, or an older cuDNN.
 """
 
 from __future__ import annotations
@@ -37,20 +37,22 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     build, devices = require_value(context.build), drivers.list_capable_devices(context)
     findings = _check_capability_floor(context, build, devices)
-    above_floor = [
+    supported_devices = [
         device for device in devices if versions.is_at_least(device.compute_capability or "0", build.floor)
     ]
-    findings += _check_code_gap(context, build, above_floor)
-    return findings or _check_cudnn(context, above_floor)
+    findings += _check_code_gap(context, build, supported_devices)
+    return findings or _check_cudnn(context, supported_devices)
 
 
 def _join_gpus(devices: list[CudaDevice]) -> str:
+    """Return the labels and compute capabilities of the GPUs."""
     return ", ".join(f"{drivers.device_label(device)}: {device.compute_capability}" for device in devices)
 
 
-def _evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
-    from_driver = any(device.ordinal >= 0 for device in devices)
-    source = "the driver" if from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
+def _list_evidence(context: RuleContext, devices: list[CudaDevice]) -> list[Evidence]:
+    """Return the compute capability of each GPU as evidence."""
+    is_from_driver = any(device.ordinal >= 0 for device in devices)
+    source = "the driver" if is_from_driver else getattr(context.facts.driver.pci, "source", "the PCI bus")
     return [
         Evidence(source, f"{drivers.device_label(item)}: compute capability {item.compute_capability}")
         for item in devices
@@ -72,22 +74,22 @@ def _check_capability_floor(context: RuleContext, build: Build, devices: list[Cu
             f"{_join_gpus(devices)}.",
             title=f"The card is too old: TensorFlow {build.version} needs compute capability {build.floor}",
             row=f"too old for TensorFlow {build.version}",
-            evidence=_evidence(context, devices),
-            remedies=_older_release_remedies(context),
+            evidence=_list_evidence(context, devices),
+            remedies=_build_older_release_remedies(context),
         )
     ]
 
 
 def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice]) -> list[Finding]:
     """Report GPUs that TensorFlow registers but has no code for."""
-    newest = drivers.newest_code(context)
+    newest_code = drivers.newest_code(context)
     gpus = [
         candidate
         for candidate in devices
         if candidate.compute_capability
-        and newest is not None
+        and newest_code is not None
         and drivers.code_for(context, candidate.compute_capability) == "none"
-        and not versions.is_at_least(candidate.compute_capability, newest)
+        and not versions.is_at_least(candidate.compute_capability, newest_code)
     ]
     if not gpus:
         return []
@@ -105,13 +107,14 @@ def _check_code_gap(context: RuleContext, build: Build, devices: list[CudaDevice
             title=f"TensorFlow {build.version} has no code for this card (compute capability "
             f"{gpus[0].compute_capability})",
             row=f"too old for TensorFlow {build.version}",
-            evidence=_evidence(context, gpus),
-            remedies=_older_release_remedies(context),
+            evidence=_list_evidence(context, gpus),
+            remedies=_build_older_release_remedies(context),
         )
     ]
 
 
 def _format_build_code(context: RuleContext, build: Build) -> str:
+    """Return the compute capabilities for which the build has machine code, in parentheses; "" if not known."""
     architectures = drivers.list_build_architectures(context)
     code = (
         architectures[0]
@@ -121,10 +124,10 @@ def _format_build_code(context: RuleContext, build: Build) -> str:
     return f" (it has {', '.join(code)})" if code else ""
 
 
-def _older_release_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy with the best release for this machine: for this Python, else for another.
+def _build_older_release_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedy to install the best release for this machine: for this Python, else for another one.
 
-    If the driver rules out all releases, recommend the best one with a newer driver.
+    If no release works with the installed driver, recommend the best one for a newer driver.
     """
     target, python = context.target, context.python
     for host, prefix in (
@@ -157,7 +160,7 @@ def _older_release_remedies(context: RuleContext) -> list[Remedy]:
 
 
 def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Finding]:
-    """Report GPUs that TensorFlow supports but this cuDNN no longer does."""
+    """Report GPUs that TensorFlow supports but that this cuDNN no longer supports."""
     cudnn, build = find_cudnn_version(context.facts), context.build
     if cudnn is None or build is None:
         return []
@@ -172,7 +175,7 @@ def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Findin
         return []
     support = context.compat.cudnn_support(version, gpus[0].compute_capability or "")
     all_fail = len(gpus) == len(devices) and gpus[0].ordinal >= 0
-    evidence = [*_evidence(context, gpus), Evidence(project or "cuDNN", version)]
+    evidence = [*_list_evidence(context, gpus), Evidence(project or "cuDNN", version)]
     return [
         RULE.finding(
             Cause.GPU_TOO_OLD,
@@ -183,12 +186,13 @@ def _check_cudnn(context: RuleContext, devices: list[CudaDevice]) -> list[Findin
             f"{gpus[0].compute_capability})",
             row=f"too old for cuDNN {version}",
             evidence=evidence,
-            remedies=_older_cudnn_remedies(context, project),
+            remedies=_build_older_cudnn_remedies(context, project),
         )
     ]
 
 
-def _older_cudnn_remedies(context: RuleContext, project: str) -> list[Remedy]:
+def _build_older_cudnn_remedies(context: RuleContext, project: str) -> list[Remedy]:
+    """Return the remedy to install an older cuDNN."""
     build = context.build
     if build is None or build.cudnn is None or project in ("", "cudnn"):
         return [Remedy("Install an older cuDNN of the same major version.")]

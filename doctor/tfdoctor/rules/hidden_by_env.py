@@ -2,8 +2,8 @@
 
 What it means
 -------------
-The driver shows a program only the cards that CUDA_VISIBLE_DEVICES names, and stops at the first entry that it does
-not know. An empty value, -1, or a name that matches no card hides all of them, and TensorFlow then reports that there
+The driver shows a program only the GPUs that CUDA_VISIBLE_DEVICES names, and ignores all entries after the first
+unknown one. An empty value, -1, or a name that matches no GPU hides all of them, and TensorFlow then reports that there
 is no device. Schedulers (Slurm, Ray, Kubernetes) set the variable for a job that was given no GPU.
 If TF_ENABLED_DEVICE_TYPES does not contain GPU, TensorFlow uses none, and an unknown flag in TF_XLA_FLAGS ends the
 process. PYTHONOPTIMIZE=2 removes docstrings, without which no release before 2.21 can be imported;
@@ -15,7 +15,7 @@ Two child processes query the driver: one with the variable as it is, and one wi
 
 What to do
 ----------
-Unset the variable, or name cards that exist; under a scheduler ask for a GPU.
+Unset the variable, or name GPUs that exist; under a scheduler, request a GPU.
 """
 
 from __future__ import annotations
@@ -52,23 +52,23 @@ REQUEST_HINTS = {
     "ray": ": ask for one in the code, `@ray.remote(num_gpus=1)`",
     "kubernetes": ": ask for one in the pod's specification, `limits: {nvidia.com/gpu: 1}`",
 }
-"""Hints for the schedulers that are not asked on the command line."""
+"""Hints for the schedulers from which a GPU is not requested on the command line."""
 
 
 def check(context: RuleContext) -> Result:
     variables, driver = context.facts.environment.variables, context.facts.driver
-    types = explain_disabled_types(context.build, variables) if context.build is not None else ""
+    types_problem = explain_disabled_types(context.build, variables) if context.build is not None else ""
     if (
-        types
+        types_problem
         and context.prediction.cause is Cause.HIDDEN_BY_ENV
         and not is_hidden_by_environment(context.facts)
     ):
-        return [_check_device_types(context, types)]
-    flags = (
+        return [_check_device_types(context, types_problem)]
+    flags_problem = (
         explain_unknown_flags(context.build, variables, context.compat) if context.build is not None else ""
     )
-    if flags and context.prediction.cause is Cause.HIDDEN_BY_ENV:
-        return [_check_xla_flags(context, flags)]
+    if flags_problem and context.prediction.cause is Cause.HIDDEN_BY_ENV:
+        return [_check_xla_flags(context, flags_problem)]
     stopping_variable = (
         find_stopping_variable(context.python, context.build, variables, context.compat)
         if context.build is not None
@@ -78,37 +78,37 @@ def check(context: RuleContext) -> Result:
         return [_build_import_finding(context, *stopping_variable)]
     if VARIABLE not in variables:
         return NotApplicable(f"{VARIABLE} is not set")
-    unmet = prerequisites.require_driver(context)
-    if unmet is not None:
-        return unmet
+    outcome = prerequisites.require_driver(context)
+    if outcome is not None:
+        return outcome
     cuda = value_of(driver.cuda)
     if cuda is None or cuda.crashed or not cuda.loaded:
         return NotApplicable("there is no driver to hide cards of")
-    if cuda.count or cuda.init not in (0, 100):
+    if cuda.count or cuda.init not in (0, 100):  # CUDA_SUCCESS, CUDA_ERROR_NO_DEVICE
         return ()
-    unhidden = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
-    if unhidden is None:
+    unhidden_driver = value_of(driver.cuda_unhidden) if driver.cuda_unhidden is not None else None
+    if unhidden_driver is None:
         if isinstance(driver.cuda_unhidden, Absent):
             return NotApplicable(driver.cuda_unhidden.why or "there is no driver to hide cards of")
         return CouldNotCheck(f"the driver did not answer without {VARIABLE}")
     if not is_hidden_by_environment(context.facts):
         return ()
     value = variables[VARIABLE]
-    cards = [drivers.device_label(device) for device in unhidden.devices]
-    count = unhidden.count or len(cards)
+    gpus = [drivers.device_label(device) for device in unhidden_driver.devices]
+    count = unhidden_driver.count or len(gpus)
     return [
         RULE.finding(
             Cause.HIDDEN_BY_ENV,
             Severity.ERROR,
-            f"{VARIABLE} is {value!r}: {_explain_value(value, unhidden.devices)}. Without it the driver shows "
+            f"{VARIABLE} is {value!r}: {_explain_value(value, unhidden_driver.devices)}. Without it the driver shows "
             f"{count} card{'s' * (count != 1)}.{variable_origins.origin_sentence(context, VARIABLE)}",
             title=_build_title(context, value),
             evidence=[
                 Evidence(VARIABLE, repr(value)),
                 *variable_origins.origin_evidence(context, VARIABLE),
-                *(Evidence("the driver, without it", card) for card in cards),
+                *(Evidence("the driver, without it", gpu) for gpu in gpus),
             ],
-            remedies=_remedies(context),
+            remedies=_build_remedies(context),
         )
     ]
 
@@ -130,7 +130,7 @@ def _check_xla_flags(context: RuleContext, problem: str) -> Finding:
 
 
 def _build_import_finding(context: RuleContext, name: str, problem: str) -> Finding:
-    """Report a variable of Python that stops the import of this release."""
+    """Report a Python environment variable that stops the import of this release."""
     return _build_variable_finding(
         context,
         name,
@@ -143,7 +143,7 @@ def _build_import_finding(context: RuleContext, name: str, problem: str) -> Find
 def _build_variable_finding(
     context: RuleContext, name: str, problem: str, consequence: str, title: str
 ) -> Finding:
-    """Report a variable that TensorFlow or its Python reads.
+    """Report an environment variable that TensorFlow or Python reads.
 
     `problem` and `consequence` are sentences.
     """
@@ -162,7 +162,7 @@ def _build_variable_finding(
 
 
 def _build_title(context: RuleContext, value: str) -> str:
-    """Return the title, with the file that sets the variable if it is known."""
+    """Return the title of the finding, with the file that sets the variable if that is known."""
     origin = context.facts.environment.origin(VARIABLE)
     if origin is None or not origin.path:
         return RULE.title
@@ -171,7 +171,7 @@ def _build_title(context: RuleContext, value: str) -> str:
 
 
 def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
-    """Explain in half a sentence why this value names no GPU."""
+    """Return a clause that says why this value selects no GPU."""
     entries = [entry.strip() for entry in value.split(",")]
     first = entries[0]
     if not value.strip():
@@ -182,6 +182,7 @@ def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
         return "a scheduler sets this where a job was given no card"
     if first.startswith(("GPU-", "MIG-")):
         return f"no card here has an identifier that begins with {first}"
+    # 18 digits suffice to see that the number is too large; int() refuses very long ones
     if first.isdecimal() and int(first[:18]) >= len(devices) > 0:
         last = len(devices) - 1
         numbers = f"they are numbered from 0 to {last}" if last else "the only card has the number 0"
@@ -191,7 +192,8 @@ def _explain_value(value: str, devices: tuple[CudaDevice, ...]) -> str:
     return f"{first!r} is neither a number nor an identifier of a card"
 
 
-def _remedies(context: RuleContext) -> list[Remedy]:
+def _build_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedies: request a GPU from the scheduler if there is one, and unset the variable."""
     scheduler = context.facts.environment.scheduler
     text = "Unset the variable, or name cards that are there."
     remedies = [variable_origins.unset_remedy(context, VARIABLE, text, steps=scheduler is None)]

@@ -37,14 +37,14 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck("the processor's flags are not known")
     if not lacks_avx(context.facts, tensorflow, build):
         return ()
-    virtual = "hypervisor" in machine.cpu_flags
+    is_virtual = "hypervisor" in machine.cpu_flags
     best = advice.find_best_release(context.target)
     text = "Use a build without AVX (conda-forge's, or one that you compile yourself), or another machine."
     remedies = [Remedy(text)]
     if best is not None:
         text = f"Install TensorFlow {best.version}, the best for this machine that works without AVX."
         remedies.insert(0, advice.install_release(context.target, best, text))
-    if virtual:
+    if is_virtual:
         remedies.insert(
             0,
             Remedy(

@@ -7,8 +7,8 @@ is missing or has a version that does not work with it.
 
 How it is seen
 --------------
-The check reads from the objects which libraries they need, and searches for them as the loader does. It compares the
-installed packages with those that were tried with real wheels (compat/imports.toml) and with the environments in which
+The check reads the names of the required libraries from the objects, and searches for them as the loader does. It compares the
+installed packages with those that were tested with real wheels (compat/imports.toml) and with the environments in which
 this import worked (compat/imports). A child process imports the packages that differ, and those that depend on them.
 
 What to do
@@ -54,7 +54,7 @@ def check(context: RuleContext) -> Result:
     if context.loader is None:
         return result or CouldNotCheck("the loader could not be followed")
     build = context.build
-    covered = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
+    covered_libraries = {*(build.required if build is not None else ()), "libcuda.so.1", "libnvidia-ml.so.1"}
     for resolution in context.loader.import_needs:
         if any(text in resolution.error for text in COVERED_ERRORS) or find_foreign_libstdcxx(
             context.facts, resolution
@@ -62,16 +62,16 @@ def check(context: RuleContext) -> Result:
             continue
         if list_forbidden_files(resolution, elsewhere=True):
             continue
-        if resolution.really_missing and set(resolution.really_missing) <= covered:
+        if resolution.really_missing and set(resolution.really_missing) <= covered_libraries:
             continue
         result.append(path_shadowing.with_shadowing(context, _build_library_finding(context, resolution)))
     return result
 
 
 def _check_packages(context: RuleContext) -> list[Finding]:
-    """Report the packages with which the import fails.
+    """Report the packages that make the import fail.
 
-    First those that a rehearsed import failed with, then those of the table.
+    The packages that make a rehearsed import fail come first, then those in the compatibility table.
     """
     covered_causes = {Cause.NUMPY_ABI.value, Cause.PROTOBUF_CONFLICT.value}
     companions = find_broken_companions(context)
@@ -87,27 +87,29 @@ def _check_packages(context: RuleContext) -> list[Finding]:
     ]
     findings = [package_finding(context, RULE, failures)] if failures else []
     failed_packages = {failure.package for failure in failures}
-    others = [
+    other_companions = [
         companion
         for companion in companions
         if companion.cause not in covered_causes and companion.package not in failed_packages
     ]
     if failures:  # fix the import first; problems that occur later can wait
-        others = [companion for companion in others if companion.effect == "import"]
-    if others:
+        other_companions = [companion for companion in other_companions if companion.effect == "import"]
+    if other_companions:
         findings.append(
-            companion_finding(context, RULE, min(others, key=lambda companion: companion.effect != "import"))
+            companion_finding(
+                context, RULE, min(other_companions, key=lambda companion: companion.effect != "import")
+            )
         )
     return findings
 
 
 def _build_library_finding(context: RuleContext, resolution: Resolution) -> Finding:
     """Report a library that TensorFlow's own objects need and the loader cannot load."""
-    missing = [name for name in resolution.really_missing if "/" not in name]
-    packages = [PACKAGES.get(name) for name in missing]
-    if missing and all(packages) and advice.package_manager(context.target) == advice.APT:
+    missing_names = [name for name in resolution.really_missing if "/" not in name]
+    packages = [PACKAGES.get(name) for name in missing_names]
+    if missing_names and all(packages) and advice.package_manager(context.target) == advice.APT:
         remedy = Remedy(
-            f"Install the package that provides {', '.join(missing)}.",
+            f"Install the package that provides {', '.join(missing_names)}.",
             (
                 f"{advice.sudo_prefix(context.target)}apt-get install {' '.join(str(package) for package in packages)}",
                 advice.check_again(context.target),
@@ -126,12 +128,12 @@ def _build_library_finding(context: RuleContext, resolution: Resolution) -> Find
             ),
             steps=(Install((requirement,), reinstall=True, dependencies=False),),
         )
-    user_text = f" (needed by {resolution.needed_by.rpartition('/')[2]})" if resolution.needed_by else ""
+    needed_by_text = f" (needed by {resolution.needed_by.rpartition('/')[2]})" if resolution.needed_by else ""
     return RULE.finding(
         choose_object_cause(resolution),
         Severity.ERROR,
-        f"The loader cannot load TensorFlow's own objects: {resolution.error}{user_text}.",
-        title=f"import tensorflow fails: {', '.join(missing) or resolution.error} cannot be loaded",
+        f"The loader cannot load TensorFlow's own objects: {resolution.error}{needed_by_text}.",
+        title=f"import tensorflow fails: {', '.join(missing_names) or resolution.error} cannot be loaded",
         evidence=[
             Evidence("the loader", resolution.error),
             *(Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem),

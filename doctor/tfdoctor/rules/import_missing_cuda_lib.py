@@ -8,8 +8,8 @@ library.
 
 How it is seen
 --------------
-The check reads from TensorFlow's own objects which libraries they need, and searches for them as the loader does;
-then it searches the usual folders for the same names and for other versions.
+The check reads the names of the required libraries from TensorFlow's own objects, and searches for them as the loader
+does. Then it searches the usual folders for the same names and for other versions.
 
 What to do
 ----------
@@ -37,55 +37,57 @@ def check(context: RuleContext) -> Result:
         return NotApplicable(
             "this TensorFlow links no CUDA library: from 1.14 on it opens them when it lists GPUs"
         )
-    missing = tuple(
+    missing_names = tuple(
         dict.fromkeys(soname for resolution in loader.import_needs for soname in resolution.really_missing)
     )
-    cuda = [name for name in missing if name in build.required]
-    if not cuda:
+    cuda_names = [name for name in missing_names if name in build.required]
+    if not cuda_names:
         return ()
     finding = RULE.finding(
         Cause.IMPORT_MISSING_CUDA_LIB,
         Severity.ERROR,
         f"TensorFlow {build.version} is linked with CUDA {build.cuda} and cannot be imported without "
-        f"{', '.join(cuda)}. No other version works in their place.",
-        title=f"import tensorflow fails: {cuda[0]} cannot be opened",
-        evidence=_evidence(context, cuda),
-        remedies=_remedies(context, build, cuda),
+        f"{', '.join(cuda_names)}. No other version works in their place.",
+        title=f"import tensorflow fails: {cuda_names[0]} cannot be opened",
+        evidence=_list_evidence(context, cuda_names),
+        remedies=_build_remedies(context, build, cuda_names),
     )
     return [path_shadowing.with_shadowing(context, finding)]
 
 
-def _evidence(context: RuleContext, cuda: list[str]) -> list[Evidence]:
+def _list_evidence(context: RuleContext, cuda_names: list[str]) -> list[Evidence]:
     """Return the loader's errors and the files that were found for the missing libraries."""
     loader = context.loader
-    lines = [
+    evidence = [
         Evidence("the loader", resolution.error) for resolution in (loader.import_needs if loader else ())
     ]
-    for missing in context.missing:
-        if missing.soname in cuda:
-            lines += [Evidence(copy.path, "is there") for copy in missing.elsewhere]
-            lines += [
-                Evidence(other.path, f"exists, but {missing.soname} is needed")
-                for other in missing.other_versions[:2]
+    for library in context.missing:
+        if library.soname in cuda_names:
+            evidence += [Evidence(copy.path, "is there") for copy in library.elsewhere]
+            evidence += [
+                Evidence(other.path, f"exists, but {library.soname} is needed")
+                for other in library.other_versions[:2]
             ]
-            lines += [
-                Evidence(tried.path, tried.problem) for tried in missing.resolution.tried if tried.problem
+            evidence += [
+                Evidence(tried.path, tried.problem) for tried in library.resolution.tried if tried.problem
             ]
-    return lines
+    return evidence
 
 
-def _remedies(context: RuleContext, build: Build, cuda: list[str]) -> list[Remedy]:
-    """Return the remedies to add a search path, to install CUDA, or to use the CPU package."""
-    off_path = [
-        library for library in context.select_missing(Cause.LIBS_NOT_ON_PATH) if library.soname in cuda
+def _build_remedies(context: RuleContext, build: Build, cuda_names: list[str]) -> list[Remedy]:
+    """Return the remedies: add a search path, install CUDA, or use the CPU package."""
+    libraries_off_path = [
+        library for library in context.select_missing(Cause.LIBS_NOT_ON_PATH) if library.soname in cuda_names
     ]
     remedies: list[Remedy] = []
-    if off_path:
-        remedies += search_path_remedies(context, [choose_library(missing.elsewhere) for missing in off_path])
-    if len(off_path) < len(cuda):
-        remedies += advice.make_library_remedies(context.target, cuda)
+    if libraries_off_path:
+        remedies += search_path_remedies(
+            context, [choose_library(missing.elsewhere) for missing in libraries_off_path]
+        )
+    if len(libraries_off_path) < len(cuda_names):
+        remedies += advice.make_library_remedies(context.target, cuda_names)
     name = "tensorflow" if build.version else ""
-    if name and not off_path:
+    if name and not libraries_off_path:
         remedies.append(
             Remedy(
                 "Use the CPU: the plain package of the same version has no CUDA in it.",

@@ -2,15 +2,15 @@
 
 What it means
 -------------
-From TensorFlow 2.6 on, Keras is a separate package that `import tensorflow` does not need, but the first use of
-tf.keras does. That fails if Keras is not installed, if Keras 2 is installed with TensorFlow 2.16 or newer, or if
+From TensorFlow 2.6 on, Keras is a separate package. `import tensorflow` works without it, but the first use of
+tf.keras needs it. That use fails if Keras is not installed, if Keras 2 is installed with TensorFlow 2.16 or newer, or if
 TF_USE_LEGACY_KERAS requires tf_keras and that is not installed.
 
 How it is seen
 --------------
 The check reads the installed distributions and the variable. A child process imports those packages that Keras needs
-and that are not known to work. If Keras, or a package that only Keras imports, is damaged or older than all that were
-tried, the child imports Keras itself, with a substitute for TensorFlow.
+and that are not known to work. If Keras, or a package that only Keras imports, is damaged or older than all tested
+versions, the child imports Keras itself, with a substitute for TensorFlow.
 
 What to do
 ----------
@@ -44,12 +44,12 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("Keras is not apart from this TensorFlow")
     if context.prediction.import_ok is False:
         return NotApplicable("import tensorflow itself fails")
-    installed = python.versions_installed()
-    legacy = uses_legacy_keras(context.facts.environment.variables, build.version, context.compat)
-    if legacy and "tf-keras" not in installed:
+    installed_versions = python.versions_installed()
+    uses_keras_2 = uses_legacy_keras(context.facts.environment.variables, build.version, context.compat)
+    if uses_keras_2 and "tf-keras" not in installed_versions:
         return [_build_legacy_finding(context)]
-    keras = installed.get("keras")
-    if not legacy and keras is None:
+    keras_version = installed_versions.get("keras")
+    if not uses_keras_2 and keras_version is None:
         return [
             _build_version_finding(
                 context,
@@ -61,16 +61,20 @@ def check(context: RuleContext) -> Result:
         (
             item
             for item in python.shadows
-            if item.name == ("tf_keras" if legacy else "keras")
+            if item.name == ("tf_keras" if uses_keras_2 else "keras")
             and get_path_folder(item.taken) not in python.site_packages
         ),
         None,
     )
     if shadow is not None and find_leader(context.facts, get_path_folder(shadow.taken)) is not None:
         return [_build_hidden_finding(context, shadow)]
-    is_keras_2 = keras and versions.is_version(keras) and versions.satisfies(keras, "<3.0.0.dev0")
-    if not legacy and is_keras_2 and build.has("keras-3"):
-        title = f"tf.keras fails with Keras {keras}: TensorFlow {build.version} needs Keras 3"
+    is_keras_2 = (
+        keras_version
+        and versions.is_version(keras_version)
+        and versions.satisfies(keras_version, "<3.0.0.dev0")
+    )
+    if not uses_keras_2 and is_keras_2 and build.has("keras-3"):
+        title = f"tf.keras fails with Keras {keras_version}: TensorFlow {build.version} needs Keras 3"
         return [
             _build_version_finding(
                 context, title, "AttributeError or ModuleNotFoundError at the first use of tf.keras"
@@ -80,13 +84,14 @@ def check(context: RuleContext) -> Result:
         return [_build_hidden_finding(context, shadow)]
     backend = keras_backend(python, build, context.facts.environment.variables)
     package = context.compat.flags.keras_backends.get(backend, "") if backend else ""
-    if package and not legacy and package not in installed:
+    if package and not uses_keras_2 and package not in installed_versions:
         return [_build_backend_finding(context, backend, package)]
     failures = [item for item in context.failures if not item.fatal]
     return [package_finding(context, RULE, failures)] if failures else ()
 
 
 def _build_version_finding(context: RuleContext, title: str, error: str) -> Finding:
+    """Report a Keras that is missing or has the wrong major version."""
     requirement = requirement_of(context, "keras")
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
@@ -105,7 +110,7 @@ def _build_version_finding(context: RuleContext, title: str, error: str) -> Find
 
 
 def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
-    """Report another module that programs import instead of Keras."""
+    """Report a module that Python finds before Keras."""
     path = shadow.taken.removesuffix("/__init__.py")
     leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
@@ -128,6 +133,7 @@ def _build_hidden_finding(context: RuleContext, shadow: Shadow) -> Finding:
 
 
 def _build_backend_finding(context: RuleContext, backend: str, package: str) -> Finding:
+    """Report that the package of the selected Keras backend is not installed."""
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
@@ -147,6 +153,7 @@ def _build_backend_finding(context: RuleContext, backend: str, package: str) -> 
 
 
 def _build_legacy_finding(context: RuleContext) -> Finding:
+    """Report that Keras 2 is requested and tf-keras is not installed."""
     build = context.build
     minor = versions.major_minor(build.version) if build is not None and build.version else ""
     requirement = f"tf-keras=={minor}.*" if minor else "tf-keras"

@@ -3,17 +3,17 @@
 What it means
 -------------
 NVIDIA's kernel module writes errors into the kernel's log, in lines that begin with NVRM; an Xid number names the
-kind of error. Some are caused by a program (13, 31, 43, 45) and say nothing about the card. Others mean that the
-card, its memory or its bus has a problem (48, 63, 64, 74, 79, 95, 119), even if it works at the moment.
+kind of error. Some are caused by a program (13, 31, 43, 45) and say nothing about the GPU. Others mean that the
+GPU, its memory or its bus has a problem (48, 63, 64, 74, 79, 95, 119), even if it works at the moment.
 
 How it is seen
 --------------
 The check reads dmesg, else the systemd journal, else /var/log/kern.log, since the last start of the machine. If this
-user may read none of them, the check cannot run. The meanings are from NVIDIA's documentation of Xid errors.
+user may read none of them, the check cannot run. The meanings are from NVIDIA's Xid documentation.
 
 What to do
 ----------
-If a program caused the Xid, fix the program. Otherwise restart; if it recurs, the card, its power, cooling
+If a program caused the Xid, fix the program. Otherwise restart; if it recurs, the GPU, its power, cooling
 or slot is at fault.
 """
 
@@ -47,7 +47,7 @@ OTHER_EVENTS = {
 }
 """The cause and the meaning of each kind of event without an Xid.
 
-"unsigned" is not among them: it names no module, and TFD118 uses it.
+The kind "unsigned" is missing here: such a line names no module, and TFD118 uses it.
 """
 
 
@@ -56,16 +56,18 @@ def check(context: RuleContext) -> Result:
     if isinstance(log, Unknown):
         command = "`sudo dmesg | grep -iE 'nvrm|xid'`"
         return CouldNotCheck(f"{log.why}; {command} shows what there is of NVIDIA's driver")
-    unmet = outcome_if_unknown(log, "the kernel's log")
-    if unmet is not None:
-        return unmet
+    outcome = outcome_if_unknown(log, "the kernel's log")
+    if outcome is not None:
+        return outcome
     events = kernels.list_kernel_events(context)
     xid_events = [event for event in events if event.xid is not None]
-    faults = [item for item in xid_events if _kind_of_xid(item) in (xids.XidKind.FAULT, xids.XidKind.LOST)]
-    program_events = [item for item in xid_events if item not in faults]
-    findings = [_build_fault_finding(context, faults)] if faults else []
+    fault_events = [
+        item for item in xid_events if _get_xid_kind(item) in (xids.XidKind.FAULT, xids.XidKind.LOST)
+    ]
+    program_events = [item for item in xid_events if item not in fault_events]
+    findings = [_build_fault_finding(context, fault_events)] if fault_events else []
     other_events = [
-        item for item in events if item.kind in OTHER_EVENTS and not _is_repeated_by_xid(item, faults)
+        item for item in events if item.kind in OTHER_EVENTS and not _is_repeated_by_xid(item, fault_events)
     ]
     if other_events:
         findings.append(_build_other_finding(context, other_events))
@@ -74,7 +76,7 @@ def check(context: RuleContext) -> Result:
     return findings
 
 
-def _kind_of_xid(event: KernelEvent) -> xids.XidKind:
+def _get_xid_kind(event: KernelEvent) -> xids.XidKind:
     """Return the kind of the event's Xid."""
     return xids.find_xid(event.xid or 0).kind
 
@@ -96,11 +98,12 @@ def _format_xid_event(event: KernelEvent) -> str:
 
 
 def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
-    is_lost = any(_kind_of_xid(event) is xids.XidKind.LOST for event in events)
-    works = drivers.driver_state(context).works
-    present_state = " At the moment the driver does show a card." if works else ""
+    """Report Xid events about faults of a GPU."""
+    is_lost = any(_get_xid_kind(event) is xids.XidKind.LOST for event in events)
+    driver_works = drivers.driver_state(context).works
+    present_state = " At the moment the driver does show a card." if driver_works else ""
     return RULE.finding(
-        Cause.NO_DEVICE if is_lost and not works else Cause.INCONCLUSIVE,
+        Cause.NO_DEVICE if is_lost and not driver_works else Cause.INCONCLUSIVE,
         Severity.WARNING,
         f"Since the last start: {'; '.join(_format_xid_event(event) for event in events)}.{present_state}",
         title="The kernel's log reports a fault of the card",
@@ -116,15 +119,18 @@ def _build_fault_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 
 def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
+    """Report events without an Xid."""
     cause = OTHER_EVENTS[events[0].kind][0]
     meanings = dict.fromkeys(OTHER_EVENTS[event.kind][1] for event in events)
-    works = drivers.driver_state(context).works
+    driver_works = drivers.driver_state(context).works
     present_state = (
-        " The driver still shows a card: the fault may concern another card, or may be over." if works else ""
+        " The driver still shows a card: the fault may concern another card, or may be over."
+        if driver_works
+        else ""
     )
     return RULE.finding(
         cause,
-        Severity.INFO if works else Severity.WARNING,
+        Severity.INFO if driver_works else Severity.WARNING,
         f"The kernel's log says: {'; '.join(meanings)}.{present_state}",
         title="The kernel's log reports trouble with NVIDIA's driver",
         evidence=kernels.evidence_of_kernel_events(context, events),
@@ -133,6 +139,7 @@ def _build_other_finding(context: RuleContext, events: list[KernelEvent]) -> Fin
 
 
 def _build_program_finding(context: RuleContext, events: list[KernelEvent]) -> Finding:
+    """Report Xid events that programs cause."""
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.INFO,

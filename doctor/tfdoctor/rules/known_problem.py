@@ -2,12 +2,12 @@
 
 What it means
 -------------
-Some releases have faults of their own: a library that they do not find, kernels that a card cannot run, a
-package that cannot be installed. tfdoctor has a list of them, each with how it was observed.
+Some releases have known faults: a library that they do not find, kernels that a GPU cannot run, a
+package that cannot be installed. tfdoctor has a table of these faults, with the observation that shows each of them.
 
 How it is seen
 --------------
-The installed release, the cards' compute capabilities and this Python are compared with the table
+The installed release, the GPUs' compute capabilities and this Python are compared with the table
 (compat/problems.toml).
 
 What to do
@@ -38,7 +38,7 @@ def check(context: RuleContext) -> Result:
     if build.gpu is False:
         return NotApplicable("this TensorFlow has no GPU code")
     problems = context.compat.problems_of(tensorflow.distribution or "tensorflow", build.version)
-    active = [p for p in problems if not p.told_by_rules and applies(context, p)]
+    active_problems = [p for p in problems if not p.told_by_rules and applies(context, p)]
     return [
         RULE.finding(
             Cause(problem.cause),
@@ -46,18 +46,18 @@ def check(context: RuleContext) -> Result:
             problem.text,
             title=problem.title,
             evidence=[Evidence("compat/problems.toml", f"{problem.id}: {problem.seen}")],
-            remedies=[_remedy(context, problem)],
+            remedies=[_build_remedy(context, problem)],
         )
-        for problem in active
+        for problem in active_problems
     ]
 
 
 def applies(context: RuleContext, problem: Problem) -> bool:
-    """Return whether all conditions of the problem hold on this machine. An unknown condition does not."""
+    """Return whether all conditions of the problem are met on this machine. An unknown condition is never met."""
     for condition, required in problem.when.items():
         if condition == "capability":
-            cards = [card.capability for card in context.target.host.cards]
-            if not any(matches(card, required) for card in cards):
+            gpus = [gpu.capability for gpu in context.target.host.cards]
+            if not any(matches(gpu, required) for gpu in gpus):
                 return False
         elif condition == "python":
             if context.python is None or not versions.satisfies(context.python.version, required):
@@ -94,7 +94,7 @@ def matches(capability: str, condition: str) -> bool:
 def _is_still_present(context: RuleContext, problem: Problem) -> bool:
     """Return whether the problem is still present.
 
-    Two problems are solved if the right version of a library is installed.
+    Two problems depend on the version of an installed library: cuDNN and libcublas.
     """
     if problem.id == "cudnn-unpinned" and context.python is not None:
         cudnn = find_cudnn_version(context.facts)
@@ -117,7 +117,8 @@ def _is_still_present(context: RuleContext, problem: Problem) -> bool:
     return isinstance(context.facts.tensorflow, Known)
 
 
-def _remedy(context: RuleContext, problem: Problem) -> Remedy:
+def _build_remedy(context: RuleContext, problem: Problem) -> Remedy:
+    """Return the table's remedy, with a command if it pins NVIDIA's wheels."""
     pins = [pin for pin in problem.pins if pin.startswith("nvidia-")]
     if pins:
         command = advice.pip_install(context.target, pins)

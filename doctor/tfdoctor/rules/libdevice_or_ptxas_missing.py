@@ -8,7 +8,7 @@ wheel has: libdevice and ptxas. Without them training stops with "libdevice not 
 
 How it is seen
 --------------
-The check searches where TensorFlow does: the folder that XLA_FLAGS names, NVIDIA's wheel nvidia-cuda-nvcc (from
+The check searches the same locations as TensorFlow: the folder that XLA_FLAGS names, NVIDIA's wheel nvidia-cuda-nvcc (from
 2.14 on), /usr/local/cuda, and the folder of the toolkit that it was built with.
 
 What to do
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from tfdoctor.predict import Build
 
 FLAG = "--xla_gpu_cuda_data_dir="
+"""The flag in XLA_FLAGS that names the folder of a CUDA toolkit."""
 
 
 def check(context: RuleContext) -> Result:
@@ -59,8 +60,8 @@ def check(context: RuleContext) -> Result:
             "step of "
             "Keras, needs libdevice and ptxas, which are in none of the places where this TensorFlow looks.",
             title="XLA will not find libdevice and ptxas",
-            evidence=_evidence(context, build, project),
-            remedies=_remedies(context, build, project, toolkits),
+            evidence=_list_evidence(context, build, project),
+            remedies=_build_remedies(context, build, project, toolkits),
         )
     ]
 
@@ -76,17 +77,20 @@ def is_searched_toolkit(context: RuleContext, build: Build, toolkit: CudaToolkit
     ).rstrip("/")
 
 
-def _evidence(context: RuleContext, build: Build, project: str) -> list[Evidence]:
-    lines = [Evidence("/usr/local/cuda", "no libdevice and ptxas there")]
+def _list_evidence(context: RuleContext, build: Build, project: str) -> list[Evidence]:
+    """Return the locations that TensorFlow searches and that lack libdevice or ptxas."""
+    evidence = [Evidence("/usr/local/cuda", "no libdevice and ptxas there")]
     if build.has("libdevice-of-wheels"):
-        lines.append(Evidence("installed distributions", f"{project} is not among them"))
+        evidence.append(Evidence("installed distributions", f"{project} is not among them"))
     flags = context.facts.environment.variables.get("XLA_FLAGS")
-    lines.append(Evidence("XLA_FLAGS", flags if flags is not None else "is not set"))
-    return lines
+    evidence.append(Evidence("XLA_FLAGS", flags if flags is not None else "is not set"))
+    return evidence
 
 
-def _remedies(context: RuleContext, build: Build, project: str, toolkits: list[CudaToolkit]) -> list[Remedy]:
-    """Return the remedies to install NVIDIA's wheel or to set XLA_FLAGS to a toolkit that is installed."""
+def _build_remedies(
+    context: RuleContext, build: Build, project: str, toolkits: list[CudaToolkit]
+) -> list[Remedy]:
+    """Return the remedies: install NVIDIA's wheel, or set XLA_FLAGS to an installed toolkit."""
     remedies: list[Remedy] = []
     pins = build.release.extra_pins if build.exact and build.release is not None else ()
     requirement = next((pin for pin in pins if versions.project_of(pin) == project), project)

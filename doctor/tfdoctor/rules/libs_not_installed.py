@@ -37,7 +37,7 @@ INSTALLABLE_CAUSES = (
     Cause.CUDNN_MISSING,
     Cause.CUDNN_VERSION_MISMATCH,
 )
-"""Causes that are fixed together by installing libraries."""
+"""Causes that installing libraries fixes. One remedy fixes all of them together."""
 
 
 def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[MissingLibrary, ...]]:
@@ -55,42 +55,44 @@ def libraries_to_install(context: RuleContext) -> tuple[Cause | None, tuple[Miss
     wrong_count, absent_count = causes.count(Cause.LIBS_WRONG_VERSION), causes.count(Cause.LIBS_NOT_INSTALLED)
     if not wrong_count and not absent_count:
         return None, libraries
-    leading = choose_libraries_cause(context.facts, context.build) if context.build is not None else None
-    if leading in {Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED} and leading in causes:
-        return leading, libraries
+    main_cause = choose_libraries_cause(context.facts, context.build) if context.build is not None else None
+    if main_cause in {Cause.LIBS_WRONG_VERSION, Cause.LIBS_NOT_INSTALLED} and main_cause in causes:
+        return main_cause, libraries
     return (Cause.LIBS_WRONG_VERSION if wrong_count >= absent_count else Cause.LIBS_NOT_INSTALLED), libraries
 
 
-def _is_not_installed(missing: MissingLibrary) -> bool:
-    """Return whether the library counts as not installed. A damaged one is then left to TFD209."""
-    return missing.cause is Cause.LIBS_NOT_INSTALLED
+def _is_not_installed(library: MissingLibrary) -> bool:
+    """Return whether the library counts as not installed. TFD209 reports it if a file of it is damaged."""
+    return library.cause is Cause.LIBS_NOT_INSTALLED
 
 
 def check(context: RuleContext) -> Result:
-    (leading, libraries), build = libraries_to_install(context), context.build
+    (main_cause, libraries), build = libraries_to_install(context), context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    if leading is not Cause.LIBS_NOT_INSTALLED:
+    if main_cause is not Cause.LIBS_NOT_INSTALLED:
         return ()
-    names = [missing.soname for missing in libraries]
-    all_missing = len(libraries) == len(build.required)
+    names = [library.soname for library in libraries]
+    are_all_missing = len(libraries) == len(build.required)
     explanation = (
         f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(build.required)}. "
         + (
             f"None of them is {context.location_phrase}."
-            if all_missing
+            if are_all_missing
             else f"{', '.join(names)} cannot be found anywhere."
         )
         + " Neither the driver nor the plain `pip install tensorflow` includes them."
     )
     title = (
-        "The CUDA libraries are not installed" if all_missing else f"{_format_subject(names)} not installed"
+        "The CUDA libraries are not installed"
+        if are_all_missing
+        else f"{_format_subject(names)} not installed"
     )
-    evidence = [Evidence("the loader", missing.resolution.error) for missing in libraries]
+    evidence = [Evidence("the loader", library.resolution.error) for library in libraries]
     evidence += [
-        Evidence(other.path, f"exists, but {missing.soname} is needed")
-        for missing in libraries
-        for other in missing.other_versions[:2]
+        Evidence(other.path, f"exists, but {library.soname} is needed")
+        for library in libraries
+        for other in library.other_versions[:2]
     ]
     return [
         RULE.finding(
@@ -105,7 +107,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _format_subject(names: list[str]) -> str:
-    """Return the subject and verb of the title: "libcublas.so.12 is", "5 CUDA libraries are"."""
+    """Return the subject and verb of the title, such as "libcublas.so.12 is" or "5 CUDA libraries are"."""
     if len(names) > 3:
         return f"{len(names)} CUDA libraries are"
     return f"{' and '.join(names)} {'is' if len(names) == 1 else 'are'}"

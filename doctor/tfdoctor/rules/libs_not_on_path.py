@@ -40,11 +40,11 @@ def check(context: RuleContext) -> Result:
     libraries = context.select_missing(Cause.LIBS_NOT_ON_PATH)
     if not libraries or context.loader is None or context.build is None:
         return ()
-    names = ", ".join(missing.soname for missing in libraries)
-    files = [choose_library(missing.elsewhere) for missing in libraries]
+    names = ", ".join(library.soname for library in libraries)
+    files = [choose_library(library.elsewhere) for library in libraries]
     folders = list_folders(files)
     evidence = [Evidence(file.path, "is there") for file in files]
-    evidence += [Evidence("the loader", missing.resolution.error) for missing in libraries]
+    evidence += [Evidence("the loader", library.resolution.error) for library in libraries]
     search_path = ":".join(context.loader.library_path)
     evidence.append(Evidence("LD_LIBRARY_PATH", search_path or "is not set"))
     explanation = (
@@ -59,13 +59,13 @@ def check(context: RuleContext) -> Result:
             "the folder out, so that even a complete installation with its own `and-cuda` extra registers "
             "no GPU."
         )
-    count = f"{names} is" if len(libraries) == 1 else f"{len(libraries)} CUDA libraries are"
+    subject = f"{names} is" if len(libraries) == 1 else f"{len(libraries)} CUDA libraries are"
     return [
         RULE.finding(
             Cause.LIBS_NOT_ON_PATH,
             Severity.ERROR,
             explanation,
-            title=f"{count} installed where the loader does not look",
+            title=f"{subject} installed where the loader does not look",
             evidence=evidence,
             remedies=search_path_remedies(context, files, at_fault=has_runpath_defect(context, libraries)),
         )
@@ -76,11 +76,11 @@ def has_runpath_defect(context: RuleContext, libraries: Sequence[MissingLibrary]
     """Return whether this release is known to omit the folders of its own extra from its RUNPATH."""
     build = context.build
     release = build.release if build is not None and build.exact else None
-    return release is not None and any(missing.soname in release.runpath_misses for missing in libraries)
+    return release is not None and any(library.soname in release.runpath_misses for library in libraries)
 
 
 def choose_library(choices: Sequence[FoundElsewhere]) -> FoundElsewhere:
-    """Choose the best of several files: the first that does not belong to PyTorch, which has its own copies."""
+    """Return the first file that does not belong to PyTorch, which brings its own copies; else the first file."""
     return next((library for library in choices if library.package != "torch"), choices[0])
 
 
@@ -92,13 +92,16 @@ def list_folders(files: Sequence[FoundElsewhere]) -> tuple[str, ...]:
 def search_path_remedies(
     context: RuleContext, files: Sequence[FoundElsewhere], *, at_fault: bool = False
 ) -> list[Remedy]:
-    """Return the remedies that make the loader search the folders of these files."""
+    """Return the remedies that make the loader search the folders of these files.
+
+    With `at_fault`, a release without the fault in its RUNPATH is recommended first.
+    """
     folders = list_folders(files)
     remedies: list[Remedy] = []
     link_remedy = advice.link_into_runpath(context.target, files)
-    fixed_release = _find_fixed_release(context) if at_fault else None
-    if fixed_release is not None:
-        remedies.append(fixed_release)
+    release_remedy = _build_fixed_release_remedy(context) if at_fault else None
+    if release_remedy is not None:
+        remedies.append(release_remedy)
     if link_remedy is not None:
         remedies.append(link_remedy)
     if not any(set(folder) & set(":;") for folder in folders):
@@ -109,10 +112,10 @@ def search_path_remedies(
     return remedies
 
 
-def _find_fixed_release(context: RuleContext) -> Remedy | None:
-    """Return the remedy to install a later patch release of the same minor that finds its own libraries.
+def _build_fixed_release_remedy(context: RuleContext) -> Remedy | None:
+    """Return the remedy to install a later release of the same minor version that finds its own libraries.
 
-    None if there is none.
+    None if there is no such release.
     """
     build, python = context.build, context.python
     if build is None or build.release is None or python is None:

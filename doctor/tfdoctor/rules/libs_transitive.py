@@ -37,10 +37,10 @@ def check(context: RuleContext) -> Result:
     libraries = context.select_missing(Cause.LIBS_TRANSITIVE)
     if not libraries:
         return ()
-    stale = _list_stale_libraries(libraries)
-    absent: tuple[str, ...] = ()
-    if not stale:
-        absent = tuple(
+    stale_paths = _find_stale_libraries(libraries)
+    absent_names: tuple[str, ...] = ()
+    if not stale_paths:
+        absent_names = tuple(
             dict.fromkeys(
                 soname
                 for library in libraries
@@ -48,42 +48,46 @@ def check(context: RuleContext) -> Result:
                 if soname != library.soname
             )
         )
-    title, explanation = _describe_missing(libraries, absent, stale)
+    title, explanation = _describe_missing(libraries, absent_names, stale_paths)
     finding = RULE.finding(
         Cause.LIBS_TRANSITIVE,
         Severity.ERROR,
         explanation,
         title=title,
-        evidence=[line for missing in libraries for line in _evidence(missing)],
-        remedies=_remedies(context, absent, libraries, stale),
+        evidence=[line for missing in libraries for line in _list_evidence(missing)],
+        remedies=_build_remedies(context, absent_names, libraries, stale_paths),
     )
     return [path_shadowing.with_shadowing(context, finding, [missing.soname for missing in libraries])]
 
 
 def _describe_missing(
-    libraries: tuple[MissingLibrary, ...], absent: tuple[str, ...], stale: tuple[str, ...]
+    libraries: tuple[MissingLibrary, ...], absent_names: tuple[str, ...], stale_paths: tuple[str, ...]
 ) -> tuple[str, str]:
-    """Return the title and the explanation."""
-    opened = ", ".join(missing.soname for missing in libraries)
+    """Return the title and the explanation of the finding.
+
+    `absent_names` are the sonames of libraries that cannot be found. `stale_paths` are the libraries that have the
+    wrong version.
+    """
+    sonames = ", ".join(library.soname for library in libraries)
     verb, found_clause = ("needs", "it is") if len(libraries) == 1 else ("need", "they are")
-    symbol = next((candidate for missing in libraries if (candidate := _parse_undefined_symbol(missing))), "")
-    if stale:
-        names = ", ".join(path.rpartition("/")[2] for path in stale)
+    symbol = next((candidate for library in libraries if (candidate := _parse_undefined_symbol(library))), "")
+    if stale_paths:
+        names = ", ".join(path.rpartition("/")[2] for path in stale_paths)
         return (
-            f"{opened} {verb} a different {names} than the installed one",
-            f"The function {symbol} is not in {', '.join(stale)}: its version does not match its users.",
+            f"{sonames} {verb} a different {names} than the installed one",
+            f"The function {symbol} is not in {', '.join(stale_paths)}: its version does not match its users.",
         )
     short_explanation = (
-        f"{opened} {found_clause} found. TensorFlow's log only names the library that it opened."
+        f"{sonames} {found_clause} found. TensorFlow's log only names the library that it opened."
     )
-    if any("version `" in missing.resolution.error for missing in libraries):
-        return f"{opened} {verb} a newer version of something than the installed one", short_explanation
-    if absent:
-        listed = ", ".join(absent)
-        title = f"{opened} {verb} {listed}, which the loader cannot give {'it' if len(libraries) == 1 else 'them'}"
+    if any("version `" in library.resolution.error for library in libraries):
+        return f"{sonames} {verb} a newer version of something than the installed one", short_explanation
+    if absent_names:
+        absent = ", ".join(absent_names)
+        title = f"{sonames} {verb} {absent}, which the loader cannot give {'it' if len(libraries) == 1 else 'them'}"
         return (
             title,
-            f"{opened} {found_clause} found, and not {listed}. TensorFlow's log only names the library that it opened.",
+            f"{sonames} {found_clause} found, and not {absent}. TensorFlow's log only names the library that it opened.",
         )
     if symbol:
         symbol_explanation = (
@@ -91,61 +95,64 @@ def _describe_missing(
             f"not match the libraries that use "
             "it. TensorFlow's log only names the library that it opened."
         )
-        return f"{opened} {verb} a function that no library here has", symbol_explanation
+        return f"{sonames} {verb} a function that no library here has", symbol_explanation
     return (
-        f"{opened} cannot be used: {libraries[0].resolution.error or 'the loader refuses it'}",
+        f"{sonames} cannot be used: {libraries[0].resolution.error or 'the loader refuses it'}",
         short_explanation,
     )
 
 
-def _parse_undefined_symbol(missing: MissingLibrary) -> str:
-    """Return the undefined symbol in the loader's error; empty if the error is about something else."""
-    return missing.resolution.error.partition(UNDEFINED_SYMBOL)[2]
+def _parse_undefined_symbol(library: MissingLibrary) -> str:
+    """Return the undefined symbol in the loader's error; "" if the error is about something else."""
+    return library.resolution.error.partition(UNDEFINED_SYMBOL)[2]
 
 
-def _evidence(missing: MissingLibrary) -> list[Evidence]:
-    """Return the found file, the loader's error, and the files that the loader rejected."""
-    resolution = missing.resolution
-    lines = [Evidence(resolution.path or missing.soname, f"is found as {missing.soname}")]
-    user = (resolution.needed_by or "").rpartition("/")[2]
-    lines.append(Evidence("the loader", f"{resolution.error}{f' (needed by {user})' if user else ''}"))
-    lines += [Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem]
-    return lines
+def _list_evidence(library: MissingLibrary) -> list[Evidence]:
+    """Return the file of the library, the loader's error, and the files that the loader rejected."""
+    resolution = library.resolution
+    evidence = [Evidence(resolution.path or library.soname, f"is found as {library.soname}")]
+    needed_by = (resolution.needed_by or "").rpartition("/")[2]
+    evidence.append(
+        Evidence("the loader", f"{resolution.error}{f' (needed by {needed_by})' if needed_by else ''}")
+    )
+    evidence += [Evidence(tried.path, tried.problem) for tried in resolution.tried if tried.problem]
+    return evidence
 
 
-def _list_stale_libraries(libraries: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
-    """List the loaded libraries that lack the undefined symbol although its name begins with theirs.
+def _find_stale_libraries(libraries: tuple[MissingLibrary, ...]) -> tuple[str, ...]:
+    """Return the paths of the loaded libraries that should have the undefined symbol.
 
-    They have another version than the libraries that use them.
+    The symbol begins with the name of such a library, as in cublasLtCreate for libcublasLt. The version of the
+    library does not match the libraries that use it.
     """
     paths: dict[str, None] = {}
-    for missing in libraries:
-        symbol = _parse_undefined_symbol(missing).lstrip("_").lower()
-        for tried in missing.resolution.tried:
+    for library in libraries:
+        symbol = _parse_undefined_symbol(library).lstrip("_").lower()
+        for tried in library.resolution.tried:
             name = tried.path.rpartition("/")[2]
             stem = name.split(".so")[0].removeprefix("lib").lower()
-            if symbol and not tried.problem and stem and symbol.startswith(stem) and name != missing.soname:
+            if symbol and not tried.problem and stem and symbol.startswith(stem) and name != library.soname:
                 paths.setdefault(posixpath.normpath(tried.path))
     return tuple(paths)
 
 
-def _remedies(
+def _build_remedies(
     context: RuleContext,
-    absent: tuple[str, ...],
+    absent_names: tuple[str, ...],
     libraries: tuple[MissingLibrary, ...],
-    stale: tuple[str, ...],
+    stale_paths: tuple[str, ...],
 ) -> list[Remedy]:
-    """Return the remedies for absent libraries, for stale ones, or for a folder that hides the right file."""
-    removal = _skip_folders_remedy(context, libraries)
+    """Return the remedies for the absent or stale libraries, or for a folder that hides the right file."""
+    removal = _build_skip_folders_remedy(context, libraries)
     if removal is not None:
         return [removal]
-    wheels = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale])
-    if wheels and all("/nvidia/" in path for path in stale):
-        wheels = advice.strip_versions(context.target, wheels)
-        command = advice.pip_install(context.target, wheels)
+    requirements = advice.cuda_requirements(context.target, [path.rpartition("/")[2] for path in stale_paths])
+    if requirements and all("/nvidia/" in path for path in stale_paths):
+        requirements = advice.strip_versions(context.target, requirements)
+        command = advice.pip_install(context.target, requirements)
         check_command = advice.check_again(context.target)
         text = "Install it in the version that goes with the other libraries."
-        return [Remedy(text, (command, check_command), steps=(Install(wheels),))]
+        return [Remedy(text, (command, check_command), steps=(Install(requirements),))]
     loader = context.loader
     if (
         loader is not None
@@ -160,17 +167,17 @@ def _remedies(
                 (f"env -u LD_LIBRARY_PATH {advice.check_again(context.target)}",),
             )
         ]
-    files = _find_copies(context, absent)
-    if absent and len(files) == len(absent):
+    files = _find_copies(context, absent_names)
+    if absent_names and len(files) == len(absent_names):
         folders = tuple(dict.fromkeys(file.path.rpartition("/")[0] for file in files))
         text = f"It is in {', '.join(folders)}: add the folder to the search path before Python starts."
         return [
-            *_link_remedies(context, files, libraries),
+            *_build_link_remedies(context, files, libraries),
             advice.make_path_remedy(context.target, folders, text),
         ]
     if any("version `GLIBC_" in missing.resolution.error for missing in libraries):
         return [
-            _reinstall_remedy(
+            _build_reinstall_remedy(
                 context,
                 libraries,
                 "The library is made for a newer system than this one. Install an older one: NVIDIA's wheels in the "
@@ -179,21 +186,25 @@ def _remedies(
         ]
     build = context.build
     projects = (
-        [advice.wheel_project(context.target, soname, build.cuda) for soname in absent]
+        [advice.wheel_project(context.target, soname, build.cuda) for soname in absent_names]
         if build and build.cuda
         else []
     )
-    wheels = advice.cuda_requirements(context.target, absent)
-    if wheels and projects:
-        steps, commands = advice.make_install_steps(context.target, wheels)
-        text = f"Install the package that provides {', '.join(absent)}."
+    requirements = advice.cuda_requirements(context.target, absent_names)
+    if requirements and projects:
+        steps, commands = advice.make_install_steps(context.target, requirements)
+        text = f"Install the package that provides {', '.join(absent_names)}."
         return [Remedy(text, (*commands, advice.check_again(context.target)), steps=steps)]
-    system_packages = {name: SYSTEM_PACKAGES.get(name) for name in absent}
-    if absent and all(system_packages.values()) and advice.package_manager(context.target) == advice.APT:
+    system_packages = {name: SYSTEM_PACKAGES.get(name) for name in absent_names}
+    if (
+        absent_names
+        and all(system_packages.values())
+        and advice.package_manager(context.target) == advice.APT
+    ):
         packages = " ".join(dict.fromkeys(str(package) for package in system_packages.values()))
         return [
             Remedy(
-                f"Install the package that provides {', '.join(absent)}.",
+                f"Install the package that provides {', '.join(absent_names)}.",
                 (
                     f"{advice.sudo_prefix(context.target)}apt-get install {packages}",
                     advice.check_again(context.target),
@@ -201,26 +212,29 @@ def _remedies(
                 changes_system=True,
             )
         ]
-    return [_reinstall_remedy(context, libraries, "Reinstall the library with everything that it needs.")]
+    return [
+        _build_reinstall_remedy(context, libraries, "Reinstall the library with everything that it needs.")
+    ]
 
 
 UNDEFINED_SYMBOL = "undefined symbol: "
+"""The text before the symbol's name in the loader's error."""
 SYSTEM_PACKAGES = {"libz.so.1": "zlib1g", "libgomp.so.1": "libgomp1", "libstdc++.so.6": "libstdc++6"}
 """Debian and Ubuntu packages of the system libraries that cuDNN and CUDA need."""
 
 
-def _skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Remedy | None:
-    """Return the remedy to remove folders from LD_LIBRARY_PATH that put an unusable file before another copy.
+def _build_skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> Remedy | None:
+    """Return the remedy to remove folders with unusable files from LD_LIBRARY_PATH.
 
-    None if it is not certain to help. If the loader would find the other copy by itself, `with_shadowing`
-    replaces this remedy.
+    None if it is not certain that the loader then finds a usable copy. If the facts show which copy it finds,
+    `with_shadowing` replaces this remedy.
     """
     loader = context.loader
     if loader is None or not loader.library_path:
         return None
     folders, copies = [], []
-    for missing in libraries:
-        resolution = missing.resolution
+    for library in libraries:
+        resolution = library.resolution
         version_error = resolution.error.partition(": version `")
         path = version_error[0] if version_error[1] and version_error[0].startswith("/") else ""
         path = path or resolution.needed_by or resolution.path or ""
@@ -231,55 +245,58 @@ def _skip_folders_remedy(context: RuleContext, libraries: tuple[MissingLibrary, 
             return None
         folders.append(folder)
         copies += other_copies[:1]
-    resolved = {item.soname for item in loader.resolutions if item.ok}
-    if any(resolved - {item.soname for item in variant.resolutions if item.ok} for variant in loader.without):
+    resolved_names = {item.soname for item in loader.resolutions if item.ok}
+    if any(
+        resolved_names - {item.soname for item in variant.resolutions if item.ok}
+        for variant in loader.without
+    ):
         return None  # a library that is found now would not be found
     return advice.remove_folders(
         context.target, tuple(dict.fromkeys(folders)), copies if loader.without else ()
     )
 
 
-def _find_copies(context: RuleContext, absent: tuple[str, ...]) -> list[FoundElsewhere]:
-    """Return a file on this machine for each of the absent libraries that has one."""
+def _find_copies(context: RuleContext, absent_names: tuple[str, ...]) -> list[FoundElsewhere]:
+    """Return a file for each of the absent libraries that is somewhere on this machine."""
     files = context.loader.found if context.loader is not None else ()
-    copies = (next((file for file in files if file.name == name), None) for name in absent)
+    copies = (next((file for file in files if file.name == name), None) for name in absent_names)
     return [copy for copy in copies if copy is not None]
 
 
-def _link_remedies(
+def _build_link_remedies(
     context: RuleContext, files: list[FoundElsewhere], libraries: tuple[MissingLibrary, ...]
 ) -> list[Remedy]:
     """Return the remedy to link the library next to the one that needs it.
 
-    Empty unless both are in the environment's own wheels and only one library is affected.
+    Empty if more than one library is affected, or if the libraries are not in this environment's wheels.
     """
-    site = advice.get_site_packages(context.target)
-    user = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
-    folder = posixpath.dirname(user)
+    site_packages = advice.get_site_packages(context.target)
+    needed_by = libraries[0].resolution.needed_by or libraries[0].resolution.path or ""
+    folder = posixpath.dirname(needed_by)
     if (
-        not site
+        not site_packages
         or len(libraries) > 1
-        or not all(path.startswith(f"{site}/") for path in (folder, *(item.path for item in files)))
+        or not all(path.startswith(f"{site_packages}/") for path in (folder, *(item.path for item in files)))
     ):
         return []
     steps = [link_to(file.path, folder) for file in files]
     return [
         Remedy(
-            f"Link it next to {posixpath.basename(user)}, which needs it.",
+            f"Link it next to {posixpath.basename(needed_by)}, which needs it.",
             (*link_commands(steps), advice.check_again(context.target)),
             steps=tuple(steps),
         )
     ]
 
 
-def _reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...], text: str) -> Remedy:
-    """Return the remedy to reinstall these libraries' wheels; only its text if no wheel has them."""
-    wheels = advice.cuda_requirements(context.target, [missing.soname for missing in libraries])
-    if not wheels:
+def _build_reinstall_remedy(context: RuleContext, libraries: tuple[MissingLibrary, ...], text: str) -> Remedy:
+    """Return the remedy to reinstall these libraries' wheels. It has no commands if no wheel has them."""
+    requirements = advice.cuda_requirements(context.target, [library.soname for library in libraries])
+    if not requirements:
         return Remedy(text)
-    command = advice.pip_install(context.target, wheels, options="--force-reinstall")
+    command = advice.pip_install(context.target, requirements, options="--force-reinstall")
     return Remedy(
-        text, (command, advice.check_again(context.target)), steps=(Install(wheels, reinstall=True),)
+        text, (command, advice.check_again(context.target)), steps=(Install(requirements, reinstall=True),)
     )
 
 

@@ -10,12 +10,12 @@ supports, not the installed one.
 How it is seen
 --------------
 The loader's rules find no file with the required name, but its search path or the usual folders have the same library
-in a different version, or a file of that name for another kind of processor. The names and the folder of these files
-show their CUDA version, not `nvcc` or /usr/local/cuda.
+in a different version, or a file of that name for another kind of processor. The CUDA version is taken from the
+names and the folder of these files, not from `nvcc` or /usr/local/cuda.
 
 What to do
 ----------
-Install the required version beside the other one: several CUDA versions can coexist. Or install a TensorFlow that is
+Install the required version next to the other one: several CUDA versions can coexist. Or install a TensorFlow that is
 built for the installed CUDA. A link from one name to the other does not help, because the functions differ.
 """
 
@@ -40,26 +40,26 @@ if TYPE_CHECKING:
     from tfdoctor.predict import MissingLibrary
 
 FULL_RUNTIME = lazy_pattern(r"libcudart\.so\.(\d{1,2}\.\d{1,2})\.\d{1,4}\Z")
-"""The full file name of the CUDA runtime, with its version."""
+"""The full file name of the CUDA runtime, with its version: libcudart.so.11.2.152."""
 FOLDER = lazy_pattern(r"(?:/[^/]{1,200}){0,8}?/cuda-?(\d{1,2}\.\d{1,2})?(?:/|\Z)")
-"""The folder of a toolkit, with its version if the name has one: /usr/local/cuda-11.2/."""
+"""The folder of a toolkit, with the version if the name has one: /usr/local/cuda-11.2/."""
 
 
 def check(context: RuleContext) -> Result:
     build = context.build
     if build is None:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    leading, to_install = libraries_to_install(context)
+    main_cause, needed_libraries = libraries_to_install(context)
     libraries = context.select_missing(Cause.LIBS_WRONG_VERSION)
     if not libraries:
         return ()
-    if leading is not Cause.LIBS_WRONG_VERSION:
+    if main_cause is not Cause.LIBS_WRONG_VERSION:
         return NotApplicable("most libraries are not there in any version: TFD201 reports all of them")
-    names = [missing.soname for missing in to_install]
-    foreign = [library for library in libraries if library.damaged and not library.other_versions]
+    names = [missing.soname for missing in needed_libraries]
+    foreign_libraries = [library for library in libraries if library.damaged and not library.other_versions]
     cudas = find_other_cudas(context, libraries)
     cuda_labels = ", ".join(cuda.label for cuda in cudas[:3])
-    if len(foreign) == len(libraries):
+    if len(foreign_libraries) == len(libraries):
         title = f"{libraries[0].soname} is there for another kind of processor"
         explanation = (
             "The loader passes over "
@@ -74,7 +74,7 @@ def check(context: RuleContext) -> Result:
         explanation = (
             f"TensorFlow {build.version} is built for CUDA {build.cuda} and opens {', '.join(names)}. "
             f"{context.location_phrase.capitalize()} these libraries have other versions."
-            f"{_describe_met_files(cudas)} A link from the wanted name to another version does not help: the "
+            f"{_describe_searched_files(cudas)} A link from the wanted name to another version does not help: the "
             f"functions inside differ, "
             "and it fails later or gives wrong results."
         )
@@ -83,17 +83,17 @@ def check(context: RuleContext) -> Result:
         Severity.ERROR,
         explanation,
         title=title,
-        evidence=_evidence(context, libraries),
+        evidence=_list_evidence(context, libraries),
         remedies=[
             *advice.make_library_remedies(context.target, names),
-            *_find_other_tensorflow(context, libraries, cudas),
+            *_build_other_release_remedy(context, libraries, cudas),
         ],
     )
     return [path_shadowing.with_shadowing(context, finding, names)]
 
 
 def _format_cuda_series(context: RuleContext) -> str:
-    """Return "12" if any CUDA 12 has the required sonames, "11.0" if only that version does."""
+    """Return the CUDA that the build needs: "12" if every CUDA 12 has the required sonames, else such as "11.0"."""
     build = context.build
     if build is None or build.cuda is None:
         return "of a different version"
@@ -112,13 +112,13 @@ class OtherCuda:
 
     folder: str
     version: str | None
-    """Major and minor version, or only the major if the minor is not known; None if neither is."""
+    """The major and minor version, or only the major if the minor is not known. None if neither is known."""
     via: str
-    """"on LD_LIBRARY_PATH" or "where TensorFlow looks"; empty if the loader does not search the folder."""
+    """Why the loader searches the folder: "on LD_LIBRARY_PATH" or "where TensorFlow looks"; "" if it does not."""
     names: tuple[str, ...]
-    """All libraries in the folder that belong to families which TensorFlow opens."""
+    """The names of all CUDA libraries in the folder that TensorFlow opens in some version."""
     wrong: tuple[str, ...]
-    """The libraries in another version than TensorFlow requires."""
+    """The names of those libraries whose version is not the one that TensorFlow requires."""
 
     @property
     def label(self) -> str:
@@ -132,13 +132,15 @@ class OtherCuda:
 def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[OtherCuda]:
     """Return the installed CUDA versions that TensorFlow cannot use.
 
-    They are those in the loader's search path, or all that were found if there are none.
+    Those in the loader's search path are returned, or all of them if none is in it.
     """
     loader = context.loader
     if loader is None:
         return []
-    searched = {posixpath.normpath(folder): "where TensorFlow looks" for folder in loader.runpath_folders}
-    searched |= {posixpath.normpath(folder): "on LD_LIBRARY_PATH" for folder in loader.library_path}
+    phrase_by_folder = {
+        posixpath.normpath(folder): "where TensorFlow looks" for folder in loader.runpath_folders
+    }
+    phrase_by_folder |= {posixpath.normpath(folder): "on LD_LIBRARY_PATH" for folder in loader.library_path}
     wrong_names: dict[str, list[str]] = {}
     for missing in libraries:
         for library in missing.other_versions:
@@ -155,7 +157,7 @@ def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]
         OtherCuda(
             folder,
             _determine_cuda_version(context, folder, names_by_folder[folder]),
-            searched.get(folder, ""),
+            phrase_by_folder.get(folder, ""),
             names_by_folder[folder],
             tuple(sorted(set(names))),
         )
@@ -167,7 +169,8 @@ def find_other_cudas(context: RuleContext, libraries: tuple[MissingLibrary, ...]
 def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[str]) -> str | None:
     """Return the CUDA version of a folder's libraries; None if it is not clear.
 
-    It is taken from the full name of the runtime, the toolkit's folder, or what all sonames have in common.
+    The version comes from the full name of the runtime, from the toolkit's folder, or from the sonames if only one
+    version has all of them.
     """
     runtime_versions = {match[1] for name in names if (match := FULL_RUNTIME.match(name)) is not None}
     if len(runtime_versions) == 1:
@@ -178,42 +181,42 @@ def _determine_cuda_version(context: RuleContext, folder: str, names: Sequence[s
     toolkit_match = FOLDER.match(folder)
     if toolkit_match is not None and toolkit_match[1]:
         return toolkit_match[1]
-    runtimes = [name for name in names if name.startswith("libcudart.")]  # the most precise version
-    candidates = [set(context.compat.cuda_of_soname(name)) for name in runtimes or names]
-    shared = set.intersection(*filter(None, candidates)) if any(candidates) else set()
-    return shared.pop() if len(shared) == 1 else None
+    runtime_names = [name for name in names if name.startswith("libcudart.")]  # the most precise version
+    candidates = [set(context.compat.cuda_of_soname(name)) for name in runtime_names or names]
+    common_versions = set.intersection(*filter(None, candidates)) if any(candidates) else set()
+    return common_versions.pop() if len(common_versions) == 1 else None
 
 
-def _describe_met_files(cudas: list[OtherCuda]) -> str:
-    """Describe the files in the loader's search path; empty if there are none."""
-    searched = [cuda for cuda in cudas if cuda.via]
-    if not searched:
+def _describe_searched_files(cudas: list[OtherCuda]) -> str:
+    """Return a sentence about the wrong files in the loader's search path; "" if there are none."""
+    searched_cudas = [cuda for cuda in cudas if cuda.via]
+    if not searched_cudas:
         return ""
-    descriptions = "; ".join(f"{', '.join(cuda.wrong[:6])} in {cuda.folder}" for cuda in searched[:3])
+    descriptions = "; ".join(f"{', '.join(cuda.wrong[:6])} in {cuda.folder}" for cuda in searched_cudas[:3])
     return f" The loader looks where these are: {descriptions}."
 
 
-def _evidence(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[Evidence]:
+def _list_evidence(context: RuleContext, libraries: tuple[MissingLibrary, ...]) -> list[Evidence]:
     """Return the loader's errors, the files in other versions, the toolkits, and nvcc's release."""
-    lines = [Evidence("the loader", missing.resolution.error) for missing in libraries]
-    for missing in libraries:
-        lines += [
-            Evidence(other.path, f"exists, but {missing.soname} is needed")
-            for other in missing.other_versions[:3]
+    evidence = [Evidence("the loader", library.resolution.error) for library in libraries]
+    for library in libraries:
+        evidence += [
+            Evidence(other.path, f"exists, but {library.soname} is needed")
+            for other in library.other_versions[:3]
         ]
-        lines += [Evidence(item.path, item.problem) for item in missing.resolution.tried if item.problem]
-    lines += [
+        evidence += [Evidence(item.path, item.problem) for item in library.resolution.tried if item.problem]
+    evidence += [
         Evidence(item.path, f"CUDA toolkit {item.version}") for item in context.facts.toolkits if item.version
     ]
     nvcc = context.facts.nvcc
     if isinstance(nvcc, Known):
-        lines.append(
+        evidence.append(
             Evidence(nvcc.source, f"release {nvcc.value} (it says nothing of what TensorFlow opens)")
         )
-    return lines
+    return evidence
 
 
-def _find_other_tensorflow(
+def _build_other_release_remedy(
     context: RuleContext, libraries: tuple[MissingLibrary, ...], cudas: list[OtherCuda]
 ) -> list[Remedy]:
     """Return the remedy to install the newest TensorFlow that opens the installed libraries.
@@ -244,7 +247,7 @@ def _find_other_tensorflow(
         newest_releases = [release for release in releases if release.version == releases[0].version]
         release = next(
             (item for item in newest_releases if item.package == distribution), newest_releases[0]
-        )  # avoid two packages
+        )  # prefer the installed package, to avoid two
         return [
             Remedy(
                 f"Install a TensorFlow for the CUDA that is there: {release.version}, built for CUDA {release.cuda}, "
@@ -265,16 +268,23 @@ def _find_other_tensorflow(
 
 
 def _can_use(release: Release, cuda: OtherCuda, stems: set[str]) -> bool:
-    """Return whether the release opens these libraries of the CUDA and works with its version."""
+    """Return whether a release can use the libraries of an installed CUDA.
+
+    `stems` are the names of the libraries without their versions ("libcublas").
+    """
     sonames = [soname for soname in release.required_libraries if soname.split(".so")[0] in stems]
     if not sonames or not all(soname in cuda.names for soname in sonames) or release.cuda is None:
         return False
     if cuda.version is None:
         return True
-    built, installed = versions.numbers(release.cuda)[:2], versions.numbers(cuda.version)[:2]
-    if built[0] != installed[0]:
+    build_version, installed_version = versions.numbers(release.cuda)[:2], versions.numbers(cuda.version)[:2]
+    if build_version[0] != installed_version[0]:
         return False
-    return len(installed) < 2 or (built <= installed if installed[0] >= 11 else built == installed)
+    return len(installed_version) < 2 or (
+        build_version <= installed_version
+        if installed_version[0] >= 11
+        else build_version == installed_version
+    )
 
 
 RULE = Rule(

@@ -32,15 +32,21 @@ MISSING_SYMBOL_ERROR = re.compile(r"^(?P<path>[^:]+): version `(?P<version>(?:GL
 
 def check(context: RuleContext) -> Result:
     if context.loader is None:
-        unmet = outcome_if_unknown(context.facts.loader, "the loader")
-        return CouldNotCheck(unmet.reason if unmet is not None else "the loader could not be followed")
+        outcome = outcome_if_unknown(context.facts.loader, "the loader")
+        return CouldNotCheck(outcome.reason if outcome is not None else "the loader could not be followed")
     for resolution in context.loader.import_needs:
-        foreign = find_foreign_libstdcxx(context.facts, resolution)
+        foreign_library = find_foreign_libstdcxx(context.facts, resolution)
         match = MISSING_SYMBOL_ERROR.search(resolution.error)
-        if match is None and foreign is None:
+        if match is None and foreign_library is None:
             continue
-        path = match["path"] if match is not None else foreign.path if foreign is not None else ""
-        missing = match["version"] if match is not None else "symbols"
+        path = (
+            match["path"]
+            if match is not None
+            else foreign_library.path
+            if foreign_library is not None
+            else ""
+        )
+        missing_version = match["version"] if match is not None else "symbols"
         title = (
             f"{path} is too old for this TensorFlow"
             if match is not None
@@ -49,18 +55,18 @@ def check(context: RuleContext) -> Result:
         finding = RULE.finding(
             Cause.LIBSTDCXX_TOO_OLD,
             Severity.ERROR,
-            f"TensorFlow needs {missing} of the C++ library; {path}, which the loader takes, does not have "
+            f"TensorFlow needs {missing_version} of the C++ library; {path}, which the loader takes, does not have "
             f"{'it' if match is not None else 'them'}.",
             title=title,
             evidence=[Evidence("the loader", resolution.error)],
-            remedies=_remedies(context, path),
+            remedies=_build_remedies(context, path),
         )
         return [path_shadowing.with_shadowing(context, finding, title=title)]
     return ()
 
 
-def _remedies(context: RuleContext, path: str) -> list[Remedy]:
-    """Return the remedy to remove the folder from the search path, or to use a newer library."""
+def _build_remedies(context: RuleContext, path: str) -> list[Remedy]:
+    """Return the remedy: remove the folder from the search path, or use a newer library."""
     python = context.python
     removal = advice.remove_folders(context.target, (path.rpartition("/")[0],))
     if removal is not None:

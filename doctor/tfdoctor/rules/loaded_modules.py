@@ -25,12 +25,12 @@ from tfdoctor.rules.base import NotApplicable, Result, Rule, RuleContext
 from tfdoctor.text import lazy_pattern
 
 VARIABLE = "LOADEDMODULES"
-"""The variable in which module systems list the loaded modules."""
+"""The environment variable in which module systems list the loaded modules."""
 MODULE = lazy_pattern(
     r"(?:\S*/)?(?P<name>cuda|cudatoolkit|cuda-toolkit|cudnn)(?:[/-]|/\S*?)(?P<version>[0-9]{1,2}(?:\.[0-9]{1,3}){0,3})",
     re.IGNORECASE,
 )
-"""A module of CUDA or cuDNN, with its version."""
+"""The name of a CUDA or cuDNN module, with the version, such as cuda/12.2."""
 LIBRARIES = frozenset(
     {
         Cause.LIBS_NOT_INSTALLED,
@@ -46,50 +46,62 @@ LIBRARIES = frozenset(
 
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
-    loaded = variables.get(VARIABLE)
-    if loaded is None and not ({"LMOD_CMD", "MODULESHOME"} & set(variables)):
+    loaded_modules = variables.get(VARIABLE)
+    if loaded_modules is None and not ({"LMOD_CMD", "MODULESHOME"} & set(variables)):
         return NotApplicable("no module system is in use here")
     build = context.build
     if build is None or not build.gpu or build.cuda is None:
         return NotApplicable("no TensorFlow with CUDA to compare with")
     cuda_modules = [
-        (module, match) for module in (loaded or "").split(":") if (match := MODULE.match(module)) is not None
+        (module, match)
+        for module in (loaded_modules or "").split(":")
+        if (match := MODULE.match(module)) is not None
     ]
-    differing = [module for module, match in cuda_modules if _has_other_major(match, build.cuda, build.cudnn)]
-    missing = bool(context.select_missing(*LIBRARIES))
-    if differing:
-        return [_build_version_finding(context, loaded or "", differing, build.cuda, missing=missing)]
-    if missing and not cuda_modules:
+    wrong_modules = [
+        module for module, match in cuda_modules if _has_other_major(match, build.cuda, build.cudnn)
+    ]
+    lacks_libraries = bool(context.select_missing(*LIBRARIES))
+    if wrong_modules:
+        return [
+            _build_version_finding(
+                context, loaded_modules or "", wrong_modules, build.cuda, lacks_libraries=lacks_libraries
+            )
+        ]
+    if lacks_libraries and not cuda_modules:
         return [_build_unloaded_finding(context, build.cuda, build.cudnn)]
     return ()
 
 
 def _has_other_major(match: re.Match[str], cuda: str, cudnn: str | None) -> bool:
-    """Return whether the module has another major version than this TensorFlow was built with."""
-    required = cudnn if match["name"].lower() == "cudnn" else cuda
-    return required is not None and versions.major(match["version"]) != versions.major(required)
+    """Return whether the module's major version differs from the one that this TensorFlow was built with."""
+    required_version = cudnn if match["name"].lower() == "cudnn" else cuda
+    return required_version is not None and versions.major(match["version"]) != versions.major(
+        required_version
+    )
 
 
 def _format_required_cuda(cuda: str, cudnn: str | None) -> str:
+    """Return the CUDA and cuDNN versions that TensorFlow requires, such as "CUDA 12.3 and cuDNN 9"."""
     return f"CUDA {versions.major_minor(cuda)}" + (f" and cuDNN {versions.major(cudnn)}" if cudnn else "")
 
 
 def _build_version_finding(
-    context: RuleContext, loaded: str, modules: list[str], cuda: str, *, missing: bool
+    context: RuleContext, loaded_modules: str, modules: list[str], cuda: str, *, lacks_libraries: bool
 ) -> Finding:
+    """Report loaded modules that have the wrong major version."""
     names = " ".join(advice.quote(module) for module in modules)
     required = _format_required_cuda(cuda, context.build.cudnn if context.build is not None else None)
     return RULE.finding(
         Cause.LIBS_WRONG_VERSION,
-        Severity.WARNING if missing else Severity.INFO,
+        Severity.WARNING if lacks_libraries else Severity.INFO,
         f"The modules {', '.join(modules)} are loaded, and this TensorFlow was built with {required}. "
         + (
             "They do not have the libraries that are missing here."
-            if missing
+            if lacks_libraries
             else "TensorFlow still finds its own libraries; programs that it starts may find the module's."
         ),
         title=f"The loaded module {modules[0]} has a different version than TensorFlow uses",
-        evidence=[Evidence(VARIABLE, loaded)],
+        evidence=[Evidence(VARIABLE, loaded_modules)],
         remedies=[
             Remedy(
                 "List the versions, and load the one that fits.",
@@ -100,6 +112,7 @@ def _build_version_finding(
 
 
 def _build_unloaded_finding(context: RuleContext, cuda: str, cudnn: str | None) -> Finding:
+    """Report that libraries are missing and no CUDA module is loaded."""
     del context
     return RULE.finding(
         Cause.LIBS_NOT_INSTALLED,

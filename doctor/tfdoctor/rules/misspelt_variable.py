@@ -2,8 +2,8 @@
 
 What it means
 -------------
-A variable is set whose name differs by one or two letters from one that CUDA, TensorFlow or the loader
-reads. No program reads it, so it has no effect, and there is no message about that.
+The name of a variable differs by one or two letters from the name of one that CUDA, TensorFlow or the loader
+reads. The misspelt variable has no effect, and there is no message about that.
 
 How it is seen
 --------------
@@ -29,27 +29,27 @@ if TYPE_CHECKING:
 def check(context: RuleContext) -> Result:
     variables = context.facts.environment.variables
     findings = []
-    for wrong, correct in context.facts.environment.misspelt:
-        both_set = correct in variables
+    for misspelt_name, correct_name in context.facts.environment.misspelt:
+        both_set = correct_name in variables
         text = (
-            f"{correct} itself is set too, so {wrong} can go."
+            f"{correct_name} itself is set too, so {misspelt_name} can go."
             if both_set
-            else f"If {correct} is meant, give it the value, and unset the other."
+            else f"If {correct_name} is meant, give it the value, and unset the other."
         )
-        commands = () if both_set else (f'export {correct}="${wrong}"',)
+        commands = () if both_set else (f'export {correct_name}="${misspelt_name}"',)
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.WARNING,
-                f"The variable {wrong} is set. Nothing reads a variable of that name; {correct} is probably "
+                f"The variable {misspelt_name} is set. Nothing reads a variable of that name; {correct_name} is probably "
                 "meant.",
-                title=f"{wrong} looks like a misspelt {correct}",
-                evidence=[Evidence("the environment", wrong)],
+                title=f"{misspelt_name} looks like a misspelt {correct_name}",
+                evidence=[Evidence("the environment", misspelt_name)],
                 remedies=[
                     Remedy(
                         text,
-                        (*commands, f"unset {wrong}"),
-                        steps=_make_steps(wrong, correct, both_set=both_set),
+                        (*commands, f"unset {misspelt_name}"),
+                        steps=_make_steps(misspelt_name, correct_name, both_set=both_set),
                     )
                 ],
             )
@@ -57,14 +57,14 @@ def check(context: RuleContext) -> Result:
     return findings
 
 
-def _make_steps(wrong: str, correct: str, *, both_set: bool) -> tuple[Step, ...]:
-    """Return the steps of the fix; empty for a variable that hides GPUs.
+def _make_steps(misspelt_name: str, correct_name: str, *, both_set: bool) -> tuple[Step, ...]:
+    """Return the steps of the fix.
 
-    The user must decide whether the GPUs are to be hidden.
+    Empty if the correct name is CUDA_VISIBLE_DEVICES, which may hide GPUs. The user must decide about that.
     """
     if both_set:
-        return (Unset(wrong),)
-    return () if correct == "CUDA_VISIBLE_DEVICES" else (Rename(wrong, correct),)
+        return (Unset(misspelt_name),)
+    return () if correct_name == "CUDA_VISIBLE_DEVICES" else (Rename(misspelt_name, correct_name),)
 
 
 RULE = Rule(

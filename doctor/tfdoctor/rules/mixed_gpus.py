@@ -2,18 +2,18 @@
 
 What it means
 -------------
-TensorFlow ignores a card whose compute capability is below its minimum, and one with far fewer
-multiprocessors than the best card: fewer than 8, or fewer than the best card has if that is less than 8.
-The variable TF_MIN_GPU_MULTIPROCESSOR_COUNT sets another minimum. The other cards are registered and
+TensorFlow ignores a GPU whose compute capability is below its minimum, and one with far fewer
+multiprocessors than the best GPU: fewer than 8, or fewer than the best GPU has if that is less than 8.
+The variable TF_MIN_GPU_MULTIPROCESSOR_COUNT sets another minimum. The other GPUs are registered and
 numbered without it.
 
 How it is seen
 --------------
-The driver reports each card's compute capability and number of multiprocessors.
+The driver reports each GPU's compute capability and number of multiprocessors.
 
 What to do
 ----------
-Nothing, if the small card only drives the display. Otherwise set the variable.
+Nothing, if the small GPU only drives the display. Otherwise set the variable.
 """
 
 from __future__ import annotations
@@ -35,17 +35,19 @@ MULTIPROCESSORS_VARIABLE = "TF_MIN_GPU_MULTIPROCESSOR_COUNT"
 
 
 def check(context: RuleContext) -> Result:
-    build, answer = context.build, value_of(context.facts.driver.cuda)
+    build, driver_result = context.build, value_of(context.facts.driver.cuda)
     if build is None or build.gpu is False or build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
-    if answer is None or not answer.devices:
+    if driver_result is None or not driver_result.devices:
         return NotApplicable("the driver shows no card")
     variables = context.facts.environment.variables
-    registered = select_registered_devices(answer.devices, build, variables)
-    dropped = [device for device in answer.devices if device not in registered]
+    registered = select_registered_devices(driver_result.devices, build, variables)
+    dropped = [device for device in driver_result.devices if device not in registered]
     if not dropped:
         return ()
-    excluded_by_variable = not registered and bool(select_registered_devices(answer.devices, build, {}))
+    excluded_by_variable = not registered and bool(
+        select_registered_devices(driver_result.devices, build, {})
+    )
     if excluded_by_variable:
         return [_build_all_dropped_finding(context, build, dropped)]
     if not registered:
@@ -54,7 +56,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _explain_drop(device: CudaDevice, build: Build) -> str:
-    """Return why TensorFlow ignores a device."""
+    """Return a label of the GPU with the reason why TensorFlow ignores it."""
     label = drivers.device_label(device).partition(", ")[2] or drivers.device_label(device)
     capability = device.compute_capability
     if capability is not None and not versions.is_at_least(capability, build.floor):
@@ -63,12 +65,11 @@ def _explain_drop(device: CudaDevice, build: Build) -> str:
 
 
 def _build_some_dropped_finding(
-    context: RuleContext, build: Build, dropped: list[CudaDevice], registered: int
+    context: RuleContext, build: Build, dropped: list[CudaDevice], registered_count: int
 ) -> Finding:
     reasons = [_explain_drop(device, build) for device in dropped]
-    too_small = [
-        item for item in dropped if versions.is_at_least(item.compute_capability or "99", build.floor)
-    ]
+    # A GPU of unknown compute capability counts as new enough.
+    too_small = [gpu for gpu in dropped if versions.is_at_least(gpu.compute_capability or "99", build.floor)]
     value = context.facts.environment.variables.get(MULTIPROCESSORS_VARIABLE)
     remedies = []
     if too_small:
@@ -81,9 +82,9 @@ def _build_some_dropped_finding(
     return RULE.finding(
         Cause.HIDDEN_BY_ENV if too_small and value is not None else Cause.GPU_TOO_OLD,
         Severity.WARNING,
-        f"The driver shows {len(dropped) + registered} cards, but TensorFlow uses {registered}. It ignores "
+        f"The driver shows {len(dropped) + registered_count} cards, but TensorFlow uses {registered_count}. It ignores "
         f"{'; '.join(reasons)}.{set_to}",
-        title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + registered} cards out",
+        title=f"TensorFlow leaves {len(dropped)} of {len(dropped) + registered_count} cards out",
         evidence=[Evidence("the driver", reason) for reason in reasons],
         remedies=remedies,
     )

@@ -5,12 +5,12 @@ What it means
 A driver has two parts. Its libraries work with every kernel; its kernel module is built for one. After an
 update of the kernel, the module must be built or installed for the new one by DKMS, akmods or a package of
 the distribution. If that failed, or the kernel's headers were missing, the libraries find no module and no
-card.
+GPU.
 
 How it is seen
 --------------
 No NVIDIA module is loaded, and the running kernel's list of modules (modules.dep) has none, while
-libcuda.so.1 is installed and a card is on the PCI bus. DKMS's folder and the folders of the other kernels
+libcuda.so.1 is installed and a GPU is on the PCI bus. DKMS's folder and the folders of the other kernels
 show what was built for which kernel.
 
 What to do
@@ -58,8 +58,11 @@ def check(context: RuleContext) -> Result:
     if others:
         evidence.append(Evidence("/lib/modules", f"has one for: {others}"))
     evidence += [
-        Evidence("/var/lib/dkms", f"{m.name} {m.version}, built for: {', '.join(m.kernels) or 'no kernel'}")
-        for m in module_files.dkms
+        Evidence(
+            "/var/lib/dkms",
+            f"{dkms_module.name} {dkms_module.version}, built for: {', '.join(dkms_module.kernels) or 'no kernel'}",
+        )
+        for dkms_module in module_files.dkms
     ]
     if not module_files.headers:
         evidence.append(Evidence(f"/lib/modules/{kernel}/build", "the kernel's headers are not there"))
@@ -79,24 +82,25 @@ def check(context: RuleContext) -> Result:
 
 
 def _explain_missing_module(kernel: str, module_files: ModuleFiles) -> str:
+    """Return why the running kernel has no module, as far as DKMS and the installed headers show it."""
     text = f"The driver's libraries are installed, and the running kernel {kernel} has no NVIDIA module."
     if module_files.other_kernels:
         text += f" It is there for {', '.join(module_files.other_kernels)}: the kernel was updated."
-    failed = next((m.failed for m in module_files.dkms if m.failed), "")
-    if failed:
-        return f"{text} DKMS tried to build it and failed; {failed} has the reason."
+    build_log = next((dkms_module.failed for dkms_module in module_files.dkms if dkms_module.failed), "")
+    if build_log:
+        return f"{text} DKMS tried to build it and failed; {build_log} has the reason."
     if not module_files.headers:
         return f"{text} The kernel's headers, without which it cannot be built, are not installed."
     return text
 
 
 def _list_remedies(context: RuleContext, module_files: ModuleFiles) -> list[Remedy]:
-    failed = next((m.failed for m in module_files.dkms if m.failed), "")
+    build_log = next((dkms_module.failed for dkms_module in module_files.dkms if dkms_module.failed), "")
     remedies = []
-    if failed:
-        remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(failed)}",)))
-    akmods = context.facts.machine.distribution_id == "fedora"
-    if module_files.dkms or akmods:
+    if build_log:
+        remedies.append(Remedy("See why the build failed.", (f"tail -n 40 {advice.quote(build_log)}",)))
+    uses_akmods = context.facts.machine.distribution_id == "fedora"
+    if module_files.dkms or uses_akmods:
         remedies.append(kernels.rebuild_module_remedy(context))
     else:
         install = advice.make_driver_remedy(context.target)

@@ -3,14 +3,14 @@
 What it means
 -------------
 libcuda.so.1 is there, and cuInit returns CUDA_ERROR_NO_DEVICE (100) or the driver counts no device.
-CUDA_VISIBLE_DEVICES does not hide one: the result is the same without it. The card is missing, switched
+CUDA_VISIBLE_DEVICES does not hide one: the result is the same without it. The GPU is missing, switched
 off, bound to another kernel driver, has fallen off the bus, or is not supported by this driver.
 
 How it is seen
 --------------
-A child process calls the driver. The PCI bus, the kernel modules and nvidia-smi show the reason: a card
-bound to vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module with a card older
-than Turing, a driver branch that no longer supports the card, a card in MIG mode without instances.
+A child process calls the driver. The PCI bus, the kernel modules and nvidia-smi show the reason: a GPU
+bound to vfio-pci or nouveau, a kernel module that is not loaded, an open kernel module with a GPU older
+than Turing, a driver branch that no longer supports the GPU, a GPU in MIG mode without instances.
 
 What to do
 ----------
@@ -44,7 +44,7 @@ def check(context: RuleContext) -> Result:
     if code:
         return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
     evidence = [
-        Evidence(getattr(context.facts.driver.cuda, "source", ""), _format_answer(context)),
+        Evidence(getattr(context.facts.driver.cuda, "source", ""), _format_driver_result(context)),
         *drivers.pci_evidence(context),
         *drivers.module_evidence(context),
         *drivers.smi_evidence(context),
@@ -64,27 +64,31 @@ def _build_finding(title: str, explanation: str, evidence: list[Evidence], remed
     )
 
 
-def _format_answer(context: RuleContext) -> str:
-    answer = value_of(context.facts.driver.cuda)
-    if answer is None or answer.init == 0:
+def _format_driver_result(context: RuleContext) -> str:
+    driver_result = value_of(context.facts.driver.cuda)
+    if driver_result is None or driver_result.init == 0:
         return "cuDeviceGetCount: 0"
-    return f"cuInit: {answer.init_name} ({answer.init})"
+    return f"cuInit: {driver_result.init_name} ({driver_result.init})"
 
 
 ProblemText = tuple[str, str, list[Remedy]]
+"""The title, the explanation and the remedies of a finding."""
 
 
 def _explain_no_device(context: RuleContext) -> ProblemText:
-    """Return title, explanation and remedies of the first explanation that applies."""
+    """Return the title, explanation and remedies of the first reason that applies.
+
+    If none applies, they refer to the kernel's log.
+    """
     for explain in (
         _explain_wsl,
-        _explain_card_absence,
-        _explain_card_binding,
+        _explain_absent_gpu,
+        _explain_foreign_driver,
         _explain_mig,
-        _explain_lost_card,
-        _explain_silent_cards,
+        _explain_lost_gpu,
+        _explain_silent_gpus,
         _explain_missing_module,
-        _explain_unsupported_card,
+        _explain_unsupported_gpu,
         kernels.explain_by_kernel_log,
     ):
         explanation = explain(context)
@@ -119,8 +123,8 @@ def _explain_wsl(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_card_absence(context: RuleContext) -> ProblemText | None:
-    """Report that no NVIDIA card is on the PCI bus."""
+def _explain_absent_gpu(context: RuleContext) -> ProblemText | None:
+    """Report that no NVIDIA GPU is on the PCI bus."""
     if not isinstance(context.facts.driver.pci, Absent) or context.facts.machine.jetson:
         return None
     modules = value_of(context.facts.driver.modules) or ()
@@ -153,27 +157,27 @@ def _explain_card_absence(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_card_binding(context: RuleContext) -> ProblemText | None:
-    """Report that another kernel driver is bound to the cards, if NVIDIA's driver is bound to none."""
-    cards = value_of(context.facts.driver.pci) or ()
-    if not cards or any(card.driver == "nvidia" for card in cards):
+def _explain_foreign_driver(context: RuleContext) -> ProblemText | None:
+    """Report that another kernel driver is bound to the GPUs, if NVIDIA's driver is bound to none."""
+    pci_gpus = value_of(context.facts.driver.pci) or ()
+    if not pci_gpus or any(pci_gpu.driver == "nvidia" for pci_gpu in pci_gpus):
         return None
-    for card in cards:
-        if card.driver in ("vfio-pci", "pci-stub"):
+    for pci_gpu in pci_gpus:
+        if pci_gpu.driver in ("vfio-pci", "pci-stub"):
             return (
                 "The card is reserved for a virtual machine",
                 (
-                    f"{drivers.card_label(context, card)} is bound to {card.driver}, which hands it to a "
+                    f"{drivers.card_label(context, pci_gpu)} is bound to {pci_gpu.driver}, which hands it to a "
                     "virtual machine; the host's driver cannot use it."
                 ),
-                [_make_rebind_remedy(context, card)],
+                [_make_rebind_remedy(context, pci_gpu)],
             )
-        if card.driver in ("nouveau", "nova_core", "nova"):
+        if pci_gpu.driver in ("nouveau", "nova_core", "nova"):
             return (
-                f"The card runs on {card.driver}, not on NVIDIA's driver",
+                f"The card runs on {pci_gpu.driver}, not on NVIDIA's driver",
                 (
-                    f"NVIDIA's libraries are installed, and {card.driver} has taken "
-                    f"{drivers.card_label(context, card)}: it was loaded first. NVIDIA's packages switch it "
+                    f"NVIDIA's libraries are installed, and {pci_gpu.driver} has taken "
+                    f"{drivers.card_label(context, pci_gpu)}: it was loaded first. NVIDIA's packages switch it "
                     "off, and the next start has to happen with that in the initial RAM disk."
                 ),
                 [
@@ -181,8 +185,8 @@ def _explain_card_binding(context: RuleContext) -> ProblemText | None:
                         "Switch it off for the next start.",
                         (
                             (
-                                f"echo 'blacklist {card.driver}' | {advice.sudo_prefix(context.target)}tee "
-                                f"/etc/modprobe.d/blacklist-{card.driver}.conf"
+                                f"echo 'blacklist {pci_gpu.driver}' | {advice.sudo_prefix(context.target)}tee "
+                                f"/etc/modprobe.d/blacklist-{pci_gpu.driver}.conf"
                             ),
                             kernels.rebuild_initramfs_command(context),
                             f"{advice.sudo_prefix(context.target)}reboot",
@@ -194,55 +198,55 @@ def _explain_card_binding(context: RuleContext) -> ProblemText | None:
     return None
 
 
-def _make_rebind_remedy(context: RuleContext, card: PciGpu) -> Remedy:
-    root, address = advice.sudo_prefix(context.target), advice.quote(card.address)
+def _make_rebind_remedy(context: RuleContext, pci_gpu: PciGpu) -> Remedy:
+    sudo, address = advice.sudo_prefix(context.target), advice.quote(pci_gpu.address)
     return Remedy(
         "If no virtual machine uses it, give it back until the next start. To keep it, take `vfio-pci.ids` out of "
         "the kernel's command line or /etc/modprobe.d.",
         (
-            f"echo {address} | {root}tee /sys/bus/pci/drivers/{card.driver}/unbind",
-            f"{root}modprobe nvidia",
-            f"echo {address} | {root}tee /sys/bus/pci/drivers/nvidia/bind",
+            f"echo {address} | {sudo}tee /sys/bus/pci/drivers/{pci_gpu.driver}/unbind",
+            f"{sudo}modprobe nvidia",
+            f"echo {address} | {sudo}tee /sys/bus/pci/drivers/nvidia/bind",
         ),
         changes_system=True,
     )
 
 
 def _explain_mig(context: RuleContext) -> ProblemText | None:
-    """Report that all cards are in MIG mode and have no instances."""
+    """Report that all GPUs are in MIG mode and have no instances."""
     smi = value_of(context.facts.driver.smi)
-    parents = (
+    empty_gpus = (
         [gpu for gpu in smi.gpus if gpu.mig and not gpu.mig_instances] if isinstance(smi, SmiFacts) else []
     )
-    if not isinstance(smi, SmiFacts) or not parents or len(parents) != len(smi.gpus):
+    if not isinstance(smi, SmiFacts) or not empty_gpus or len(empty_gpus) != len(smi.gpus):
         return None
-    parent = parents[0]
-    index = parent.index or 0
-    root = advice.sudo_prefix(context.target)
+    empty_gpu = empty_gpus[0]
+    index = empty_gpu.index or 0
+    sudo = advice.sudo_prefix(context.target)
     return (
         "MIG is on but the card has no instance",
         (
-            f"{parent.name or 'The card'} is in MIG mode (divided into instances) and none was made: CUDA "
+            f"{empty_gpu.name or 'The card'} is in MIG mode (divided into instances) and none was made: CUDA "
             "shows instances only, so it shows nothing."
         ),
         [
             Remedy(
                 "Make an instance: list the profiles, then make one of the largest (profile 0) and its "
                 "compute instance.",
-                (f"{root}nvidia-smi mig -i {index} -lgip", f"{root}nvidia-smi mig -i {index} -cgi 0 -C"),
+                (f"{sudo}nvidia-smi mig -i {index} -lgip", f"{sudo}nvidia-smi mig -i {index} -cgi 0 -C"),
                 changes_system=True,
             ),
             Remedy(
                 "Switch MIG off and use the whole card (no program may be using it).",
-                (f"{root}nvidia-smi -i {index} -mig 0",),
+                (f"{sudo}nvidia-smi -i {index} -mig 0",),
                 changes_system=True,
             ),
         ],
     )
 
 
-def _explain_lost_card(context: RuleContext) -> ProblemText | None:
-    """Report that nvidia-smi says that a card was lost."""
+def _explain_lost_gpu(context: RuleContext) -> ProblemText | None:
+    """Report that a GPU was lost, according to nvidia-smi."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFailure) or smi.kind not in ("gpu_lost", "device_handle_unknown_error"):
         return None
@@ -259,16 +263,16 @@ def _explain_lost_card(context: RuleContext) -> ProblemText | None:
     )
 
 
-def _explain_silent_cards(context: RuleContext) -> ProblemText | None:
-    """Report that every card on the bus reads as all ones."""
-    cards = value_of(context.facts.driver.pci) or ()
-    lost = context.facts.kernel.lost_cards
-    if not cards or any(card.address not in lost for card in cards):
+def _explain_silent_gpus(context: RuleContext) -> ProblemText | None:
+    """Report that every GPU on the bus reads as all ones, so none of them responds."""
+    pci_gpus = value_of(context.facts.driver.pci) or ()
+    lost_addresses = context.facts.kernel.lost_cards
+    if not pci_gpus or any(pci_gpu.address not in lost_addresses for pci_gpu in pci_gpus):
         return None
     return (
         "The card does not answer on the bus",
         (
-            f"{', '.join(drivers.card_label(context, card) for card in cards)}: everything that is read from it "
+            f"{', '.join(drivers.card_label(context, pci_gpu) for pci_gpu in pci_gpus)}: everything that is read from it "
             'is all ones (lspci shows "rev ff"). It was switched off (a laptop\'s power saving), or has fallen '
             "off the bus."
         ),
@@ -285,13 +289,17 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
     """Report that the user-space libraries are installed but the kernel module is not loaded."""
     if not isinstance(context.facts.driver.kernel_module, Absent) or context.facts.machine.jetson:
         return None
-    root = advice.sudo_prefix(context.target)
-    headers = {
-        advice.APT: f"{root}apt-get install --reinstall linux-headers-$(uname -r)",
-        advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
-        advice.PACMAN: f"{root}pacman -S linux-headers",
+    sudo = advice.sudo_prefix(context.target)
+    headers_command = {
+        advice.APT: f"{sudo}apt-get install --reinstall linux-headers-$(uname -r)",
+        advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
+        advice.PACMAN: f"{sudo}pacman -S linux-headers",
     }.get(advice.package_manager(context.target) or "")
-    rebuild = (*((headers,) if headers else ()), f"{root}dkms autoinstall", f"{root}modprobe nvidia")
+    rebuild = (
+        *((headers_command,) if headers_command else ()),
+        f"{sudo}dkms autoinstall",
+        f"{sudo}modprobe nvidia",
+    )
     return (
         "NVIDIA's kernel module is not loaded",
         ("The driver's libraries are installed and its kernel module is not running. It was not built for "
@@ -300,7 +308,7 @@ def _explain_missing_module(context: RuleContext) -> ProblemText | None:
         [
             Remedy(
                 "Load it; where that fails, the message names the reason.",
-                (f"{root}modprobe nvidia", advice.check_again(context.target)),
+                (f"{sudo}modprobe nvidia", advice.check_again(context.target)),
                 changes_system=True,
             ),
             Remedy(
@@ -319,13 +327,13 @@ def _format_kernel(context: RuleContext) -> str:
     return f" ({context.facts.machine.kernel})" if context.facts.machine.kernel else ""
 
 
-def _explain_unsupported_card(context: RuleContext) -> ProblemText | None:
-    """Report that the kernel module runs but does not support this card."""
+def _explain_unsupported_gpu(context: RuleContext) -> ProblemText | None:
+    """Report a loaded kernel module whose branch or flavour does not support one of the GPUs."""
     module = value_of(context.facts.driver.kernel_module)
     if module is None:
         return None
-    for card in value_of(context.facts.driver.pci) or ():
-        gpu = drivers.find_gpu(context, card)
+    for pci_gpu in value_of(context.facts.driver.pci) or ():
+        gpu = drivers.find_gpu(context, pci_gpu)
         if gpu is None:
             continue
         branch = context.compat.cards.find_ended(gpu.capability)
@@ -347,7 +355,7 @@ def _explain_unsupported_card(context: RuleContext) -> ProblemText | None:
                     "NVIDIA's open kernel module is for Turing (compute capability 7.5) and newer; this "
                     f"card is {gpu.capability} and needs the proprietary one."
                 ),
-                [_install_flavour_remedy(context, module.version, opened=False)],
+                [_make_flavour_remedy(context, module.version, is_open=False)],
             )
         if not module.open_kernel and versions.is_at_least(
             gpu.capability, context.compat.cards.open_module.alone_from
@@ -358,25 +366,25 @@ def _explain_unsupported_card(context: RuleContext) -> ProblemText | None:
                     "From Blackwell on (compute capability 10.0) only NVIDIA's open kernel module drives a "
                     "card; the proprietary one is loaded."
                 ),
-                [_install_flavour_remedy(context, module.version, opened=True)],
+                [_make_flavour_remedy(context, module.version, is_open=True)],
             )
     return None
 
 
-def _install_flavour_remedy(context: RuleContext, version: str, *, opened: bool) -> Remedy:
-    """Return the remedy that installs the other flavour of the same driver branch."""
-    root, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
-    name = "the open" if opened else "the proprietary"
-    text = f"Install {name} kernel module of the same branch, then restart."
+def _make_flavour_remedy(context: RuleContext, version: str, *, is_open: bool) -> Remedy:
+    """Return the remedy that installs the open or the proprietary kernel module of the same driver branch."""
+    sudo, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
+    flavour = "the open" if is_open else "the proprietary"
+    text = f"Install {flavour} kernel module of the same branch, then restart."
     machine = context.facts.machine
     if manager == advice.APT and machine.distribution_id == "ubuntu":
-        package = f"nvidia-driver-{version.split('.', maxsplit=1)[0]}{'-open' if opened else ''}"
-        return Remedy(text, (f"{root}apt-get install {package}", f"{root}reboot"), changes_system=True)
+        package = f"nvidia-driver-{version.split('.', maxsplit=1)[0]}{'-open' if is_open else ''}"
+        return Remedy(text, (f"{sudo}apt-get install {package}", f"{sudo}reboot"), changes_system=True)
     if manager == advice.APT:
-        package = "nvidia-open-kernel-dkms" if opened else "nvidia-kernel-dkms"
-        return Remedy(text, (f"{root}apt-get install {package}", f"{root}reboot"), changes_system=True)
-    if manager == advice.PACMAN and opened:
-        return Remedy(text, (f"{root}pacman -S nvidia-open", f"{root}reboot"), changes_system=True)
+        package = "nvidia-open-kernel-dkms" if is_open else "nvidia-kernel-dkms"
+        return Remedy(text, (f"{sudo}apt-get install {package}", f"{sudo}reboot"), changes_system=True)
+    if manager == advice.PACMAN and is_open:
+        return Remedy(text, (f"{sudo}pacman -S nvidia-open", f"{sudo}reboot"), changes_system=True)
     return Remedy(text, changes_system=True)
 
 

@@ -9,7 +9,7 @@ TensorFlow 1.13 and older cannot even be imported.
 How it is seen
 --------------
 tfdoctor follows the loader's rules for `libcuda.so.1` as TensorFlow opens it, and a child process opens it
-for real. Other facts show the reason: no card on the PCI bus, a card that nouveau drives, a driver library
+for real. Other facts show the reason: no GPU on the PCI bus, a GPU that nouveau drives, a driver library
 in a folder that the loader does not search, a damaged one, or one for another architecture. A container
 that was given no GPU is TFD401, and WSL's own library is TFD108.
 
@@ -46,17 +46,19 @@ def check(context: RuleContext) -> Result:
         return CouldNotCheck(getattr(facts.driver.cuda, "why", "") or "the driver did not answer")
     if state.cause is not Cause.NO_DRIVER:
         return ()
-    code = kernels.module_rule_code(context)
-    if code:
-        return NotApplicable(f"NVIDIA's kernel module does not run, for a reason that {code} explains")
+    other_rule_code = kernels.module_rule_code(context)
+    if other_rule_code:
+        return NotApplicable(
+            f"NVIDIA's kernel module does not run, for a reason that {other_rule_code} explains"
+        )
     evidence = [Evidence("the loader", state.reason), *_list_system_evidence(context)]
-    failed = state.resolution if state.resolution is not None and not state.resolution.ok else None
-    if failed is None:
+    failed_lookup = state.resolution if state.resolution is not None and not state.resolution.ok else None
+    if failed_lookup is None:
         return [_build_load_finding(context, state.reason, evidence)]
-    if failed.path or any(attempt.problem for attempt in failed.tried):
+    if failed_lookup.path or any(attempt.problem for attempt in failed_lookup.tried):
         return [
             path_shadowing.with_shadowing(
-                context, _build_damaged_finding(context, failed, evidence), ["libcuda.so.1"]
+                context, _build_damaged_finding(context, failed_lookup, evidence), ["libcuda.so.1"]
             )
         ]
     files = list_driver_files(facts)
@@ -79,7 +81,10 @@ def _build_finding(
 
 
 def _build_load_finding(context: RuleContext, reason: str, evidence: list[Evidence]) -> Finding:
-    """Report that libcuda does not load although the loader's rules find it, or that cuInit returns 303."""
+    """Report that libcuda does not load although the loader's rules find it, or that cuInit returns 303.
+
+    That result is CUDA_ERROR_SHARED_OBJECT_INIT_FAILED.
+    """
     return _build_finding(
         "The driver's library libcuda.so.1 exists but does not load",
         f"{reason} The file is there; a part of the driver that it needs is damaged or missing.",
@@ -88,14 +93,16 @@ def _build_load_finding(context: RuleContext, reason: str, evidence: list[Eviden
     )
 
 
-def _build_damaged_finding(context: RuleContext, failed: Resolution, evidence: list[Evidence]) -> Finding:
+def _build_damaged_finding(
+    context: RuleContext, failed_lookup: Resolution, evidence: list[Evidence]
+) -> Finding:
     """Report that libcuda.so.1 or one of its dependencies is damaged, missing or for another architecture."""
-    failure = next((attempt for attempt in failed.tried if attempt.problem), None)
+    failure = next((attempt for attempt in failed_lookup.tried if attempt.problem), None)
     if failure is None:
-        missing = ", ".join(name for name in failed.really_missing if name != "libcuda.so.1")
+        missing = ", ".join(name for name in failed_lookup.really_missing if name != "libcuda.so.1")
         return _build_finding(
             "The driver's library libcuda.so.1 lacks something that it needs",
-            f"{failed.path} is there, and the loader cannot give it {missing or 'a library that it needs'}. The "
+            f"{failed_lookup.path} is there, and the loader cannot give it {missing or 'a library that it needs'}. The "
             "driver is installed in part.",
             evidence,
             [_make_reinstall_remedy(context)],
@@ -133,11 +140,11 @@ def _build_damaged_finding(context: RuleContext, failed: Resolution, evidence: l
 def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence: list[Evidence]) -> Finding:
     """Report that the loader does not search the folder of the driver's library."""
     folder = files[0].rpartition("/")[0]
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     is_default = folder in DEFAULT_FOLDERS or folder.endswith("-linux-gnu")
-    commands: tuple[str, ...] = (f"{root}ldconfig", advice.check_again(context.target))
+    commands: tuple[str, ...] = (f"{sudo}ldconfig", advice.check_again(context.target))
     if not is_default:
-        line = f"echo {advice.quote(folder)} | {root}tee /etc/ld.so.conf.d/nvidia-driver.conf"
+        line = f"echo {advice.quote(folder)} | {sudo}tee /etc/ld.so.conf.d/nvidia-driver.conf"
         commands = (line, *commands)
     return _build_finding(
         "The driver's library exists, but the loader does not find it",
@@ -154,9 +161,9 @@ def _build_search_finding(context: RuleContext, files: tuple[str, ...], evidence
 def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
     """Report that there is no driver library, with the reason that the other facts show."""
     facts, driver = context.facts, context.facts.driver
-    cards = value_of(driver.pci) or ()
+    pci_gpus = value_of(driver.pci) or ()
     modules = value_of(driver.modules) or ()
-    cpu_remedies = _cpu_remedies(context)
+    cpu_remedies = _make_cpu_remedies(context)
     if facts.machine.wsl:
         return _build_wsl_finding(context, evidence)
     if facts.machine.container:
@@ -182,14 +189,14 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             evidence,
             [*cpu_remedies, Remedy("If there should be a card: attach it or switch it on, then look again.")],
         )
-    if "nouveau" in modules or any(card.driver == "nouveau" for card in cards):
+    if "nouveau" in modules or any(pci_gpu.driver == "nouveau" for pci_gpu in pci_gpus):
         return _build_finding(
             "The card runs on nouveau; NVIDIA's driver is not installed",
             "The card is driven by nouveau, the kernel's open-source driver, which does not support "
             "CUDA. NVIDIA's driver "
             "replaces it.",
             evidence,
-            [*_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
+            [*_make_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
         )
     if driver.driver_files:
         return _build_finding(
@@ -197,18 +204,18 @@ def _build_absent_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             f"{driver.driver_files[0]} is not a driver: the toolkit's stub is for linking, and cuda-compat "
             "works only on top of a driver.",
             [*evidence, *(Evidence(path, "is there") for path in driver.driver_files[:4])],
-            [*_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
+            [*_make_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
         )
     return _build_finding(
         "NVIDIA's driver is not installed",
         "libcuda.so.1 comes with NVIDIA's driver and with nothing else; it is nowhere on this machine.",
         evidence,
-        [*_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
+        [*_make_legacy_driver_remedies(context), advice.make_driver_remedy(context.target)],
     )
 
 
-def _cpu_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies for a user who does not need a GPU."""
+def _make_cpu_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedies for a user who does not need a GPU; empty if there is no release to install."""
     facts, choice = context.facts, context.facts.choice
     if isinstance(facts.tensorflow, Known):
         return [Remedy("TensorFlow works here on the CPU; nothing needs to be installed for that.")]
@@ -222,6 +229,7 @@ def _cpu_remedies(context: RuleContext) -> list[Remedy]:
 
 
 def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
+    """Report that WSL shows no GPU: version 1 never does, and version 2 lacks a driver in Windows."""
     if context.facts.machine.wsl == 1:
         return _build_finding(
             "WSL 1 gives Linux programs no GPU",
@@ -250,10 +258,10 @@ def _build_wsl_finding(context: RuleContext, evidence: list[Evidence]) -> Findin
     )
 
 
-def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedies that install an older driver, for cards that the newest driver no longer supports."""
+def _make_legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedies that install an older driver, for GPUs that the newest driver no longer supports."""
     remedies = []
-    ubuntu, root = context.target.distribution == "ubuntu", advice.sudo_prefix(context.target)
+    is_ubuntu, sudo = context.target.distribution == "ubuntu", advice.sudo_prefix(context.target)
     for device in drivers.list_known_devices(context):
         branch = context.compat.cards.find_ended(device.compute_capability or "99")
         if branch is not None:
@@ -262,7 +270,9 @@ def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
                     f"Install a driver of branch {branch.last}, the last one for {device.name}, then "
                     f"restart; newer branches do not support this "
                     "card.",
-                    (f"{root}ubuntu-drivers install nvidia:{branch.last}", f"{root}reboot") if ubuntu else (),
+                    (f"{sudo}ubuntu-drivers install nvidia:{branch.last}", f"{sudo}reboot")
+                    if is_ubuntu
+                    else (),
                     changes_system=True,
                 )
             )
@@ -272,10 +282,10 @@ def _legacy_driver_remedies(context: RuleContext) -> list[Remedy]:
 def _list_system_evidence(context: RuleContext) -> list[Evidence]:
     """Return the evidence from the PCI bus, the kernel modules and nvidia-smi."""
     driver = context.facts.driver
-    lines = [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
+    evidence = [*drivers.pci_evidence(context), *drivers.module_evidence(context)]
     if isinstance(driver.smi, Absent):
-        lines.append(evidence_from(driver.smi, driver.smi.why))
-    return [*lines, *drivers.smi_evidence(context)]
+        evidence.append(evidence_from(driver.smi, driver.smi.why))
+    return [*evidence, *drivers.smi_evidence(context)]
 
 
 def _make_reinstall_remedy(context: RuleContext) -> Remedy:

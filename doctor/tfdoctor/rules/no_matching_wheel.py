@@ -54,7 +54,10 @@ def check(context: RuleContext) -> Result:
 
 
 def explain_no_wheel(context: RuleContext) -> str:
-    """Return why no GPU wheel fits this Python; empty if one does, or if that is not known."""
+    """Return why no GPU wheel fits this Python.
+
+    Empty if one fits, or if the examined Python is not known.
+    """
     python = context.python
     if python is None:
         return ""
@@ -83,10 +86,10 @@ def explain_no_wheel(context: RuleContext) -> str:
 
 
 def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
-    """Return why no GPU wheel fits this version of Python or glibc; empty if one does."""
+    """Return why no GPU wheel fits this Python version or this glibc version; empty if one fits."""
     minor = versions.major_minor(python)
-    fitting = context.compat.releases_for_python(python, "linux", gpu=True)
-    if not fitting:
+    matching_releases = context.compat.releases_for_python(python, "linux", gpu=True)
+    if not matching_releases:
         final_releases = [release for release in context.compat.releases if not release.is_prerelease]
         pythons = sorted(
             {python_version for release in final_releases for python_version in release.linux_pythons},
@@ -101,9 +104,10 @@ def _explain_version(context: RuleContext, python: str, glibc: str) -> str:
             )
         return f"No TensorFlow release with GPU code has a wheel for Python {minor}."
     if all(
-        release.glibc is not None and not versions.is_at_least(glibc, release.glibc) for release in fitting
+        release.glibc is not None and not versions.is_at_least(glibc, release.glibc)
+        for release in matching_releases
     ):
-        minimum = min((release.glibc for release in fitting if release.glibc), key=versions.numbers)
+        minimum = min((release.glibc for release in matching_releases if release.glibc), key=versions.numbers)
         return f"The wheels for Python {minor} need glibc {minimum} or newer; this system has {glibc}."
     return ""
 
@@ -133,13 +137,13 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         advice.quote(requirement)
         for requirement in advice.list_gpu_requirements(context.target, release, version)
     )
-    setup, uv = advice.choose_uv(context.target)
+    setup_commands, uv = advice.choose_uv(context.target)
     return [
         Remedy(
             f"Make an environment with Python {version} (uv fetches it where it is not there) and TensorFlow "
             f"{release.version}.",
             (
-                *setup,
+                *setup_commands,
                 f"{uv} venv --python {version} tf-env",
                 f"{uv} pip install --python tf-env/bin/python {requirements}",
                 *advice.make_link_commands(

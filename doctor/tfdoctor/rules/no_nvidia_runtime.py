@@ -9,8 +9,8 @@ them. Docker Desktop for Linux cannot have them, because its engine runs in a vi
 
 How it is seen
 --------------
-From the runtimes and CDI folders in `docker info`, the toolkit's commands on PATH and in the folders of
-services, and the specifications in /etc/cdi and /var/run/cdi.
+tfdoctor reads the runtimes and CDI folders in `docker info`, the toolkit's commands on PATH and in the
+folders that services use, and the specifications in /etc/cdi and /var/run/cdi.
 
 What to do
 ----------

@@ -45,14 +45,17 @@ def check(context: RuleContext) -> Result:
             Severity.WARNING,
             reason,
             title="Could not determine whether TensorFlow will register a GPU",
-            evidence=[Evidence("the prediction", step) for step in prediction.reasons],
-            remedies=[*_slow_start_remedies(context), *_list_remedies(context, prediction.reasons)],
+            evidence=[Evidence("the prediction", stage_reason) for stage_reason in prediction.reasons],
+            remedies=[*_make_slow_start_remedies(context), *_list_remedies(context, prediction.reasons)],
         )
     ]
 
 
 def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]:
-    """Return the remedies; more time comes first if a time limit was exceeded."""
+    """Return the remedies: to run TensorFlow, and to allow more time.
+
+    More time comes first if one of the reasons is a time limit.
+    """
     check_command = advice.check_again(context.target)
     run_remedy = Remedy("Run TensorFlow itself to find out.", (f"{check_command} --deep",))
     if any("in time" in reason for reason in reasons):
@@ -66,10 +69,10 @@ def _list_remedies(context: RuleContext, reasons: Sequence[str]) -> list[Remedy]
     ]
 
 
-def _slow_start_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy for a Python that did not answer.
+def _make_slow_start_remedies(context: RuleContext) -> list[Remedy]:
+    """Return the remedy for a Python that did not respond; empty for any other reason.
 
-    Files on a network or a slow disk are read faster the second time.
+    It starts the Python twice: files on a network or a slow disk are read faster the second time.
     """
     fact, choice = context.facts.python, context.facts.choice
     if not isinstance(fact, Unknown) or choice is None:

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 MAX_CHMOD_PATHS = 3
-"""The maximum number of folders that a command names one by one."""
+"""The maximum number of paths below one site-packages folder that a command names one by one."""
 
 
 def check(context: RuleContext) -> Result:
@@ -45,27 +45,29 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("no Python answered")
     package = find_unreadable_package(context.facts)
     libraries = _list_denied_libraries(context)
-    others = [item for item in context.python.closed if item is not package]
+    other_denials = [denial for denial in context.python.closed if denial is not package]
     if package is not None:
-        return [_build_package_finding(context, package, [package, *others])]
+        return [_build_package_finding(context, package, [package, *other_denials])]
     if libraries:
         return [_build_blocked_finding(context, libraries)]
-    if others:
-        return [_build_partial_finding(context, others)]
+    if other_denials:
+        return [_build_partial_finding(context, other_denials)]
     return ()
 
 
 def _list_denied_libraries(context: RuleContext) -> list[Denied]:
-    """Return the libraries that TensorFlow needs and may not use for lack of permission."""
+    """Return the libraries that TensorFlow needs and that this user has no permission to use."""
     loader = context.loader
     if loader is None:
         return []
     attempts = [
-        attempt for failed in loader.import_needs for attempt in list_forbidden_files(failed, elsewhere=True)
+        attempt
+        for failed_lookup in loader.import_needs
+        for attempt in list_forbidden_files(failed_lookup, elsewhere=True)
     ]
-    for missing in context.select_missing(Cause.NOT_PERMITTED):
-        found_elsewhere = bool(missing.elsewhere or missing.other_versions)
-        attempts += list_forbidden_files(missing.resolution, elsewhere=found_elsewhere)
+    for missing_library in context.select_missing(Cause.NOT_PERMITTED):
+        found_elsewhere = bool(missing_library.elsewhere or missing_library.other_versions)
+        attempts += list_forbidden_files(missing_library.resolution, elsewhere=found_elsewhere)
     for soname in ("libcuda.so.1", "libnvidia-ml.so.1"):
         resolution = loader.resolution(soname)
         if resolution is not None and not resolution.ok:
@@ -77,32 +79,34 @@ def _list_denied_libraries(context: RuleContext) -> list[Denied]:
 
 def _build_blocked_finding(context: RuleContext, denied: list[Denied]) -> Finding:
     """Report required libraries that this user may not read, or that a noexec mount disables."""
-    names = list(dict.fromkeys(posixpath.basename(item.path) for item in denied))
-    shown = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
-    noexec = [item for item in denied if item.why == "noexec"]
+    names = list(dict.fromkeys(posixpath.basename(denial.path) for denial in denied))
+    names_text = ", ".join(names[:3]) + (f" and {len(names) - 3} more" if len(names) > 3 else "")
+    noexec_files = [denial for denial in denied if denial.why == "noexec"]
     effect = (
         "import tensorflow fails" if context.prediction.import_ok is False else "TensorFlow registers no GPU"
     )
-    if noexec:
-        mount = _find_mount(context, noexec[0].path)
+    if noexec_files:
+        mount = _find_mount(context, noexec_files[0].path)
         return _build_error(
             f"{mount} is mounted noexec: no library in it can be loaded",
-            f"The loader finds {shown} and may not map it for execution, because the file system {mount} is mounted "
+            f"The loader finds {names_text} and may not map it for execution, because the file system {mount} is mounted "
             f'noexec: "failed to map segment from shared object". So {effect}.',
-            [Evidence(item.path, f"is on {mount}, which is mounted noexec") for item in noexec[:5]],
-            _noexec_remedies(context, mount),
+            [Evidence(denial.path, f"is on {mount}, which is mounted noexec") for denial in noexec_files[:5]],
+            _make_noexec_remedies(context, mount),
         )
     pronoun = "it" if len(names) == 1 else "them"
-    folders = sorted({item.closed for item in denied if item.closed != item.path})
-    if len(folders) == 1 and all(item.closed != item.path for item in denied):
-        title = f"{folders[0]} is closed to this user, and {shown} would be in it"
+    folders = sorted({denial.closed for denial in denied if denial.closed != denial.path})
+    if len(folders) == 1 and all(denial.closed != denial.path for denial in denied):
+        title = f"{folders[0]} is closed to this user, and {names_text} would be in it"
     else:
-        title = f"{shown} {'is' if pronoun == 'it' else 'are'} there, and this user may not read {pronoun}"
+        title = (
+            f"{names_text} {'is' if pronoun == 'it' else 'are'} there, and this user may not read {pronoun}"
+        )
     return _build_error(
         title,
-        f"The loader passes over what it may not read as if it were nowhere, and so has no {shown}: {effect}. "
+        f"The loader passes over what it may not read as if it were nowhere, and so has no {names_text}: {effect}. "
         f"{_describe_owners(denied)}",
-        [Evidence(item.path, _explain_denial(item)) for item in denied[:8]],
+        [Evidence(denial.path, _explain_denial(denial)) for denial in denied[:8]],
         _list_chmod_remedies(context, denied),
     )
 
@@ -113,14 +117,17 @@ def _build_package_finding(context: RuleContext, package: Denied, denied: list[D
         f"{package.closed} may not be read by this user: import tensorflow fails",
         f"{package.path} cannot be looked into, and Python takes what it may not look into for something that is not "
         f"there. {_describe_owners(denied)}",
-        [Evidence(item.path, _explain_denial(item)) for item in denied[:8]],
+        [Evidence(denial.path, _explain_denial(denial)) for denial in denied[:8]],
         _list_chmod_remedies(context, denied),
     )
 
 
 def _build_partial_finding(context: RuleContext, denied: list[Denied]) -> Finding:
-    """Report other packages of this Python that this user may not read."""
-    libraries = [item for item in denied if ".so" in posixpath.basename(item.path)]
+    """Report unreadable files of this Python's other packages.
+
+    This is a warning if they include libraries, else only a note.
+    """
+    libraries = [denial for denial in denied if ".so" in posixpath.basename(denial.path)]
     return RULE.finding(
         Cause.NOT_PERMITTED,
         Severity.WARNING if libraries else Severity.INFO,
@@ -132,13 +139,13 @@ def _build_partial_finding(context: RuleContext, denied: list[Denied]) -> Findin
         )
         + _describe_owners(denied),
         title="Some of what belongs to this Python's packages may not be read by this user",
-        evidence=[Evidence(item.path, _explain_denial(item)) for item in denied[:8]],
+        evidence=[Evidence(denial.path, _explain_denial(denial)) for denial in denied[:8]],
         remedies=_list_chmod_remedies(context, denied),
     )
 
 
 def _build_python_finding(path: str) -> Finding:
-    """Report that this user may not run the Python."""
+    """Report that this user may not run the examined Python."""
     return _build_error(
         f"This user may not run {path}",
         f"{path} is there, and the system refuses to start it: it has no execute permission for this user, a folder "
@@ -161,7 +168,7 @@ def _build_error(title: str, explanation: str, evidence: list[Evidence], remedie
 
 
 def _explain_denial(denied: Denied) -> str:
-    """Return a clause that says who owns the path, or which folder is closed."""
+    """Return a clause about the reason: the path itself, or a folder above it, denies access."""
     mode = f", mode {denied.mode}" if denied.mode else ""
     owner = f" (owner {denied.owner}{mode})" if denied.owner is not None else ""
     if denied.closed != denied.path:
@@ -171,10 +178,10 @@ def _explain_denial(denied: Denied) -> str:
 
 def _describe_owners(denied: list[Denied]) -> str:
     """Return a sentence about the owners; empty if they are not known."""
-    owners = sorted({item.owner for item in denied if item.owner is not None})
+    owners = sorted({denial.owner for denial in denied if denial.owner is not None})
     if not owners:
         return ""
-    if all(item.own for item in denied):
+    if all(denial.own for denial in denied):
         return "This user owns that, and has not the permission to read it."
     text = f"It belongs to {' and '.join(owners)}."
     if "root" in owners:
@@ -184,11 +191,11 @@ def _describe_owners(denied: list[Denied]) -> str:
 
 def _list_chmod_remedies(context: RuleContext, denied: list[Denied]) -> list[Remedy]:
     """Return the remedies that let this user read the paths."""
-    roots = _chmod_paths(context, denied)
-    paths = " ".join(advice.quote(root) for root in roots)
+    chmod_paths = _list_chmod_paths(context, denied)
+    paths = " ".join(advice.quote(chmod_path) for chmod_path in chmod_paths)
     check_command = advice.check_again(context.target)
-    own_environment = Remedy("Or make your own environment.", ("tfdoctor install",))
-    owners = sorted({item.owner for item in denied if item.owner is not None and not item.own})
+    environment_remedy = Remedy("Or make your own environment.", ("tfdoctor install",))
+    owners = sorted({denial.owner for denial in denied if denial.owner is not None and not denial.own})
     if not owners:
         return [Remedy("Give yourself the permission.", (f"chmod -R u+rX {paths}", check_command))]
     if owners == ["root"]:
@@ -201,44 +208,50 @@ def _list_chmod_remedies(context: RuleContext, denied: list[Denied]) -> list[Rem
             (f"{advice.sudo_prefix(context.target)}chmod -R a+rX {paths}", check_command),
             changes_system=True,
         ),
-        own_environment,
+        environment_remedy,
     ]
 
 
-def _chmod_paths(context: RuleContext, denied: list[Denied]) -> list[str]:
-    """Return the paths for chmod: a few folders instead of many files, and nothing outside of them."""
+def _list_chmod_paths(context: RuleContext, denied: list[Denied]) -> list[str]:
+    """Return the paths that chmod must change.
+
+    A file of an installed package is replaced by its folder, unless that is site-packages itself. More than
+    MAX_CHMOD_PATHS paths in one site-packages are replaced by site-packages.
+    """
     python = context.python
     sites = python.site_packages if python is not None else ()
-    roots: list[str] = []
-    for item in denied:
-        site_folder = next((site for site in sites if item.closed.startswith(f"{site}/")), None)
-        root = item.closed
-        if site_folder is not None and item.closed == item.path:
-            root = (
-                posixpath.dirname(item.closed)
-                if posixpath.dirname(item.closed) != site_folder
-                else item.closed
+    chmod_paths: list[str] = []
+    for denial in denied:
+        site_folder = next((site for site in sites if denial.closed.startswith(f"{site}/")), None)
+        chmod_path = denial.closed
+        if site_folder is not None and denial.closed == denial.path:
+            chmod_path = (
+                posixpath.dirname(denial.closed)
+                if posixpath.dirname(denial.closed) != site_folder
+                else denial.closed
             )
-        if root not in roots:
-            roots.append(root)
-    roots = [
-        root for root in roots if not any(root.startswith(f"{other}/") for other in roots if other != root)
+        if chmod_path not in chmod_paths:
+            chmod_paths.append(chmod_path)
+    chmod_paths = [
+        chmod_path
+        for chmod_path in chmod_paths
+        if not any(chmod_path.startswith(f"{other}/") for other in chmod_paths if other != chmod_path)
     ]
     for site in sites:
-        below = [root for root in roots if root.startswith(f"{site}/")]
-        if len(below) > MAX_CHMOD_PATHS:
-            roots = [site, *(root for root in roots if root not in below)]
-    return roots
+        site_paths = [chmod_path for chmod_path in chmod_paths if chmod_path.startswith(f"{site}/")]
+        if len(site_paths) > MAX_CHMOD_PATHS:
+            chmod_paths = [site, *(chmod_path for chmod_path in chmod_paths if chmod_path not in site_paths)]
+    return chmod_paths
 
 
 def _find_mount(context: RuleContext, path: str) -> str:
-    """Return the noexec mount point of a path."""
+    """Return the noexec mount point of a path; the folder of the path if the mount point is not known."""
     pairs = context.python.noexec if context.python is not None else ()
     mounts = [mount for folder, mount in pairs if path.startswith((f"{folder}/", f"{mount.rstrip('/')}/"))]
     return mounts[0] if mounts else posixpath.dirname(path)
 
 
-def _noexec_remedies(context: RuleContext, mount: str) -> list[Remedy]:
+def _make_noexec_remedies(context: RuleContext, mount: str) -> list[Remedy]:
     return [
         Remedy(
             "Make the environment on another file system, one without noexec.",

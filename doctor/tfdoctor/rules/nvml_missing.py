@@ -37,9 +37,9 @@ NVML_ERRORS = {
     17: "the operating system blocks the access to the card",
     NVML_ERROR_UNKNOWN: "the reason is not known",
 }
-"""The meanings of nvmlInit's results; TFD104 reports 18, which means that the kernel module has another
-version."""
+"""The reason for each error code of nvmlInit that this rule reports."""
 MISMATCH = 18
+"""NVML_ERROR_LIB_RM_VERSION_MISMATCH: the kernel module has another version, which TFD104 reports."""
 
 
 def check(context: RuleContext) -> Result:
@@ -68,10 +68,14 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
     variables = context.facts.environment.variables
     value = variables.get(CAPABILITIES)
     evidence = [Evidence("the loader", error)]
-    narrow = value is not None and lacks_capability(value, "utility")
+    lacks_utility = value is not None and lacks_capability(value, "utility")
     if value is not None:
         evidence.append(Evidence(CAPABILITIES, repr(value)))
-    note = f" {CAPABILITIES} is {value!r}: without `utility` a container is not given NVML." if narrow else ""
+    note = (
+        f" {CAPABILITIES} is {value!r}: without `utility` a container is not given NVML."
+        if lacks_utility
+        else ""
+    )
     return RULE.finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
@@ -85,7 +89,7 @@ def _build_missing_finding(context: RuleContext, error: str) -> Finding:
 
 def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
     machine, manager = context.facts.machine, advice.package_manager(context.target)
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     if machine.container and value is not None and not lacks_capability(value, "utility"):
         return [
             Remedy("A container is given the host's: see there whether its driver has it.", ("nvidia-smi",))
@@ -96,7 +100,7 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
         return [
             Remedy(
                 "WSL's own is in /usr/lib/wsl/lib; tell the loader about it.",
-                (f"echo /usr/lib/wsl/lib | {root}tee /etc/ld.so.conf.d/ld.wsl.conf", f"{root}ldconfig"),
+                (f"echo /usr/lib/wsl/lib | {sudo}tee /etc/ld.so.conf.d/ld.wsl.conf", f"{sudo}ldconfig"),
                 changes_system=True,
             )
         ]
@@ -104,7 +108,7 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
         return [
             Remedy(
                 "Install it.",
-                (f"{root}apt-get install libnvidia-ml1", advice.check_again(context.target)),
+                (f"{sudo}apt-get install libnvidia-ml1", advice.check_again(context.target)),
                 changes_system=True,
             )
         ]
@@ -118,8 +122,8 @@ def _list_remedies(context: RuleContext, value: str | None) -> list[Remedy]:
     ]
 
 
-def _build_failure_finding(context: RuleContext, number: int, text: str) -> Finding:
-    reason = NVML_ERRORS.get(number, "NVML gives no reason")
+def _build_failure_finding(context: RuleContext, code: int, text: str) -> Finding:
+    reason = NVML_ERRORS.get(code, "NVML gives no reason")
     remedies = [
         Remedy("Check whether nvidia-smi, which uses it, says more.", ("nvidia-smi",)),
         drivers.kernel_log_remedy(context),
@@ -127,11 +131,11 @@ def _build_failure_finding(context: RuleContext, number: int, text: str) -> Find
     return RULE.finding(
         Cause.NVML_MISSING,
         Severity.ERROR,
-        f"{SONAME} opens and nvmlInit fails with {number}{f' ({text})' if text else ''}: {reason}. libcuda.so.1 "
+        f"{SONAME} opens and nvmlInit fails with {code}{f' ({text})' if text else ''}: {reason}. libcuda.so.1 "
         "works. TensorFlow 2.21 and newer ask NVML about the cards first, and register none where it does "
         "not answer.",
-        title=f"NVML is installed but fails ({number})",
-        evidence=[Evidence("nvmlInit", f"{number}: {text or reason}"), *drivers.smi_evidence(context)],
+        title=f"NVML is installed but fails ({code})",
+        evidence=[Evidence("nvmlInit", f"{code}: {text or reason}"), *drivers.smi_evidence(context)],
         remedies=remedies,
     )
 

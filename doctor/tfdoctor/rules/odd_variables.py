@@ -28,8 +28,9 @@ from tfdoctor.rules.base import Result, Rule, RuleContext
 from tfdoctor.rules.shared import variable_origins
 
 LOADER_TOKEN = re.compile(r"\$(?:ORIGIN|LIB|PLATFORM|\{(?:ORIGIN|LIB|PLATFORM)\})")
-"""The tokens that the loader expands in LD_LIBRARY_PATH."""
+"""A token that the loader expands in LD_LIBRARY_PATH."""
 LIBRARY_FILE = re.compile(r"\.so(\.\d+)*\Z")
+"""The end of a library's file name, such as ".so.12"."""
 
 
 def check(context: RuleContext) -> Result:
@@ -92,18 +93,19 @@ def _check_late_variables(context: RuleContext) -> list[Finding]:
 
 
 def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+    """Report a TF_CPP_MIN_LOG_LEVEL of 3, or of 2 unless a GPU is registered."""
     name = "TF_CPP_MIN_LOG_LEVEL"
     value = variables.get(name, "").strip()
     hides_warnings = value == "2" and context.prediction.gpu_registered is not True
     if value != "3" and not hides_warnings:
         return []
-    hidden = "every message, errors too" if value == "3" else "warnings, those about the GPU too"
+    hidden_messages = "every message, errors too" if value == "3" else "warnings, those about the GPU too"
     return [
         _build_finding(
             context,
             Severity.INFO,
             f"{name}={value} keeps TensorFlow from saying what is wrong",
-            f"It hides {hidden}: where no GPU is registered, TensorFlow does not say why.",
+            f"It hides {hidden_messages}: where no GPU is registered, TensorFlow does not say why.",
             variable=(name, value),
             remedies=[Remedy("While looking for the cause:", (f"unset {name}",))],
         )
@@ -111,6 +113,7 @@ def _check_log_level(context: RuleContext, variables: dict[str, str]) -> list[Fi
 
 
 def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+    """Report a TF_FORCE_GPU_ALLOW_GROWTH that is neither "true" nor "false"."""
     name = "TF_FORCE_GPU_ALLOW_GROWTH"
     value = variables.get(name)
     if value is None or value in ("true", "false"):
@@ -129,6 +132,7 @@ def _check_allow_growth(context: RuleContext, variables: dict[str, str]) -> list
 
 
 def _check_xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+    """Report an XLA_FLAGS that does not begin with a hyphen, so that XLA reads it as a file name."""
     name = "XLA_FLAGS"
     value = variables.get(name, "")
     if not value.strip() or value.lstrip().startswith("-"):
@@ -153,30 +157,38 @@ def _check_xla_flags(context: RuleContext, variables: dict[str, str]) -> list[Fi
 
 
 def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list[Finding]:
+    """Report entries of LD_LIBRARY_PATH that have no effect or an unexpected one.
+
+    An empty entry is reported only if all other entries are correct.
+    """
     name = "LD_LIBRARY_PATH"
     value = variables.get(name, "")
     if not value:
         return []
     entries = value.replace(";", ":").split(":")
-    wrong = {entry: error for entry in entries if (error := _describe_entry_error(entry))}
-    home_entry = next((item for item in wrong if item.startswith(("~/", "$HOME/", "${HOME}/"))), None)
+    error_by_entry = {entry: error for entry in entries if (error := _describe_entry_error(entry))}
+    home_entry = next(
+        (item for item in error_by_entry if item.startswith(("~/", "$HOME/", "${HOME}/"))), None
+    )
     findings = []
-    if wrong:
-        errors = "; ".join(f"{entry!r} {error}" for entry, error in wrong.items())
-        remaining = ":".join(entry for entry in entries if entry and entry not in wrong)
+    if error_by_entry:
+        errors = "; ".join(f"{entry!r} {error}" for entry, error in error_by_entry.items())
+        remaining = ":".join(entry for entry in entries if entry and entry not in error_by_entry)
         remedies = []
         if home_entry is not None:
-            tail = home_entry.split("/", 1)[1]
+            home_path = home_entry.split("/", 1)[1]
             prefix = advice.quote(remaining) + ":" if remaining else ""
             remedies.append(
-                Remedy("Let the shell expand it:", (f'export {name}={prefix}"$HOME"/{advice.quote(tail)}',))
+                Remedy(
+                    "Let the shell expand it:", (f'export {name}={prefix}"$HOME"/{advice.quote(home_path)}',)
+                )
             )
         elif remaining:
             remedies.append(
                 Remedy(
                     "Without these:",
                     (f"export {name}={advice.quote(remaining)}",),
-                    steps=(RemoveEntries(name, tuple(wrong)),),
+                    steps=(RemoveEntries(name, tuple(error_by_entry)),),
                 )
             )
         else:
@@ -193,7 +205,7 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
                 remedies=remedies,
             )
         )
-    if "" in entries and not wrong:
+    if "" in entries and not error_by_entry:
         remaining = ":".join(entry for entry in entries if entry)
         line = f"export {name}={advice.quote(remaining)}" if remaining else f"unset {name}"
         findings.append(
@@ -211,19 +223,19 @@ def _check_library_path(context: RuleContext, variables: dict[str, str]) -> list
 
 
 def _describe_entry_error(entry: str) -> str:
-    """Return a clause about the error of an entry; empty if there is none."""
+    """Return a clause about what is wrong with an entry; empty if nothing is."""
     if not entry:
         return ""
-    bare = LOADER_TOKEN.sub("", entry)
+    literal_text = LOADER_TOKEN.sub("", entry)
     if entry.startswith("~"):
         return "is not expanded: the loader does not know `~`"
-    if "$" in bare:
+    if "$" in literal_text:
         return "is not expanded: the loader knows no variables of the shell"
     if entry != entry.strip() or entry.strip("\"'") != entry:
         return "has a space or quotation mark too many"
     if LIBRARY_FILE.search(entry):
         return "is a file; entries are folders"
-    if not entry.startswith("/") and bare == entry:
+    if not entry.startswith("/") and literal_text == entry:
         return "is relative: it means another folder wherever the program is started"
     return ""
 

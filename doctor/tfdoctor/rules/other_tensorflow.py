@@ -52,10 +52,10 @@ def check(context: RuleContext) -> Result:
         RULE.finding(
             Cause.SHADOWED_MODULE,
             Severity.ERROR,
-            f"Python imports {_describe(context, first)} from {folder}, not {_describe(context, second)} from "
+            f"Python imports {_format_tensorflow(context, first)} from {folder}, not {_format_tensorflow(context, second)} from "
             f"{get_path_folder(second.package_dir)}: {explanation} What is installed or removed in the environment has no "
             "effect on it.",
-            title=f"{_describe(context, first)} in {folder} hides {_describe(context, second)}",
+            title=f"{_format_tensorflow(context, first)} in {folder} hides {_format_tensorflow(context, second)}",
             evidence=[
                 Evidence(first.package_dir, "is what Python imports"),
                 Evidence(second.package_dir, "is behind it on Python's path"),
@@ -70,17 +70,22 @@ def check(context: RuleContext) -> Result:
     ]
 
 
-def _describe(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
-    """Return the distribution and version of a TensorFlow."""
-    owner = tensorflow.distribution or "TensorFlow"
+def _format_tensorflow(context: RuleContext, tensorflow: TensorFlowFacts) -> str:
+    """Return the distribution name and version of a TensorFlow.
+
+    The name is "TensorFlow" if none of the distributions in its folder has the recorded name.
+    """
+    name = tensorflow.distribution or "TensorFlow"
     python = value_of(context.facts.python)
     folder = get_path_folder(tensorflow.package_dir)
     distributions = (
-        [d for d in python.distributions if d.location.rstrip("/") == folder] if python is not None else []
+        [distribution for distribution in python.distributions if distribution.location.rstrip("/") == folder]
+        if python is not None
+        else []
     )
-    if distributions and all(d.name != owner for d in distributions):
-        owner = "TensorFlow"
-    return f"{owner} {tensorflow.version or ''}".rstrip()
+    if distributions and all(distribution.name != name for distribution in distributions):
+        name = "TensorFlow"
+    return f"{name} {tensorflow.version or ''}".rstrip()
 
 
 def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None) -> Remedy:
@@ -92,15 +97,22 @@ def _make_remedy(context: RuleContext, folder: str, leader: LeadingFolder | None
             "It is in your own site-packages, which every Python of this version reads. Keep Python from it:",
             ("export PYTHONNOUSERSITE=1", advice.check_again(context.target)),
         )
-    sites = " ".join(advice.quote(path) for path in (python.site_packages if python is not None else ()))
-    search = (f"grep -Fn {advice.quote(folder)} {sites}/*.pth",) if sites and " " not in sites else ()
+    quoted_sites = " ".join(
+        advice.quote(path) for path in (python.site_packages if python is not None else ())
+    )
+    search_commands = (
+        (f"grep -Fn {advice.quote(folder)} {quoted_sites}/*.pth",)
+        if quoted_sites and " " not in quoted_sites
+        else ()
+    )
     return Remedy(
-        f"Remove {folder} from this Python's path: a .pth file or sitecustomize.py puts it there.", search
+        f"Remove {folder} from this Python's path: a .pth file or sitecustomize.py puts it there.",
+        search_commands,
     )
 
 
 def should_report_other(context: RuleContext) -> bool:
-    """Return whether to report the TensorFlow behind the first one instead of the first one's own faults."""
+    """Return whether to report that another TensorFlow comes first, rather than what is wrong with that one."""
     return (
         context.prediction.cause is Cause.SHADOWED_MODULE and drop_first_tensorflow(context.facts) is not None
     )

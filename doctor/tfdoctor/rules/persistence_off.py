@@ -2,14 +2,14 @@
 
 What it means
 -------------
-On a server without a screen, the driver shuts a card down when the last program stops using it, and starts
-it again for the next one. Each start of TensorFlow then takes a second or more longer for each card, and
+On a server without a screen, the driver shuts a GPU down when the last program stops using it, and starts
+it again for the next one. Each start of TensorFlow then takes a second or more longer for each GPU, and
 settings such as power limits and error counters are lost in between. Nothing fails.
 
 How it is seen
 --------------
-`nvidia-smi -q -x` reports persistence mode off for a card that has no screen and no running program. Only
-cards with ECC memory, as in servers, are reported.
+`nvidia-smi -q -x` reports persistence mode off for a GPU that has no screen and no running program. Only
+GPUs with ECC memory, as in servers, are reported.
 
 What to do
 ----------
@@ -31,16 +31,16 @@ def _require_host(context: RuleContext) -> NotApplicable | None:
 
 
 def check(context: RuleContext) -> Result:
-    cards = card_status.list_card_conditions(context)
-    affected = [
+    gpu_conditions = card_status.list_card_conditions(context)
+    affected_gpus = [
         gpu
-        for gpu, health in cards
+        for gpu, health in gpu_conditions
         if health.persistence is False and health.ecc and health.display is False and not gpu.processes
     ]
-    if not affected:
+    if not affected_gpus:
         return ()
-    root = advice.sudo_prefix(context.target)
-    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in affected)
+    sudo = advice.sudo_prefix(context.target)
+    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu in affected_gpus)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -50,12 +50,12 @@ def check(context: RuleContext) -> Result:
             title="The driver shuts the card down between programs",
             evidence=[
                 Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(gpu)}: persistence_mode Disabled")
-                for gpu in affected
+                for gpu in affected_gpus
             ],
             remedies=[
                 Remedy(
                     "Let the persistence daemon run; it comes with the driver.",
-                    (f"{root}systemctl enable --now nvidia-persistenced",),
+                    (f"{sudo}systemctl enable --now nvidia-persistenced",),
                     changes_system=True,
                 )
             ],

@@ -2,7 +2,7 @@
 
 What it means
 -------------
-On every import TensorFlow loads all shared objects in the folders tensorflow-plugins of site-packages. One
+On every import TensorFlow loads all shared objects in the tensorflow-plugins folders of site-packages. One
 that an uninstalled package left behind, that is truncated, or that was built for another TensorFlow makes
 the import fail with NotFoundError.
 
@@ -39,15 +39,15 @@ def check(context: RuleContext) -> Result:
     return [_build_finding(context, resolution) for resolution in context.loader.plugins if not resolution.ok]
 
 
-def _build_finding(context: RuleContext, failed: Resolution) -> Finding:
-    path = failed.soname
+def _build_finding(context: RuleContext, failed_lookup: Resolution) -> Finding:
+    path = failed_lookup.soname
     new_path = f"{path}.aside"
     return RULE.finding(
-        choose_plugin_cause(failed),
+        choose_plugin_cause(failed_lookup),
         Severity.ERROR,
-        f"TensorFlow loads this plugin at every import, and the import stops there. The loader says: {failed.error}.",
+        f"TensorFlow loads this plugin at every import, and the import stops there. The loader says: {failed_lookup.error}.",
         title=f"The plugin {path.rpartition('/')[2]} stops the import of TensorFlow",
-        evidence=[Evidence(path, failed.error)],
+        evidence=[Evidence(path, failed_lookup.error)],
         remedies=[
             Remedy(
                 "Put the plugin aside; or uninstall the package that it belongs to.",

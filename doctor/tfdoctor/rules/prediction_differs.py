@@ -87,16 +87,13 @@ def check(context: RuleContext) -> Result:
 
 
 def _build_import_finding(observed: Observation) -> Finding:
-    """Report an import that failed for a reason that no rule found.
-
-    Only the error message is known.
-    """
+    """Report an import that failed, although no rule predicted that."""
     cause = observed.cause or Cause.INCONCLUSIVE
     error = observed.error or "it ended without a word"
-    is_known = cause is not Cause.INCONCLUSIVE
+    is_cause_known = cause is not Cause.INCONCLUSIVE
     remedy = (
         Remedy("See what this cause means, and how to fix it.", (f"tfdoctor explain {cause.value}",))
-        if is_known
+        if is_cause_known
         else Remedy(
             "Please report it to the project, with this file.",
             ("tfdoctor check --deep --json > tfdoctor-report.json",),
@@ -106,7 +103,7 @@ def _build_import_finding(observed: Observation) -> Finding:
         cause,
         Severity.ERROR,
         f"TensorFlow was run, and its import failed, which was not predicted: {error.rstrip('.')}."
-        + (f" {cause.data.meaning}" if is_known else ""),
+        + (f" {cause.data.meaning}" if is_cause_known else ""),
         title=f"import tensorflow failed: {error[:160]}",
         evidence=[Evidence("import tensorflow", error)],
         remedies=[remedy],
@@ -114,10 +111,11 @@ def _build_import_finding(observed: Observation) -> Finding:
 
 
 def _libraries_differ(context: RuleContext) -> bool:
-    """Return whether the observed missing libraries differ from the predicted ones.
+    """Return whether the observed missing libraries contradict the predicted ones.
 
-    TensorFlow tries its libraries only after it has found a device, and an ImportError names only the first
-    library.
+    If the import failed, the observed ones may be fewer than predicted, because an ImportError names only the
+    first library. Without any observed missing library nothing is compared, because TensorFlow tries its
+    libraries only after it has found a device.
     """
     observed, predicted = context.observed, set(context.prediction.missing_libraries)
     if observed is None or not observed.missing_libraries:

@@ -13,8 +13,8 @@ PYTHONHOME is set, it is also started without it. Another Python asks the driver
 
 What to do
 ----------
-If its own startup hangs, read the sitecustomize.py or .pth file that the finding names. If the Python that
-an environment was created from is missing, create the environment again with another one.
+If the startup of this Python hangs, read the sitecustomize.py or .pth file that the finding names. If the
+Python from which an environment was created is missing, create the environment again with another Python.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ TITLES = {
     "silent": "This Python does not answer",
     "rubbish": "This is no Python that answers as one",
 }
+"""The title of the finding for each `Trouble.kind`."""
 
 
 def check(context: RuleContext) -> Result:
@@ -87,15 +88,15 @@ def _has_other_pythons(context: RuleContext) -> bool:
 
 
 def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
-    """Return the explanation of how the Python failed to start."""
+    """Return a text that says how the Python failed to start."""
     name = f"{trouble.path} ({describe_python_choice(context)})"
     output = f' It says: "{trouble.said}".' if trouble.said else ""
     detail = f": {trouble.detail}" if trouble.detail else ""
-    env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
-    if trouble.kind == "base-gone" and env is not None:
-        version = f", made with Python {env.version}," if env.version else ""
+    lost_env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
+    if trouble.kind == "base-gone" and lost_env is not None:
+        version = f", made with Python {lost_env.version}," if lost_env.version else ""
         return (
-            f"{env.prefix} is a virtual environment{version} whose bin/python is a link to {env.target}, which is not "
+            f"{lost_env.prefix} is a virtual environment{version} whose bin/python is a link to {lost_env.target}, which is not "
             "there: that Python was removed or replaced. No program starts in it; its packages are still there."
         )
     if trouble.kind == "home":
@@ -120,9 +121,9 @@ def _explain_startup_failure(context: RuleContext, trouble: Trouble) -> str:
 
 def _list_remedies(context: RuleContext, trouble: Trouble) -> list[Remedy]:
     python = advice.quote(trouble.path)
-    environment = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
-    if trouble.kind == "base-gone" and environment is not None:
-        return restore_remedies(environment)
+    lost_env = next(iter(context.facts.choice.lost), None) if context.facts.choice is not None else None
+    if trouble.kind == "base-gone" and lost_env is not None:
+        return restore_remedies(lost_env)
     if trouble.kind == "home":
         return [
             variable_origins.unset_remedy(

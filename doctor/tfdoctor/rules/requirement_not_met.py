@@ -2,9 +2,9 @@
 
 What it means
 -------------
-Packages declare which versions of others they were made for. pip observes this when it installs
-TensorFlow, and breaks it when something else is installed later. Often everything works; what TensorFlow
-does with that package after its import was not tested.
+Packages declare which versions of other packages they require. pip follows this when it installs
+TensorFlow, but may replace such a version when it installs something else later. Often everything still
+works. tfdoctor has tested only the import, not what TensorFlow does with the package afterwards.
 
 How it is seen
 --------------

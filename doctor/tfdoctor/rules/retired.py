@@ -24,9 +24,12 @@ class RetiredRule:
     since: str
     """The first version of tfdoctor without the rule."""
     by: tuple[str, ...]
-    """The codes that report the same now, of current or retired rules; empty if there are none."""
+    """The codes of the rules that report the same problem now; empty if there are none.
+
+    These rules may be retired themselves.
+    """
     why: str
-    """A sentence that says why it was removed."""
+    """A sentence with the reason why the rule was removed."""
 
 
 _REASON_MACHINE_CHECKS = "A Dockerfile is judged by the checks of a machine."
@@ -84,26 +87,28 @@ RETIRED: tuple[RetiredRule, ...] = (
 
 
 def current_codes(code: str, retired: Sequence[RetiredRule] = RETIRED) -> tuple[str, ...]:
-    """Return the current codes that replace a code.
+    """Return the current codes that replace a code, or the code itself if it is not retired.
 
-    This is the code itself if it is not retired; empty if nothing replaces it. Raises ValueError if retired
-    rules name each other in a circle.
+    Empty if no current rule replaces it. Raise ValueError if retired rules replace each other in a circle.
     """
     rules = {rule.code: rule for rule in retired}
-    current: dict[str, None] = {}
-    _collect_current(code, rules, (), current)
-    return tuple(current)
+    codes: dict[str, None] = {}
+    _collect_current(code, rules, (), codes)
+    return tuple(codes)
 
 
 def _collect_current(
-    code: str, rules: dict[str, RetiredRule], path: tuple[str, ...], current: dict[str, None]
+    code: str, rules: dict[str, RetiredRule], path: tuple[str, ...], current_codes: dict[str, None]
 ) -> None:
-    """Add the current codes for a code to `current`; `path` holds the codes that led to it."""
+    """Add the current codes that replace `code` to `current_codes`.
+
+    `path` holds the codes that led to this one. Raise ValueError if it already contains the code.
+    """
     if code in path:
         msg = f"retired in a circle: {' → '.join((*path, code))}"
         raise ValueError(msg)
     if code not in rules:
-        current[code] = None
+        current_codes[code] = None
         return
     for successor in rules[code].by:
-        _collect_current(successor, rules, (*path, code), current)
+        _collect_current(successor, rules, (*path, code), current_codes)

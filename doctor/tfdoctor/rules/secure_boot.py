@@ -2,9 +2,9 @@
 
 What it means
 -------------
-With Secure Boot the kernel loads only modules that are signed with a key which the firmware or the
-machine's owner has enrolled. A module that DKMS or NVIDIA's installer built on this machine is not signed,
-or signed with a key that was never enrolled. The driver's libraries are installed, and no card is shown.
+With Secure Boot the kernel loads only modules that are signed with a key that the firmware or the machine's
+owner has enrolled. A module that DKMS or NVIDIA's installer built on this machine is not signed, or is
+signed with a key that was never enrolled. The driver's libraries are installed, but no GPU is shown.
 
 How it is seen
 --------------
@@ -53,24 +53,24 @@ def check(context: RuleContext) -> Result:
                 "Secure Boot is on; neither modinfo nor the kernel's log tells whether it refuses"
             )
         return ()
-    refusals = kernels.list_kernel_events(context, "unsigned")
-    unsigned = module_files.signed is False
+    refusal_events = kernels.list_kernel_events(context, "unsigned")
+    is_unsigned = module_files.signed is False
     return [
         RULE.finding(
             cause,
             Severity.ERROR,
             "Secure Boot is on, NVIDIA's kernel module is there and not loaded, and the kernel's log says that it "
             "refused a module."
-            if refusals and not unsigned
+            if refusal_events and not is_unsigned
             else "Secure Boot is on, and NVIDIA's kernel module is not signed, so the kernel refuses it.",
             title="The kernel refuses to load NVIDIA's module (Secure Boot)",
             evidence=[
                 evidence_from(fact, "Secure Boot is on"),
                 Evidence(
                     module_files.running[0],
-                    "is there and is not loaded" + (", not signed" if unsigned else ""),
+                    "is there and is not loaded" + (", not signed" if is_unsigned else ""),
                 ),
-                *kernels.evidence_of_kernel_events(context, refusals),
+                *kernels.evidence_of_kernel_events(context, refusal_events),
             ],
             remedies=_list_remedies(context),
         )
@@ -78,7 +78,7 @@ def check(context: RuleContext) -> Result:
 
 
 def _list_remedies(context: RuleContext) -> list[Remedy]:
-    root, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
+    sudo, manager = advice.sudo_prefix(context.target), advice.package_manager(context.target)
     machine = context.facts.machine
     remedies = []
     if manager == advice.APT and machine.distribution_id == "ubuntu":
@@ -86,11 +86,11 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
             Remedy(
                 "Take Ubuntu's ready-made module, which Canonical has signed: `ubuntu-drivers list` shows the "
                 "branches; put yours in place of BRANCH.",
-                (f"{root}apt-get install linux-modules-nvidia-BRANCH-generic", f"{root}reboot"),
+                (f"{sudo}apt-get install linux-modules-nvidia-BRANCH-generic", f"{sudo}reboot"),
                 changes_system=True,
             )
         )
-    key = {
+    key_path = {
         advice.APT: "/var/lib/dkms/mok.pub"
         if machine.distribution_id == "debian"
         else "/var/lib/shim-signed/mok/MOK.der",
@@ -102,7 +102,7 @@ def _list_remedies(context: RuleContext) -> list[Remedy]:
         Remedy(
             "Enrol the key with which DKMS (on Fedora: akmods) signs what it builds. It asks for a password, and "
             "the blue screen of the next start asks for it again; then build the module again.",
-            (f"{root}mokutil --import {key}", f"{root}reboot"),
+            (f"{sudo}mokutil --import {key_path}", f"{sudo}reboot"),
             changes_system=True,
         )
     )

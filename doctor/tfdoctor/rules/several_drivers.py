@@ -9,9 +9,9 @@ system: the driver is Windows'.
 
 How it is seen
 --------------
-From packages that own a libcuda, the installer's uninstaller (/usr/bin/nvidia-uninstall), and the version
-numbers in the names of the libcuda files in the usual folders. The toolkit's stubs and cuda-compat are not
-counted.
+tfdoctor looks for packages that contain a libcuda, for the installer's uninstaller
+(/usr/bin/nvidia-uninstall), and for the version numbers in the names of the libcuda files in the usual
+folders. It ignores the toolkit's stubs and cuda-compat.
 
 What to do
 ----------
@@ -29,41 +29,49 @@ from tfdoctor.predict import list_driver_files
 from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, RuleContext
 
 DRIVER_FILE = re.compile(r"/libcuda\.so\.([0-9]{2,4}\.[0-9.]{1,12})\Z")
+"""A path such as /usr/lib/libcuda.so.550.54.14, with the driver version as its group."""
 
 
 def check(context: RuleContext) -> Result:
     kernel = context.facts.kernel
     packages = value_of(kernel.packages) or ()
-    runfile = value_of(kernel.runfile)
-    files = _map_driver_files(context)
+    installer_version = value_of(kernel.runfile)
+    paths_by_driver = _map_driver_files(context)
     if context.facts.machine.wsl:
         if not packages:
             return NotApplicable("under WSL the driver is Windows' own")
         return [_build_wsl_finding(context, packages)]
     if context.facts.machine.container:
-        return _check_container(context, files)
-    if not packages and runfile is None and not files:
+        return _check_container(context, paths_by_driver)
+    if not packages and installer_version is None and not paths_by_driver:
         if isinstance(kernel.packages, Unknown) and kernel.packages.why != "not looked at":
             return CouldNotCheck(f"packages: {kernel.packages.why}")
         return NotApplicable("no NVIDIA driver is installed here")
-    both = bool(packages) and runfile is not None
-    if not both and len(files) < 2 and not _has_mixed_versions(packages):
+    has_both_sources = bool(packages) and installer_version is not None
+    if not has_both_sources and len(paths_by_driver) < 2 and not _has_mixed_versions(packages):
         return ()
-    return [_build_mixed_finding(context, packages, runfile, files, both=both)]
+    return [
+        _build_mixed_finding(
+            context, packages, installer_version, paths_by_driver, has_both_sources=has_both_sources
+        )
+    ]
 
 
 def _map_driver_files(context: RuleContext) -> dict[str, list[str]]:
-    """Map each driver version to the libcuda files with that version in their names."""
-    files_of_version: dict[str, list[str]] = {}
+    """Map each driver version to the libcuda files with that version in their names, except WSL's own."""
+    paths_by_driver: dict[str, list[str]] = {}
     for path in list_driver_files(context.facts):
         match = DRIVER_FILE.search(path)
         if match is not None and "/wsl/" not in path:
-            files_of_version.setdefault(match[1], []).append(path)
-    return files_of_version
+            paths_by_driver.setdefault(match[1], []).append(path)
+    return paths_by_driver
 
 
 def parse_upstream_version(version: str) -> str:
-    """Return the driver version in a package version: "550.54.14" for "1:550.54.14-0ubuntu1"."""
+    """Return the driver version in a package version: "550.54.14" for "1:550.54.14-0ubuntu1".
+
+    A package version of another form is returned unchanged.
+    """
     match = re.match(r"(?:[0-9]+:)?([0-9]+(?:\.[0-9]+)*)", version)
     return match[1] if match is not None else version
 
@@ -73,40 +81,42 @@ def _has_mixed_versions(packages: tuple[DriverPackage, ...]) -> bool:
 
 
 def _list_evidence(
-    packages: tuple[DriverPackage, ...], runfile: str | None, files: dict[str, list[str]]
+    packages: tuple[DriverPackage, ...], installer_version: str | None, paths_by_driver: dict[str, list[str]]
 ) -> list[Evidence]:
     return [
-        *(Evidence("package manager", f"{p.name} {p.version}") for p in packages[:6]),
+        *(Evidence("package manager", f"{package.name} {package.version}") for package in packages[:6]),
         *(
-            [Evidence("/usr/bin/nvidia-uninstall", f"NVIDIA's installer {runfile}".rstrip())]
-            if runfile is not None
+            [Evidence("/usr/bin/nvidia-uninstall", f"NVIDIA's installer {installer_version}".rstrip())]
+            if installer_version is not None
             else []
         ),
-        *(Evidence(paths[0], f"is of {version}") for version, paths in list(files.items())[:6]),
+        *(Evidence(paths[0], f"is of {version}") for version, paths in list(paths_by_driver.items())[:6]),
     ]
 
 
 def _build_mixed_finding(
     context: RuleContext,
     packages: tuple[DriverPackage, ...],
-    runfile: str | None,
-    files: dict[str, list[str]],
+    installer_version: str | None,
+    paths_by_driver: dict[str, list[str]],
     *,
-    both: bool,
+    has_both_sources: bool,
 ) -> Finding:
     """Report several drivers, or one driver from two sources."""
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     versions = (
-        {parse_upstream_version(p.version) for p in packages} | set(files) | ({runfile} if runfile else set())
+        {parse_upstream_version(package.version) for package in packages}
+        | set(paths_by_driver)
+        | ({installer_version} if installer_version else set())
     )
     is_mixed = len(versions) > 1
-    sources = "NVIDIA's own installer and packages" if both else "several versions"
+    sources = "NVIDIA's own installer and packages" if has_both_sources else "several versions"
     remedies = []
-    if runfile is not None:
+    if installer_version is not None:
         remedies.append(
             Remedy(
                 "Remove what NVIDIA's installer put there, install the package again, and restart.",
-                (f"{root}nvidia-uninstall", *advice.make_driver_remedy(context.target).commands),
+                (f"{sudo}nvidia-uninstall", *advice.make_driver_remedy(context.target).commands),
                 changes_system=True,
             )
         )
@@ -125,39 +135,41 @@ def _build_mixed_finding(
         + (f": {', '.join(sorted(versions))}" if is_mixed else "")
         + ". Which of them is used is decided by the loader, and the next update of one breaks it.",
         title="Several NVIDIA drivers are installed over each other",
-        evidence=_list_evidence(packages, runfile, files),
+        evidence=_list_evidence(packages, installer_version, paths_by_driver),
         remedies=remedies,
     )
 
 
-def _check_container(context: RuleContext, files: dict[str, list[str]]) -> Result:
+def _check_container(context: RuleContext, paths_by_driver: dict[str, list[str]]) -> Result:
     """Report a driver library in the image beside the one from the container engine."""
     module = value_of(context.facts.driver.kernel_module)
-    foreign = [v for v in files if module is not None and v != module.version]
-    if not files:
+    foreign_versions = [
+        version for version in paths_by_driver if module is not None and version != module.version
+    ]
+    if not paths_by_driver:
         return NotApplicable("the container engine gave this container no driver")
-    if not foreign or len(files) < 2:
+    if not foreign_versions or len(paths_by_driver) < 2:
         return ()
     return [
         RULE.finding(
             Cause.DRIVER_LIB_MISMATCH,
             Severity.WARNING,
-            f"This image has a driver library of its own ({', '.join(foreign)}) beside the one that the container "
+            f"This image has a driver library of its own ({', '.join(foreign_versions)}) beside the one that the container "
             "engine brings in. Driver libraries do not belong in an image: they have to be the host's.",
             title="The image has a driver of its own",
             row="the image has its own",
-            evidence=_list_evidence((), None, files),
+            evidence=_list_evidence((), None, paths_by_driver),
             remedies=[Remedy("Build the image without the driver's packages; the engine brings the host's.")],
         )
     ]
 
 
 def _build_wsl_finding(context: RuleContext, packages: tuple[DriverPackage, ...]) -> Finding:
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     names = " ".join(advice.quote(package.name) for package in packages)
     commands = {
-        advice.APT: (f"{root}apt-get purge {names}", f"{root}ldconfig"),
-        advice.DNF: (f"{root}dnf remove {names}", f"{root}ldconfig"),
+        advice.APT: (f"{sudo}apt-get purge {names}", f"{sudo}ldconfig"),
+        advice.DNF: (f"{sudo}dnf remove {names}", f"{sudo}ldconfig"),
     }.get(advice.package_manager(context.target) or "", ())
     return RULE.finding(
         Cause.WSL_LIBCUDA,

@@ -2,7 +2,7 @@
 
 What it means
 -------------
-Python searches the folder of the script or the working directory, then the folders of PYTHONPATH, before
+Python searches the script's folder or the working directory, then the folders of PYTHONPATH, before
 the folders of installed packages. A tensorflow.py, numpy.py, random.py or a folder keras there is imported
 instead of the intended module: "module 'tensorflow' has no attribute ...", "partially initialized module",
 or an error in a file of your own.
@@ -50,24 +50,24 @@ def check(context: RuleContext) -> Result:
             _build_module_finding(context, "tensorflow", tensorflow.shadowed_by, tensorflow.package_dir, "")
         )
     packages_by_leader: dict[LeadingFolder, list[_ShadowedPackage]] = {}
-    """The packages that are imported from each folder that comes first on the path."""
-    for failed in context.failures:
-        if not failed.shadow:
+    """The packages that are imported from each leading folder, and fail."""
+    for failure in context.failures:
+        if not failure.shadow:
             continue
-        item, folder = failed.rehearsed, get_path_folder(failed.shadow)
+        rehearsal, folder = failure.rehearsed, get_path_folder(failure.shadow)
         leader = find_leader(context.facts, folder)
-        error = f"{item.error_type}: {item.error}" if item.error else ""
+        error = f"{rehearsal.error_type}: {rehearsal.error}" if rehearsal.error else ""
         if leader is None:
-            name = failed.shadow.rpartition("/")[2].partition(".")[0]
-            findings.append(_build_module_finding(context, name, failed.shadow, "", error))
+            name = failure.shadow.rpartition("/")[2].partition(".")[0]
+            findings.append(_build_module_finding(context, name, failure.shadow, "", error))
         elif not _is_reported_by_other_rule(context, folder):
-            packages_by_leader.setdefault(leader, []).append(_ShadowedPackage(failed.package, error))
+            packages_by_leader.setdefault(leader, []).append(_ShadowedPackage(failure.package, error))
     for companion in find_shadowed_companions(context):
         distribution = find_leading_package(context.facts, companion.package)
         leader = find_leader(context.facts, distribution.location) if distribution is not None else None
         if leader is not None:
             packages = packages_by_leader.setdefault(leader, [])
-            if all(item.package != companion.package for item in packages):
+            if all(rehearsal.package != companion.package for rehearsal in packages):
                 packages.append(_ShadowedPackage(companion.package, companion.error))
     return [
         *findings,
@@ -77,7 +77,7 @@ def check(context: RuleContext) -> Result:
 
 @dataclass(frozen=True)
 class _ShadowedPackage:
-    """A package imported from a folder that comes first on the path, and the error of the import."""
+    """A package imported from a folder that comes first on the path, with the import error."""
 
     package: str
     error: str
@@ -89,12 +89,17 @@ def _is_reported_by_other_rule(context: RuleContext, folder: str) -> bool:
     return first is not None and first.behind is not None and get_path_folder(first.package_dir) == folder
 
 
-def _build_module_finding(context: RuleContext, name: str, path: str, hidden: str, error: str) -> Finding:
-    """Report a file or folder that hides a module."""
+def _build_module_finding(
+    context: RuleContext, name: str, path: str, hidden_folder: str, error: str
+) -> Finding:
+    """Report a file or folder at `path` that hides the module `name`.
+
+    If the folder of the hidden module is not given, it is taken from the facts about this Python.
+    """
     location = path.removesuffix("/__init__.py")
     description = f"the {shadowing.kind_of(location)} {location}"
     python = context.python
-    folder = hidden or next(
+    folder = hidden_folder or next(
         (shadow.hidden for shadow in (python.shadows if python is not None else ()) if shadow.taken == path),
         "Python's own folders",
     )
@@ -121,20 +126,20 @@ def _build_module_finding(context: RuleContext, name: str, path: str, hidden: st
 def _build_path_finding(
     context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
 ) -> Finding:
-    """Report packages in a folder that comes first on the path, with which the import fails."""
+    """Report packages in a leading folder that make the import of TensorFlow fail."""
     folder = leader.entry.rstrip("/") or leader.entry
     names = " and ".join(_format_package(context, package.package) for package in packages)
     python = context.python
     version = versions.major_minor(python.version) if python is not None else ""
-    python_folder = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
+    other_python = re.search(r"/python(\d\.\d{1,2})(?:/|$)", folder)
     explanation = (
         f"{upper_first(variable_origins.path_source_phrase(context, leader))} {folder} before the packages of "
         "this Python, which then takes "
         f"{names} from there."
     )
-    if python_folder is not None and python_folder[1] != version:
+    if other_python is not None and other_python[1] != version:
         explanation += (
-            f" That folder is Python {python_folder[1]}'s: what is compiled in it does not load in {version}."
+            f" That folder is Python {other_python[1]}'s: what is compiled in it does not load in {version}."
         )
     if leader.by == PATH_VARIABLE:
         explanation += variable_origins.origin_sentence(context, leader.by, leader.entry)
@@ -156,12 +161,12 @@ def _build_path_finding(
 
 
 def _shorten_error(error: str) -> str:
-    """Shorten an error to 200 characters; NumPy's is a page long."""
+    """Shorten an error message to 200 characters, because NumPy's is a page long."""
     return error if len(error) <= 200 else f"{error[:200].rpartition(' ')[0]} …"
 
 
 def _format_package(context: RuleContext, package: str) -> str:
-    """Return a package with its version."""
+    """Return the name of a package with its version, if that is known."""
     distribution = context.python.distribution(package) if context.python is not None else None
     return f"{package} {distribution.version}" if distribution is not None else package
 
@@ -169,20 +174,26 @@ def _format_package(context: RuleContext, package: str) -> str:
 def _make_removal_remedy(
     context: RuleContext, leader: LeadingFolder, packages: Sequence[_ShadowedPackage]
 ) -> Remedy:
-    """Return the remedy that removes the folder from the path.
+    """Return the remedy that removes the leading folder from Python's path.
 
-    It also installs the packages that this Python then lacks.
+    It also installs the packages that this Python lacks without that folder.
     """
     remedy = variable_origins.remove_from_python_path(context, leader)
     distributions = context.python.distributions if context.python is not None else ()
-    elsewhere = {item.name for item in distributions if find_leader(context.facts, item.location) != leader}
-    missing = tuple(item.package for item in packages if item.package not in elsewhere)
-    if not missing or not remedy.commands:
+    remaining_names = {
+        distribution.name
+        for distribution in distributions
+        if find_leader(context.facts, distribution.location) != leader
+    }
+    missing_packages = tuple(
+        distribution.package for distribution in packages if distribution.package not in remaining_names
+    )
+    if not missing_packages or not remedy.commands:
         return remedy
-    requirements = tuple(requirement_if_absent(context, package) for package in missing)
+    requirements = tuple(requirement_if_absent(context, package) for package in missing_packages)
     return replace(
         remedy,
-        text=f"{remedy.text} This Python has no {' and '.join(missing)} of its own: install it.",
+        text=f"{remedy.text} This Python has no {' and '.join(missing_packages)} of its own: install it.",
         commands=(
             *remedy.commands[:-1],
             advice.pip_install(context.target, requirements),

@@ -9,8 +9,8 @@ used. Usually this works, but sometimes a function is missing or a mixture of bo
 
 How it is seen
 --------------
-For each library whose wheel is installed: the file that the loader uses, and the version in that file's
-full name.
+For each library with an installed wheel, tfdoctor compares the wheel's version with the version in the full
+name of the file that the loader uses.
 
 What to do
 ----------
@@ -38,15 +38,17 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("there is nothing to compare")
     if not loader.library_path:
         return NotApplicable("LD_LIBRARY_PATH is not set")
-    older = []
+    older_files = []
     for resolution in loader.resolutions:
-        pair = _find_older_file(context, resolution)
-        if pair is not None:
-            older.append((resolution, *pair))
-    if not older:
+        version_pair = _find_older_file(context, resolution)
+        if version_pair is not None:
+            older_files.append((resolution, *version_pair))
+    if not older_files:
         return ()
-    folders = tuple(dict.fromkeys((r.path or "").rpartition("/")[0] for r, _, _ in older))
-    libraries = ", ".join(f"{r.soname} {used} instead of {packaged}" for r, used, packaged in older)
+    folders = tuple(dict.fromkeys((lookup.path or "").rpartition("/")[0] for lookup, _, _ in older_files))
+    libraries = ", ".join(
+        f"{lookup.soname} {used} instead of {packaged}" for lookup, used, packaged in older_files
+    )
     value = context.facts.environment.variables.get("LD_LIBRARY_PATH", "")
     entries = split_entries("LD_LIBRARY_PATH", value)
     entries_to_remove = [entry for entry in entries if (entry.rstrip("/") or "/") in folders]
@@ -70,7 +72,10 @@ def check(context: RuleContext) -> Result:
                     for entry in entries_to_remove
                     for evidence in variable_origins.origin_evidence(context, "LD_LIBRARY_PATH", entry)
                 ),
-                *(Evidence(r.path or "", f"{used}; the wheel has {packaged}") for r, used, packaged in older),
+                *(
+                    Evidence(lookup.path or "", f"{used}; the wheel has {packaged}")
+                    for lookup, used, packaged in older_files
+                ),
             ],
             remedies=[remedy] if remedy is not None else [],
         )
@@ -78,9 +83,9 @@ def check(context: RuleContext) -> Result:
 
 
 def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str, str] | None:
-    """Return (version used, version of the wheel) if an older file is used instead of the wheel.
+    """Return (version of the used file, version of the wheel) if LD_LIBRARY_PATH puts an older file first.
 
-    Else return None.
+    None if it does not, or if one of the versions is not known.
     """
     build, python = context.build, context.python
     if build is None or build.cuda is None or python is None or not resolution.ok or resolution.path is None:
@@ -91,10 +96,10 @@ def _find_older_file(context: RuleContext, resolution: Resolution) -> tuple[str,
         return None
     wheel = advice.wheel_project(context.target, resolution.soname, build.cuda)
     installed = python.distribution(wheel[0]) if wheel is not None else None
-    known = find_library_version(context.facts, resolution)
-    if installed is None or known is None or not installed.version[:1].isdigit():
+    library_version = find_library_version(context.facts, resolution)
+    if installed is None or library_version is None or not installed.version[:1].isdigit():
         return None
-    version = known.version
+    version = library_version.version
     used, packaged = versions.numbers(version)[:3], versions.numbers(installed.version)[:3]
     return (version, installed.version) if used < packaged else None
 

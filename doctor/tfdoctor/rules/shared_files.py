@@ -35,8 +35,11 @@ if TYPE_CHECKING:
     from tfdoctor.facts.files import SharedFile
 
 Owner = tuple[str, str]
+"""The name and version of a distribution that lists a file as its own."""
 CUDA_SUFFIX = re.compile(r"-cu(\d{2})\Z")
+"""The end of a wheel's project name, with the CUDA major version as its group."""
 MAX_NAMED_FILES = 4
+"""The maximum number of files that a text names."""
 
 
 def check(context: RuleContext) -> Result:
@@ -49,53 +52,54 @@ def check(context: RuleContext) -> Result:
 
 def _build_finding(context: RuleContext, owners: tuple[Owner, ...], files: list[SharedFile]) -> Finding:
     names = [posixpath.basename(file.path) for file in files]
-    named = ", ".join(names[:MAX_NAMED_FILES]) + (
+    named_files = ", ".join(names[:MAX_NAMED_FILES]) + (
         f" and {len(names) - MAX_NAMED_FILES} more" if len(names) > MAX_NAMED_FILES else ""
     )
     current_owners = {file.now for file in files}
     owner = next(iter(current_owners)) if len(current_owners) == 1 else None
     if owner is not None:
-        status = f"What is there now came with {_label(owner)}."
+        status = f"What is there now came with {_owner_text(owner)}."
     elif len(current_owners) > 1 and None not in current_owners:
         status = f"What is there now is a mixture: {'; '.join(_list_file_owners(files))}."
     else:
         status = "Whose files are there now could not be told."
-    is_same_project = len({name for name, _ in owners}) == 1
+    is_one_project = len({name for name, _ in owners}) == 1
     title = (
         f"{owners[0][0]} is registered in {len(owners)} versions: {', '.join(version for _, version in owners)}"
-        if is_same_project
-        else f"{len(owners)} packages own the same files: {', '.join(map(_label, owners))}"
+        if is_one_project
+        else f"{len(owners)} packages own the same files: {', '.join(map(_owner_text, owners))}"
     )
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.WARNING,
-        f"{' and '.join(map(_label, owners))} both brought {named}. The one installed last won; removing or upgrading "
+        f"{' and '.join(map(_owner_text, owners))} both brought {named_files}. The one installed last won; removing or upgrading "
         f"either takes the files of both away. {status}{_describe_other_cuda(context, owner)}",
         title=title,
         evidence=[
             Evidence(
                 f"{file.location}/{file.path}",
-                f"is listed by {', '.join(map(_label, file.owners))}; there now: "
-                f"{_label(file.now) if file.now is not None else 'not known'}",
+                f"is listed by {', '.join(map(_owner_text, file.owners))}; there now: "
+                f"{_owner_text(file.now) if file.now is not None else 'not known'}",
             )
             for file in files[:10]
         ],
-        remedies=_list_remedies(context, owners, same=is_same_project),
+        remedies=_list_remedies(context, owners, is_one_project=is_one_project),
     )
 
 
-def _label(owner: Owner) -> str:
+def _owner_text(owner: Owner) -> str:
     return f"{owner[0]} {owner[1]}"
 
 
 def _list_file_owners(files: list[SharedFile]) -> list[str]:
-    """Return for each owner a clause with the files that are now its own."""
+    """Return for each owner a clause that names its present files."""
     names_by_owner: dict[Owner, list[str]] = {}
     for file in files:
         if file.now is not None:
             names_by_owner.setdefault(file.now, []).append(posixpath.basename(file.path))
     return [
-        f"{', '.join(names[:MAX_NAMED_FILES])} of {_label(owner)}" for owner, names in names_by_owner.items()
+        f"{', '.join(names[:MAX_NAMED_FILES])} of {_owner_text(owner)}"
+        for owner, names in names_by_owner.items()
     ]
 
 
@@ -108,7 +112,7 @@ def _matches_cuda(context: RuleContext, project: str) -> bool:
 
 
 def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
-    """Return a sentence if the present files are for another CUDA; empty if not."""
+    """Return a sentence about present files for another CUDA than TensorFlow's; empty if there are none."""
     match = CUDA_SUFFIX.search(owner[0]) if owner is not None else None
     build = context.build
     if match is None or build is None or build.cuda is None or int(match[1]) == versions.major(build.cuda):
@@ -120,31 +124,35 @@ def _describe_other_cuda(context: RuleContext, owner: Owner | None) -> str:
     )
 
 
-def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, same: bool) -> list[Remedy]:
-    fitting = [owner for owner in owners if _matches_cuda(context, owner[0])]
-    if same:
-        fitting = [max(owners, key=lambda owner: versions.numbers(owner[1]))]
-    if len(fitting) != 1:
+def _list_remedies(context: RuleContext, owners: tuple[Owner, ...], *, is_one_project: bool) -> list[Remedy]:
+    owners_to_keep = [owner for owner in owners if _matches_cuda(context, owner[0])]
+    if is_one_project:
+        owners_to_keep = [max(owners, key=lambda owner: versions.numbers(owner[1]))]
+    if len(owners_to_keep) != 1:
         return [Remedy("Keep one of them: remove all, then install the one that is needed.")]
-    foreign = [owner for owner in owners if owner[0] != fitting[0][0]]
-    needed_by = _list_dependents(context, {name for name, _ in foreign})
-    pin = f"{fitting[0][0]}=={fitting[0][1]}"
-    reinstall = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
-    removal = (advice.pip_uninstall(context.target, [name for name, _ in foreign]),) if foreign else ()
-    commands = (*removal, reinstall, advice.check_again(context.target))
-    if not needed_by:
+    owners_to_remove = [owner for owner in owners if owner[0] != owners_to_keep[0][0]]
+    dependents = _list_dependents(context, {name for name, _ in owners_to_remove})
+    pin = f"{owners_to_keep[0][0]}=={owners_to_keep[0][1]}"
+    reinstall_command = advice.pip_install(context.target, (pin,), options="--force-reinstall --no-deps")
+    removal_commands = (
+        (advice.pip_uninstall(context.target, [name for name, _ in owners_to_remove]),)
+        if owners_to_remove
+        else ()
+    )
+    commands = (*removal_commands, reinstall_command, advice.check_again(context.target))
+    if not dependents:
         steps = (
-            *((Uninstall(tuple(name for name, _ in foreign)),) if foreign else ()),
+            *((Uninstall(tuple(name for name, _ in owners_to_remove)),) if owners_to_remove else ()),
             Install((pin,), reinstall=True, dependencies=False),
         )
         text = (
-            f"Remove {', '.join(name for name, _ in foreign)}, which nothing installed asks for, and bring back the "
-            f"files of {fitting[0][0]}."
-            if foreign
+            f"Remove {', '.join(name for name, _ in owners_to_remove)}, which nothing installed asks for, and bring back the "
+            f"files of {owners_to_keep[0][0]}."
+            if owners_to_remove
             else f"Install {pin} once more."
         )
         return [Remedy(text, commands, steps=steps)]
-    names = ", ".join(needed_by)
+    names = ", ".join(dependents)
     return [
         Remedy(
             f"Leave {names}, which requires it, in place, and give TensorFlow its own environment.",
@@ -171,7 +179,10 @@ def _list_dependents(context: RuleContext, projects: set[str]) -> list[str]:
 
 
 def _list_requirements(context: RuleContext) -> tuple[str, ...]:
-    """Return the requirements of the installed TensorFlow release with its CUDA."""
+    """Return the requirements of the installed TensorFlow release with its CUDA libraries.
+
+    This is just "tensorflow" if the release is not known.
+    """
     build = context.build
     if build is not None and build.release is not None and build.exact:
         return advice.list_gpu_requirements(context.target, build.release)

@@ -2,18 +2,18 @@
 
 What it means
 -------------
-Training on several cards (MirroredStrategy) exchanges gradients between them all the time. Cards that are
-connected by NVLink or behind one PCIe switch do that directly. Between cards at two processors (SYS) or
+Training on several GPUs (MirroredStrategy) exchanges gradients between them all the time. Cards that are
+connected by NVLink or behind one PCIe switch do that directly. Between GPUs at two processors (SYS) or
 two host bridges (NODE) everything goes through the processors' own links. This works, but more slowly;
 nothing fails.
 
 How it is seen
 --------------
-From `nvidia-smi topo -m`, which runs only if NVIDIA's driver has two or more cards.
+tfdoctor runs `nvidia-smi topo -m` if NVIDIA's driver has two or more GPUs.
 
 What to do
 ----------
-If you use only some of the cards, choose those that are close to each other.
+If you use only some of the GPUs, choose those that are close to each other.
 """
 
 from __future__ import annotations
@@ -24,7 +24,9 @@ from tfdoctor.rules.base import CouldNotCheck, NotApplicable, Result, Rule, Rule
 
 SLOW_LINKS = {"SYS": "through the link between two processors", "SOC": "through the link between two processors",
        "NODE": "through two host bridges of one processor"}  # fmt: skip
+"""A clause for each slow connection that `nvidia-smi topo -m` names."""
 FAST_LINKS = ("NV", "PIX", "PXB", "PSB", "C2C")
+"""The beginnings of the names of fast connections, such as "NV4"."""
 
 
 def _require_links(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
@@ -33,34 +35,37 @@ def _require_links(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 def check(context: RuleContext) -> Result:
     fact = context.facts.kernel.links
-    answer = value_of(context.facts.driver.cuda)
-    if answer is not None and len(answer.devices) < 2:
+    driver_result = value_of(context.facts.driver.cuda)
+    if driver_result is not None and len(driver_result.devices) < 2:
         return NotApplicable("one card is visible here")
     links = value_of(fact) or {}
-    far = {pair: link for pair, link in links.items() if link in SLOW_LINKS}
-    if not far:
+    slow_links = {pair: link for pair, link in links.items() if link in SLOW_LINKS}
+    if not slow_links:
         return ()
-    near_pairs = [pair for pair, link in links.items() if link.startswith(FAST_LINKS)]
+    fast_pairs = [pair for pair, link in links.items() if link.startswith(FAST_LINKS)]
     remedies = []
-    if near_pairs:
-        numbers = near_pairs[0].replace("GPU", "").replace("-", ",")
+    if fast_pairs:
+        numbers = fast_pairs[0].replace("GPU", "").replace("-", ",")
         remedies.append(
             Remedy(
-                f"For two cards, take a pair that is near each other ({near_pairs[0]}).",
+                f"For two cards, take a pair that is near each other ({fast_pairs[0]}).",
                 ("export CUDA_DEVICE_ORDER=PCI_BUS_ID", f"export CUDA_VISIBLE_DEVICES={numbers}"),
             )
         )
-    details = sorted({f"{link}: {SLOW_LINKS[link]}" for link in far.values()})
-    shown = ", ".join(list(far)[:6]) + (f" and {len(far) - 6} more" if len(far) > 6 else "")
+    details = sorted({f"{link}: {SLOW_LINKS[link]}" for link in slow_links.values()})
+    pairs_text = ", ".join(list(slow_links)[:6]) + (
+        f" and {len(slow_links) - 6} more" if len(slow_links) > 6 else ""
+    )
     return [
         RULE.finding(
             Cause.HEALTHY,
             Severity.INFO,
-            f"{len(far)} of {len(links)} pairs of cards are connected only over a slow path ({'; '.join(details)}): "
-            f"{shown}. Training on these together is slower than it could be.",
+            f"{len(slow_links)} of {len(links)} pairs of cards are connected only over a slow path ({'; '.join(details)}): "
+            f"{pairs_text}. Training on these together is slower than it could be.",
             title="Some cards are connected only over a slow path",
             evidence=[
-                Evidence("nvidia-smi topo -m", f"{pair}: {link}") for pair, link in list(far.items())[:8]
+                Evidence("nvidia-smi topo -m", f"{pair}: {link}")
+                for pair, link in list(slow_links.items())[:8]
             ],
             remedies=remedies,
         )

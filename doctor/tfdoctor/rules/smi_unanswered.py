@@ -42,69 +42,71 @@ FAILURE_TEXTS = {
     "device_handle_error": "a card does not answer",
     "libnvidia_ml_missing": "libnvidia-ml.so.1, which it needs, cannot be loaded",
 }
-"""Clauses for the kinds of failure in parse/smi_failure.py."""
+"""A clause for each failure kind that parse/smi_failure.py can return."""
 
 
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if has_lost_nvml(context.facts):
-        harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
-        return [_build_cut_off_finding(context, harmless=harmless)]
+        is_harmless = state.works and context.prediction.cause is not Cause.CONTAINER_NVML_LOST
+        return [_build_cut_off_finding(context, is_harmless=is_harmless)]
     fact = context.facts.driver.smi
     outcome = outcome_if_unknown(fact, "nvidia-smi")
     if outcome is not None:
         return outcome
-    failed = value_of(fact)
-    if not isinstance(failed, SmiFailure):
+    failure = value_of(fact)
+    if not isinstance(failure, SmiFailure):
         return ()
-    if failed.kind in ("command_not_found", "executable_not_found_in_container"):
+    if failure.kind in ("command_not_found", "executable_not_found_in_container"):
         return NotApplicable("there is no nvidia-smi")
-    if failed.kind == "nvml_mismatch":
+    if failure.kind == "nvml_mismatch":
         return NotApplicable("its message is explained by TFD104")
     if state.works:
-        return [_build_smi_finding(context, failed)]
+        return [_build_smi_finding(context, failure)]
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            f"nvidia-smi fails as well: {_describe_smi_failure(failed)}. It asks the same driver.",
+            f"nvidia-smi fails as well: {_describe_smi_failure(failure)}. It asks the same driver.",
             title="nvidia-smi fails, too",
             evidence=drivers.smi_evidence(context),
         )
     ]
 
 
-def _describe_smi_failure(failed: SmiFailure) -> str:
-    """Return a clause about the failure."""
-    known = FAILURE_TEXTS.get(failed.kind)
-    if known is not None:
-        return known
-    return f"it ends with status {failed.returncode}" if failed.returncode is not None else "it cannot be run"
+def _describe_smi_failure(failure: SmiFailure) -> str:
+    """Return a clause about the failure; for an unknown kind, about the exit status."""
+    description = FAILURE_TEXTS.get(failure.kind)
+    if description is not None:
+        return description
+    return (
+        f"it ends with status {failure.returncode}" if failure.returncode is not None else "it cannot be run"
+    )
 
 
-def _build_smi_finding(context: RuleContext, failed: SmiFailure) -> Finding:
-    missing = failed.kind == "libnvidia_ml_missing"
+def _build_smi_finding(context: RuleContext, failure: SmiFailure) -> Finding:
+    is_nvml_missing = failure.kind == "libnvidia_ml_missing"
     remedies = [Remedy("Run it by hand and read what it says.", ("nvidia-smi",))]
-    if failed.kind == "garbage":
+    if failure.kind == "garbage":
         remedies = [Remedy("See which program goes by that name.", ("type -a nvidia-smi",))]
-    elif not missing:
+    elif not is_nvml_missing:
         remedies.append(drivers.kernel_log_remedy(context))
     return RULE.finding(
-        Cause.NVML_MISSING if missing else Cause.INCONCLUSIVE,
+        Cause.NVML_MISSING if is_nvml_missing else Cause.INCONCLUSIVE,
         Severity.WARNING,
-        f"nvidia-smi fails: {_describe_smi_failure(failed)}. libcuda.so.1, which TensorFlow uses, still answers.",
+        f"nvidia-smi fails: {_describe_smi_failure(failure)}. libcuda.so.1, which TensorFlow uses, still answers.",
         title="nvidia-smi does not answer as expected"
-        if failed.kind != "timeout"
+        if failure.kind != "timeout"
         else "nvidia-smi hangs, and the driver's library answers",
         evidence=drivers.smi_evidence(context),
         remedies=remedies,
     )
 
 
-def _build_cut_off_finding(context: RuleContext, *, harmless: bool) -> Finding:
+def _build_cut_off_finding(context: RuleContext, *, is_harmless: bool) -> Finding:
     return RULE.finding(
         Cause.CONTAINER_NVML_LOST,
-        Severity.WARNING if harmless else Severity.ERROR,
+        Severity.WARNING if is_harmless else Severity.ERROR,
         'NVML answers "Unknown Error". In a container that had a GPU when it was started this means that '
         "its host has since taken the permission to open the device nodes away: `systemctl daemon-reload` "
         "does that to containers whose devices systemd was not told of.",

@@ -11,7 +11,7 @@ path: if it is found without `--simulate`, it is reported here.
 
 How it is seen
 --------------
-From the file that the loader maps for libcuda.so.1, and the result of cuInit.
+tfdoctor compares the file that the loader maps for libcuda.so.1, and the result of cuInit.
 
 What to do
 ----------
@@ -30,18 +30,22 @@ from tfdoctor.rules.shared import drivers, path_shadowing, prerequisites, variab
 
 def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
-    answer = state.answer
-    if answer is None or not answer.loaded:
+    driver_result = state.answer
+    if driver_result is None or not driver_result.loaded:
         return NotApplicable("no libcuda.so.1 is loaded")
     if state.cause is not Cause.STUB_LIBCUDA:
         return ()
-    path = answer.path or (state.resolution.path if state.resolution is not None else None) or "libcuda.so.1"
+    path = (
+        driver_result.path
+        or (state.resolution.path if state.resolution is not None else None)
+        or "libcuda.so.1"
+    )
     via = state.resolution.via if state.resolution is not None else ""
     label, title = (
         "the CUDA toolkit's stand-in for linking",
         "The toolkit's stub stands in for the driver",
     )
-    if answer.stand_in:
+    if driver_result.stand_in:
         label = "tfdoctor's stand-in for `--simulate`, which was left on a search path,"
         title = "tfdoctor's stand-in stands in for the driver"
     driver_files = list_driver_files(context.facts)
@@ -63,7 +67,7 @@ def check(context: RuleContext) -> Result:
             title=title,
             evidence=evidence,
             remedies=_list_remedies(
-                context, path, via, shadowing, installed=any(file != path for file in driver_files)
+                context, path, via, shadowing, has_driver=any(file != path for file in driver_files)
             ),
         )
     ]
@@ -79,9 +83,9 @@ def _describe_origins(context: RuleContext, shadowing: path_shadowing.Shadowing 
 
 
 def _list_remedies(
-    context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, installed: bool
+    context: RuleContext, path: str, via: str, shadowing: path_shadowing.Shadowing | None, *, has_driver: bool
 ) -> list[Remedy]:
-    root, remedies = advice.sudo_prefix(context.target), []
+    sudo, remedies = advice.sudo_prefix(context.target), []
     removal = advice.remove_matching_folders(
         context.target, "/stubs/", "Remove the stubs folder from LD_LIBRARY_PATH."
     )
@@ -94,7 +98,7 @@ def _list_remedies(
             Remedy(
                 "Find the file that names the stubs folder to the loader, remove its line, and rebuild "
                 "the cache.",
-                ("grep -rn stubs /etc/ld.so.conf /etc/ld.so.conf.d", f"{root}ldconfig"),
+                ("grep -rn stubs /etc/ld.so.conf /etc/ld.so.conf.d", f"{sudo}ldconfig"),
                 changes_system=True,
             )
         )
@@ -105,7 +109,7 @@ def _list_remedies(
                 (f"ls -l {advice.quote(path)}",),
             )
         )
-    if installed:
+    if has_driver:
         return remedies
     if context.facts.machine.container:
         return [

@@ -43,7 +43,7 @@ def check(context: RuleContext) -> Result:
         return NotApplicable("its distribution is registered and its files are gone: TFD311 reports it")
     if find_unreadable_package(context.facts) is not None:
         return NotApplicable("it may be there: this user may not look, which TFD319 explains")
-    no_wheel, choice = explain_no_wheel(context), context.facts.choice
+    no_wheel_reason, choice = explain_no_wheel(context), context.facts.choice
     lost_environments = choice.lost if choice is not None else ()
     others_note = (
         "Others that have one are named below."
@@ -53,21 +53,23 @@ def check(context: RuleContext) -> Result:
     return [
         RULE.finding(
             Cause.TENSORFLOW_MISSING,
-            Severity.WARNING if no_wheel or lost_environments else Severity.ERROR,
+            Severity.WARNING if no_wheel_reason or lost_environments else Severity.ERROR,
             f"{python.executable} (Python {python.version}; {describe_python_choice(context)}) has no "
             f"TensorFlow. {others_note} If your "
             "program runs with another Python, name it with --python.",
             evidence=[Evidence(fact.source, fact.why), *evidence_of_other_pythons(context)],
-            remedies=_list_remedies(context, no_wheel=bool(no_wheel), chosen=not lost_environments),
+            remedies=_list_remedies(
+                context, has_no_wheel=bool(no_wheel_reason), is_chosen_python=not lost_environments
+            ),
         )
     ]
 
 
-def _list_remedies(context: RuleContext, *, no_wheel: bool, chosen: bool) -> list[Remedy]:
+def _list_remedies(context: RuleContext, *, has_no_wheel: bool, is_chosen_python: bool) -> list[Remedy]:
     remedies = make_other_python_remedies(context)
-    if not chosen:  # the user did not choose this Python, so nothing is to be installed into it
+    if not is_chosen_python:  # the user's own environment is lost, so nothing is installed into this Python
         return remedies
-    if no_wheel or context.facts.machine.system != "Linux":
+    if has_no_wheel or context.facts.machine.system != "Linux":
         return remedies
     release = advice.find_best_release(context.target)
     if release is None:

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-It is a nightly, your own build, a vendor's build, or a release newer than this tfdoctor. Its requirements
-are read from its own files, and the rest is taken from the nearest release: that is usually right but not
+The build is a nightly, your own or a vendor's build, or a release newer than this tfdoctor. tfdoctor reads
+its requirements from its files and takes the rest from the nearest release. This is usually right, but not
 certain.
 
 How it is seen
@@ -29,23 +29,23 @@ def check(context: RuleContext) -> Result:
     if build.exact or build.gpu is False:
         return ()
     name = f"{tensorflow.distribution or 'TensorFlow'} {tensorflow.version or 'of unknown version'}"
-    read_from_files = []
+    file_facts = []
     if tensorflow.cuda_config:
-        read_from_files.append(f"CUDA {build.cuda} and its library names from cuda_config.h")
+        file_facts.append(f"CUDA {build.cuda} and its library names from cuda_config.h")
     if tensorflow.build_info:
-        read_from_files.append("what build_info.py says")
+        file_facts.append("what build_info.py says")
     nearest = context.compat.nearest(build.version, tensorflow.distribution) if build.version else None
     if nearest is not None:
-        reason = f"{nearest.release.version}{f' ({nearest.reason})' if nearest.reason else ''}"
-        remainder = f"The rest is taken from {reason}."
+        nearest_text = f"{nearest.release.version}{f' ({nearest.reason})' if nearest.reason else ''}"
+        nearest_sentence = f"The rest is taken from {nearest_text}."
     else:
-        remainder = "There is no release to compare it with."
-    read_text = ", ".join(read_from_files) or "nothing"
+        nearest_sentence = "There is no release to compare it with."
+    file_facts_text = ", ".join(file_facts) or "nothing"
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            f"From its own files: {read_text}. {remainder}",
+            f"From its own files: {file_facts_text}. {nearest_sentence}",
             title=f"{name} is not in tfdoctor's table of releases",
             evidence=[
                 Evidence(tensorflow.package_dir, name),

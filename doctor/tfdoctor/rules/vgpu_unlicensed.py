@@ -8,7 +8,7 @@ its resources are limited.
 
 How it is seen
 --------------
-`nvidia-smi -q -x` reports "Unlicensed" for the card.
+`nvidia-smi -q -x` reports "Unlicensed" for the GPU.
 
 What to do
 ----------
@@ -25,17 +25,19 @@ from tfdoctor.rules.shared import card_status
 
 
 def check(context: RuleContext) -> Result:
-    cards = card_status.list_card_conditions(context)
-    virtual = [(gpu, health) for gpu, health in cards if health.licence]
-    if not virtual:
+    gpu_conditions = card_status.list_card_conditions(context)
+    virtual_gpus = [(gpu, health) for gpu, health in gpu_conditions if health.licence]
+    if not virtual_gpus:
         return NotApplicable("no card here is a virtual GPU that reports a licence")
-    unlicensed = [
-        (gpu, health) for gpu, health in virtual if (health.licence or "").lower().startswith("unlicensed")
+    unlicensed_gpus = [
+        (gpu, health)
+        for gpu, health in virtual_gpus
+        if (health.licence or "").lower().startswith("unlicensed")
     ]
-    if not unlicensed:
+    if not unlicensed_gpus:
         return ()
-    root = advice.sudo_prefix(context.target)
-    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in unlicensed)
+    sudo = advice.sudo_prefix(context.target)
+    names = ", ".join(card_status.smi_gpu_label(gpu) for gpu, _ in unlicensed_gpus)
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
@@ -45,15 +47,15 @@ def check(context: RuleContext) -> Result:
             title="The virtual GPU has no licence",
             evidence=[
                 Evidence("nvidia-smi -q -x", f"{card_status.smi_gpu_label(g)}: {h.licence}")
-                for g, h in unlicensed
+                for g, h in unlicensed_gpus
             ],
             remedies=[
                 Remedy(
                     "Put the client token of your licence server into /etc/nvidia/ClientConfigToken, then ask again.",
                     (
                         "ls -l /etc/nvidia/ClientConfigToken /etc/nvidia/gridd.conf",
-                        f"{root}systemctl restart nvidia-gridd",
-                        f"{root}journalctl -u nvidia-gridd -n 20 --no-pager",
+                        f"{sudo}systemctl restart nvidia-gridd",
+                        f"{sudo}journalctl -u nvidia-gridd -n 20 --no-pager",
                     ),
                     changes_system=True,
                 )

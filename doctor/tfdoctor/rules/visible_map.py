@@ -2,19 +2,19 @@
 
 What it means
 -------------
-TensorFlow numbers the cards that the driver shows it, in the driver's order, and leaves out those that it
-does not use. nvidia-smi numbers all cards by their PCI address. CUDA_VISIBLE_DEVICES selects and orders
-cards; it stops at the first entry that names no card, and ignores the rest. Without
-CUDA_DEVICE_ORDER=PCI_BUS_ID the driver puts the fastest card first.
+TensorFlow numbers the GPUs that the driver shows it, in the driver's order, and leaves out those that it
+does not use. nvidia-smi numbers all GPUs by their PCI address. CUDA_VISIBLE_DEVICES selects and orders
+GPUs; it stops at the first entry that names no GPU, and ignores the rest. Without
+CUDA_DEVICE_ORDER=PCI_BUS_ID the driver puts the fastest GPU first.
 
 How it is seen
 --------------
-The driver is asked with the environment as it is and, if CUDA_VISIBLE_DEVICES is set, without that
-variable.
+tfdoctor calls the driver with the unchanged environment and, if CUDA_VISIBLE_DEVICES is set, again without
+that variable.
 
 What to do
 ----------
-Nothing, if this is what you want. Otherwise name the cards by their identifiers (UUIDs), which never
+Nothing, if this is what you want. Otherwise name the GPUs by their identifiers (UUIDs), as these never
 change.
 """
 
@@ -31,14 +31,14 @@ VISIBLE_VARIABLE, ORDER_VARIABLE = "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"
 
 
 def check(context: RuleContext) -> Result:
-    answer = value_of(context.facts.driver.cuda)
+    driver_result = value_of(context.facts.driver.cuda)
     variables = context.facts.environment.variables
-    if answer is None or not answer.devices:
+    if driver_result is None or not driver_result.devices:
         return NotApplicable("the driver shows no card")
-    devices = answer.devices
+    devices = driver_result.devices
     if context.build is not None:
         devices = select_registered_devices(devices, context.build, variables) or devices
-    ignored = _list_ignored_entries(context, len(answer.devices))
+    ignored = _list_ignored_entries(context, len(driver_result.devices))
     if ignored:
         return [_build_partial_finding(context, devices, ignored)]
     if VISIBLE_VARIABLE not in variables and ORDER_VARIABLE not in variables and len(devices) < 2:
@@ -46,24 +46,28 @@ def check(context: RuleContext) -> Result:
     return [_build_map_finding(context, devices)]
 
 
-def _list_ignored_entries(context: RuleContext, count: int) -> list[str]:
-    """Return the entries of CUDA_VISIBLE_DEVICES from the first one that names no card."""
+def _list_ignored_entries(context: RuleContext, device_count: int) -> list[str]:
+    """Return the entries of CUDA_VISIBLE_DEVICES that the driver ignores.
+
+    The driver stops at the first entry that names no GPU, so these are the entries after the first
+    `device_count`.
+    """
     value = context.facts.environment.variables.get(VISIBLE_VARIABLE)
     if value is None:
         return []
     entries = [entry.strip() for entry in value.split(",")]
-    return entries[count:] if count < len(entries) else []
+    return entries[device_count:] if device_count < len(entries) else []
 
 
 def _format_devices(devices: tuple[CudaDevice, ...]) -> list[str]:
-    """Return a clause for each of TensorFlow's GPUs."""
+    """Return a clause for each GPU, with the number that TensorFlow gives it."""
     return [
         f"GPU:{index} is {device.name or 'unnamed'}{f' ({device.pci_bus_id})' if device.pci_bus_id else ''}"
         for index, device in enumerate(devices)
     ]
 
 
-def _list_evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
+def _list_evidence(context: RuleContext, clauses: list[str]) -> list[Evidence]:
     variables = context.facts.environment.variables
     return [
         *(
@@ -72,11 +76,11 @@ def _list_evidence(context: RuleContext, lines: list[str]) -> list[Evidence]:
             if name in variables
         ),
         *(
-            line
+            evidence
             for name in (VISIBLE_VARIABLE, ORDER_VARIABLE)
-            for line in variable_origins.origin_evidence(context, name)
+            for evidence in variable_origins.origin_evidence(context, name)
         ),
-        *(Evidence("the driver", line) for line in lines),
+        *(Evidence("the driver", evidence) for evidence in clauses),
     ]
 
 
@@ -85,7 +89,7 @@ def _build_partial_finding(
 ) -> Finding:
     """Report that entries of CUDA_VISIBLE_DEVICES are ignored."""
     value = context.facts.environment.variables.get(VISIBLE_VARIABLE, "")
-    lines = _format_devices(devices)
+    clauses = _format_devices(devices)
     entries = value.split(",")
     valid_entries = ",".join(entries[: len(entries) - len(ignored)])
     rest = f" and, with it, {', '.join(ignored[1:])}" if len(ignored) > 1 else ""
@@ -95,9 +99,9 @@ def _build_partial_finding(
         f"{VISIBLE_VARIABLE} is {value!r}.{variable_origins.origin_sentence(context, VISIBLE_VARIABLE)} {ignored[0]!r} names no "
         "card; the driver stops "
         f"there and ignores it{rest}. "
-        f"{'; '.join(lines)}.",
+        f"{'; '.join(clauses)}.",
         title=f"{VISIBLE_VARIABLE} is only partly used: {len(devices)} of {len(entries)} entries name a card",
-        evidence=_list_evidence(context, lines),
+        evidence=_list_evidence(context, clauses),
         remedies=[
             Remedy(
                 "Name only cards that are there (`nvidia-smi -L` lists them).",
@@ -111,18 +115,18 @@ def _build_partial_finding(
 
 
 def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) -> Finding:
-    """Report which card each of TensorFlow's numbers stands for."""
-    lines = _format_devices(devices)
+    """Report the GPU that each of TensorFlow's numbers refers to."""
+    clauses = _format_devices(devices)
     variables = context.facts.environment.variables
     addresses = [device.pci_bus_id for device in devices if device.pci_bus_id]
-    other_order = (
+    differs_from_smi = (
         VISIBLE_VARIABLE not in variables
         and ORDER_VARIABLE not in variables
         and addresses != sorted(addresses)
     )
     remedies = []
     note = ""
-    if other_order:
+    if differs_from_smi:
         note = " The driver puts the fastest card first; nvidia-smi counts along the PCI bus."
         remedies.append(
             Remedy(
@@ -133,9 +137,9 @@ def _build_map_finding(context: RuleContext, devices: tuple[CudaDevice, ...]) ->
     return RULE.finding(
         Cause.HEALTHY,
         Severity.INFO,
-        f"{'; '.join(lines)}.{note}",
+        f"{'; '.join(clauses)}.{note}",
         title="Which card is which for TensorFlow",
-        evidence=_list_evidence(context, lines),
+        evidence=_list_evidence(context, clauses),
         remedies=remedies,
     )
 

@@ -2,12 +2,12 @@
 
 What it means
 -------------
-2.10.1 is the last release whose Windows wheel has GPU code. What pip installs on Windows since then is for
-the CPU only, and the log does not mention it.
+2.10.1 is the last release whose Windows wheel has GPU code. Newer Windows wheels are for the CPU only, and
+TensorFlow's log does not mention it.
 
 How it is seen
 --------------
-From the operating system and the installed version.
+tfdoctor checks the operating system and the installed version.
 
 What to do
 ----------
@@ -54,9 +54,17 @@ def check(context: RuleContext) -> Result:
             changes_system=True,
         )
     ]
-    newest = _find_last_gpu_release(context.compat)
-    note = f"; {newest.version} is the last with GPU code there" if newest is not None else ""
-    release = context.compat.release(newest.version, "tensorflow") if newest is not None else None
+    last_gpu_release = _find_last_gpu_release(context.compat)
+    note = (
+        f"; {last_gpu_release.version} is the last with GPU code there"
+        if last_gpu_release is not None
+        else ""
+    )
+    release = (
+        context.compat.release(last_gpu_release.version, "tensorflow")
+        if last_gpu_release is not None
+        else None
+    )
     if release is not None and python is not None:
         pythons = release.windows_pythons
         if versions.major_minor(python.version) in pythons:

@@ -3,12 +3,12 @@
 What it means
 -------------
 Under WSL 2 the driver is the Windows driver. WSL puts its Linux part into /usr/lib/wsl/lib and tells the
-loader about it; only that libcuda.so.1 reaches the card. If the loader does not search that folder, or
+loader about it; only that libcuda.so.1 reaches the GPU. If the loader does not search that folder, or
 finds a Linux driver that was installed inside WSL first, TensorFlow registers no GPU.
 
 How it is seen
 --------------
-/dev/dxg exists, so WSL shows the card. tfdoctor follows the loader's search for libcuda.so.1 and compares
+/dev/dxg exists, so WSL shows the GPU. tfdoctor follows the loader's search for libcuda.so.1 and compares
 the result with the file that is really loaded.
 
 What to do
@@ -34,12 +34,12 @@ def check(context: RuleContext) -> Result:
     state = drivers.driver_state(context)
     if state.cause is not Cause.WSL_LIBCUDA:
         return ()
-    files = [path for path in context.facts.driver.driver_files if path.startswith(f"{WSL_FOLDER}/")]
+    wsl_files = [path for path in context.facts.driver.driver_files if path.startswith(f"{WSL_FOLDER}/")]
     evidence = [Evidence("the loader", state.reason)]
-    evidence += [Evidence(path, "is WSL's own") for path in files[:2]]
+    evidence += [Evidence(path, "is WSL's own") for path in wsl_files[:2]]
     if state.answer is not None and state.answer.loaded:
         return [_build_foreign_finding(context, state.answer.path or "libcuda.so.1", evidence)]
-    return [_build_search_finding(context, evidence) if files else _build_absent_finding(evidence)]
+    return [_build_search_finding(context, evidence) if wsl_files else _build_absent_finding(evidence)]
 
 
 def _build_finding(title: str, explanation: str, evidence: list[Evidence], remedies: list[Remedy]) -> Finding:
@@ -55,7 +55,7 @@ def _make_export_remedy(context: RuleContext) -> Remedy:
 
 
 def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Finding:
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     return _build_finding(
         "WSL's libcuda is installed, but the loader does not look there",
         f"WSL's driver library is in {WSL_FOLDER}, and the loader does not know this folder: the file "
@@ -65,8 +65,8 @@ def _build_search_finding(context: RuleContext, evidence: list[Evidence]) -> Fin
             Remedy(
                 "Tell the loader about it.",
                 (
-                    f"echo {WSL_FOLDER} | {root}tee /etc/ld.so.conf.d/ld.wsl.conf",
-                    f"{root}ldconfig",
+                    f"echo {WSL_FOLDER} | {sudo}tee /etc/ld.so.conf.d/ld.wsl.conf",
+                    f"{sudo}ldconfig",
                     advice.check_again(context.target),
                 ),
                 changes_system=True,
@@ -94,13 +94,13 @@ def _build_absent_finding(evidence: list[Evidence]) -> Finding:
 
 
 def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evidence]) -> Finding:
-    root = advice.sudo_prefix(context.target)
-    remove: tuple[str, ...] = ()
+    sudo = advice.sudo_prefix(context.target)
+    removal_commands: tuple[str, ...] = ()
     if advice.package_manager(context.target) == advice.APT:
-        remove = (
+        removal_commands = (
             f"dpkg -S {advice.quote(path)}",
-            f"{root}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",
-            f"{root}ldconfig",
+            f"{sudo}apt-get purge 'libnvidia-compute-*' 'nvidia-driver-*' 'libcuda1'",
+            f"{sudo}ldconfig",
         )
     return _build_finding(
         "A Linux driver inside WSL comes before WSL's own",
@@ -108,7 +108,7 @@ def _build_foreign_finding(context: RuleContext, path: str, evidence: list[Evide
         f"{WSL_FOLDER}/libcuda.so.1 reaches the card.",
         evidence,
         [
-            Remedy("Remove the Linux driver from WSL; the first command shows its package.", remove,
+            Remedy("Remove the Linux driver from WSL; the first command shows its package.", removal_commands,
                    changes_system=True),
             _make_export_remedy(context),
         ],

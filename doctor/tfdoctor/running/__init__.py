@@ -1,1 +1,1 @@
-"""Running a user's program unchanged, while its output is passed through and read."""
+"""Run a user's program unchanged, and forward and analyze its output."""

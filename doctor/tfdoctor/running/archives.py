@@ -1,4 +1,4 @@
-"""Recognition of archives that were given instead of a log, and the command that reads the log in them."""
+"""Recognize archives that the user names instead of a log, and suggest commands that read the log in them."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tfdoctor.errors import UsageError
 __all__ = ["HEADER_BYTES", "refuse_archive"]
 
 HEADER_BYTES = 512
-"""Number of leading bytes that are enough to recognize an archive."""
-_MAGIC_BYTES = (
+"""Number of bytes at the beginning that are enough to recognize an archive."""
+_ARCHIVE_FORMATS = (
     (b"7z\xbc\xaf\x27\x1c", "a 7-Zip archive", "7z e -so {file}"),
     (b"Rar!\x1a\x07", "a RAR archive", "unrar p -inul {file}"),
     (b"\x1f\x9d", "packed with compress", "uncompress -c {file}"),
@@ -24,22 +24,24 @@ _SAFE_MEMBER_NAME = re.compile(r"[\w./@%+=:, -]{1,200}")
 
 
 def refuse_archive(head: bytes, shown: str, file: str | None) -> None:
-    """Raise UsageError if `head`, the first bytes after unpacking, is the beginning of an archive.
+    """Raise UsageError if the data begin like an archive.
 
-    `shown` is the name for messages, safe to print. `file` is the name as the user typed it, or None if the data came
-    through a pipe.
+    `head` are the first bytes of the data. `shown` is the name in messages, without unsafe characters. `file` is the
+    name as the user typed it; None if the data came through a pipe.
     """
     name = shlex.quote(file) if file is not None and file.isprintable() else "FILE"
     if _is_tar(head):
-        plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
-        member = _quote_name(head[:100].split(b"\0")[0]) if plain else None
+        # A regular file (type flag at 156) whose name is not continued in the prefix field (at 345).
+        is_plain = head[156:157] in b"0\0" and not head[345:346].strip(b"\0")
+        member = _quote_name(head[:100].split(b"\0")[0]) if is_plain else None
         msg = f"{shown} is a tar archive, not a log."
         raise UsageError(msg, hint=_format_hint(f"tar -xOf {name} {member or 'MEMBER'}", f"tar -tf {name}"))
     if head.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+        # A local file header (PK\3\4) has the length of the name at 26, and the name at 30.
         member = _quote_name(head[30 : 30 + int.from_bytes(head[26:28], "little")]) if head[2] == 3 else None
         msg = f"{shown} is a zip archive, not a log."
         raise UsageError(msg, hint=_format_hint(f"unzip -p {name} {member or 'MEMBER'}", f"unzip -l {name}"))
-    for magic, kind, command in _MAGIC_BYTES:
+    for magic, kind, command in _ARCHIVE_FORMATS:
         if head.startswith(magic):
             msg = f"{shown} is {kind}."
             raise UsageError(msg, hint=f"Unpack it: `{command.format(file=name)} | tfdoctor diagnose -`")
@@ -52,17 +54,18 @@ def _format_hint(read_command: str, list_command: str) -> str:
 
 
 def _is_tar(head: bytes) -> bool:
-    """Return whether a block is a tar header, which contains the sum of its own bytes."""
-    field = head[148:156]
+    """Return whether a block is a tar header, which contains the sum of its bytes."""
+    field = head[148:156]  # the checksum
     if len(head) < 512 or not head[0]:
         return False
     with contextlib.suppress(ValueError):
+        # For the sum, the checksum field counts as eight spaces.
         return int(field.strip(b" \0"), 8) == sum(head[:512]) - sum(field) + 8 * 32
     return False
 
 
 def _quote_name(name: bytes) -> str | None:
-    """Return the member's name quoted for a shell, or None for a folder or an unsafe name."""
+    """Return the name of a member, quoted for a shell; None if it is a folder or the name is unsafe."""
     text = name.decode("utf-8", "replace")
     if not _SAFE_MEMBER_NAME.fullmatch(text) or text.endswith("/") or text.startswith("-"):
         return None

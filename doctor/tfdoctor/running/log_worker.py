@@ -1,4 +1,4 @@
-"""A separate process that reads a program's output, so that forwarding the output never has to wait. POSIX only."""
+"""Analyze a program's output in a separate process, so that forwarding the output never has to wait. POSIX only."""
 
 from __future__ import annotations
 
@@ -26,53 +26,53 @@ CHUNK_BYTES = 1 << 20
 PIPE_BYTES = 1 << 18
 """Size of the pipe to the analyst, in bytes."""
 MAX_QUEUED_BYTES = 16 << 20
-"""Most bytes that wait to be sent to the analyst; beyond that the oldest are dropped."""
+"""Largest number of bytes that wait to be sent to the analyst. If there are more, the oldest are dropped."""
 LOADER_LINE = re.compile(rb"I [\w/]{0,60}tsl/platform/default/dso_loader\.cc")
-"""Line that TensorFlow 2.12 and newer log only because of SHOW_LOADER; older versions always log such lines."""
+"""A line that TensorFlow 2.12 and newer log only because of SHOW_LOADER. Older versions log other paths."""
 FEED_TIMEOUT_S = 3.0
-"""Seconds after the program's end in which all waiting output is sent; after them only its last bytes are."""
+"""Seconds after the program's end in which all waiting output is sent. After that only its last bytes are sent."""
 TAIL_BYTES = 1 << 18
-"""Bytes at the end of the output that are still sent then: the last lines say why a program failed."""
+"""Number of last bytes that are still sent after that time, because the last lines say why a program failed."""
 ANSWER_TIMEOUT_S = 15.0
-"""Seconds that the answer may take after the program has ended."""
+"""Seconds to wait for the result after the program has ended."""
 MAX_PARTIAL_BYTES = 1 << 16
-"""Most bytes of an unfinished line that are held back until its end."""
+"""Largest length of an unfinished line that is held back until its end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LogAnswer:
-    """Result of the analysis of a program's output."""
+    """The result of the analysis of a program's output."""
 
     report: LogReport
     known: bool
-    """Whether anything in the output was recognized as written by TensorFlow."""
+    """Whether anything in the output was recognized as a message of TensorFlow."""
     loader_seen: bool
     """Whether the output contains lines that TensorFlow logs only because of SHOW_LOADER."""
     placement: Placement | None = None
-    """Devices of the operations; None if they were not requested."""
+    """The devices of the operations; None if they were not requested."""
 
 
 class Analyst:
-    """Child process that reads the program's output.
+    """A child process that analyzes the program's output.
 
-    Writing to its pipe never blocks: data that do not fit are queued here, and the oldest are dropped if too much is
-    queued.
+    Writing to its pipe never blocks. Data that do not fit are queued, and the oldest are dropped if the queue is too
+    long.
     """
 
     def __init__(self, *, placement: bool = False) -> None:
-        """Fork the process; no other thread may be running.
+        """Fork the process. No other thread may be running.
 
-        With `placement` it also reports the devices of operations.
+        If `placement` is true, the process also reports the devices of operations.
         """
         read_end, self._feed = os.pipe()
         self.answer_pipe, write_end = os.pipe()
         self._lock = threading.Lock()
-        self._waiting: deque[bytes] = deque()
-        self._size = 0
-        self._skipped = 0
-        """Number of dropped lines for which no empty line was sent yet."""
+        self._queue_chunks: deque[bytes] = deque()
+        self._queued_bytes = 0
+        self._skipped_lines = 0
+        """Number of dropped lines for which no empty line has been sent yet."""
         self.dropped_bytes = 0
-        """Number of bytes that were dropped."""
+        """Number of bytes that were dropped from the queue."""
         self._partial = {1: b"", 2: b""}
         self._feed_closed = False
         self._answer: LogAnswer | None = None
@@ -89,75 +89,74 @@ class Analyst:
             fcntl.fcntl(self._feed, getattr(fcntl, "F_SETPIPE_SZ", 1031), PIPE_BYTES)
 
     def take(self, stream: int, data: bytes) -> None:
-        """Take data that stream 1 or 2 wrote.
+        """Queue data from standard output (1) or standard error (2).
 
-        They are sent in whole lines, so that the streams do not mix within a line.
+        Only whole lines are sent, so that the streams do not mix within a line.
         """
         cut = max(data.rfind(b"\n"), data.rfind(b"\r")) + 1
         with self._lock:
-            held = self._partial[stream]
-            if not cut and len(held) + len(data) < MAX_PARTIAL_BYTES:
-                self._partial[stream] = held + data
+            partial_line = self._partial[stream]
+            if not cut and len(partial_line) + len(data) < MAX_PARTIAL_BYTES:
+                self._partial[stream] = partial_line + data
                 return
             cut = cut or len(data)
             self._partial[stream] = data[cut:]
-            if held:
-                self._queue(held)
+            if partial_line:
+                self._queue(partial_line)
             self._queue(data[:cut])
             self._flush()
 
     def _queue(self, data: bytes) -> None:
         if self._feed_closed:
             return
-        self._waiting.append(data)
-        self._size += len(data)
-        self._drop(MAX_QUEUED_BYTES)  # the beginning has been read by now, the end will be
+        self._queue_chunks.append(data)
+        self._queued_bytes += len(data)
+        self._drop(MAX_QUEUED_BYTES)
 
     def _drop(self, max_bytes: int) -> None:
-        """Drop the oldest waiting data until at most `max_bytes` are left."""
-        while self._size > max_bytes:
-            oldest = self._waiting.popleft()
-            cut = oldest.find(b"\n", max(len(oldest) - max_bytes, 0)) + 1 if not self._waiting else 0
-            remainder = (
-                oldest[cut:] if cut else b""
-            )  # the end of the last chunk, from the beginning of a line
+        """Drop the oldest data in the queue until it has at most `max_bytes`."""
+        while self._queued_bytes > max_bytes:
+            oldest = self._queue_chunks.popleft()
+            cut = oldest.find(b"\n", max(len(oldest) - max_bytes, 0)) + 1 if not self._queue_chunks else 0
+            # Of the last chunk keep the end, from the beginning of a line.
+            remainder = oldest[cut:] if cut else b""
             if remainder:
-                self._waiting.append(remainder)
+                self._queue_chunks.append(remainder)
             dropped = len(oldest) - len(remainder)
-            self._size -= dropped
+            self._queued_bytes -= dropped
             self.dropped_bytes += dropped
-            self._skipped += oldest.count(b"\n", 0, dropped)
+            self._skipped_lines += oldest.count(b"\n", 0, dropped)
 
     def flush(self) -> None:
         """Send the analyst as much as it accepts without blocking."""
-        if self._waiting and self._lock.acquire(blocking=False):
+        if self._queue_chunks and self._lock.acquire(blocking=False):
             try:
                 self._flush()
             finally:
                 self._lock.release()
 
     def _flush(self) -> None:
-        """Send waiting data until the pipe is full; the caller holds the lock."""
+        """Send queued data until the pipe is full. The caller must hold the lock."""
         try:
-            while self._waiting or self._skipped:
-                if self._skipped:  # empty lines keep the line numbers right
-                    self._skipped -= os.write(self._feed, b"\n" * min(self._skipped, CHUNK_BYTES))
+            while self._queue_chunks or self._skipped_lines:
+                if self._skipped_lines:  # empty lines keep the line numbers correct
+                    self._skipped_lines -= os.write(self._feed, b"\n" * min(self._skipped_lines, CHUNK_BYTES))
                     continue
-                data = self._waiting[0]
+                data = self._queue_chunks[0]
                 count = os.write(self._feed, data)
-                self._size -= count
+                self._queued_bytes -= count
                 if count < len(data):
-                    self._waiting[0] = data[count:]
+                    self._queue_chunks[0] = data[count:]
                 else:
-                    self._waiting.popleft()
+                    self._queue_chunks.popleft()
         except BlockingIOError:
             pass
         except OSError:  # the analyst has died: the program must not notice
             self._feed_closed = True
-            self._waiting.clear()
+            self._queue_chunks.clear()
 
     def receive(self) -> str | LogAnswer | None:
-        """Return the next message: a line to show at once, or the answer. None if the process has ended."""
+        """Return the next message, which is a line to print immediately or the result; None if the process has ended."""
         while len(self._received) < 8 or len(self._received) < 8 + int.from_bytes(self._received[:8], "big"):
             data = os.read(self.answer_pipe, CHUNK_BYTES)
             if not data:
@@ -170,22 +169,22 @@ class Analyst:
         return message  # type: ignore[no-any-return]
 
     def answer(self) -> LogAnswer | None:
-        """Send the rest of the output and wait for the answer. None if the process died or took too long."""
+        """Send the rest of the output, and return the result; None if the process died or took too long."""
         with self._lock:
-            for held in self._partial.values():
-                if held:
-                    self._queue(held)
-        began = time.monotonic()
-        while self._answer is None and (remaining := began + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
-            if time.monotonic() > began + FEED_TIMEOUT_S:
+            for partial_line in self._partial.values():
+                if partial_line:
+                    self._queue(partial_line)
+        started = time.monotonic()
+        while self._answer is None and (remaining := started + ANSWER_TIMEOUT_S - time.monotonic()) > 0:
+            if time.monotonic() > started + FEED_TIMEOUT_S:
                 self._drop(TAIL_BYTES)
-                self._skipped = min(self._skipped, 1)  # millions of line ends would take too long
+                self._skipped_lines = min(self._skipped_lines, 1)  # millions of line ends would take too long
             remaining = min(remaining, FEED_TIMEOUT_S)
             to_write = [self._feed] if self._feed >= 0 else []
             readable, writable, _ = select.select([self.answer_pipe], to_write, [], remaining)
             if writable:
                 self._flush()
-                if self._feed_closed or not (self._waiting or self._skipped):
+                if self._feed_closed or not (self._queue_chunks or self._skipped_lines):
                     os.close(self._feed)
                     self._feed = -1
             if readable and self.receive() is None:
@@ -202,9 +201,9 @@ class Analyst:
 def _run_analyst(
     read_end: int, write_end: int, parent_descriptors: Sequence[int], *, placement: bool
 ) -> NoReturn:
-    """Run the analyst in the forked child, and exit.
+    """Run the analyst in the forked child process, and exit at the end of its input.
 
-    It writes nothing to the terminal, and Ctrl-C does not reach it; it ends at the end of its input.
+    The analyst writes nothing to the terminal.
     """
     status = 1
     try:
@@ -230,7 +229,7 @@ def _send(descriptor: int, message: Any) -> None:
 
 
 def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bool) -> LogAnswer:
-    """Return the analysis of the output, after sending one line as soon as it is known that there is no GPU."""
+    """Return the analysis of the output. Send a line as soon as it is known that TensorFlow gets no GPU."""
     from tfdoctor.compat import Compat
     from tfdoctor.logs.report import diagnose_log
     from tfdoctor.running.watch import Watch
@@ -267,13 +266,13 @@ def _analyze_output(read_end: int, write_end: int, parent: int, *, placement: bo
 
 
 class LogMarks:
-    """Whether a log passed through `search` contains TensorFlow's source paths and SHOW_LOADER's lines."""
+    """A search for TensorFlow's source paths and for lines that are logged because of SHOW_LOADER."""
 
     def __init__(self) -> None:
         self.tensorflow = self.loader = False
 
     def search(self, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        """Yield the pieces unchanged, after recording the marks in them."""
+        """Yield the pieces unchanged, and record which marks they contain."""
         for piece in pieces:
             self.tensorflow = self.tensorflow or b"tensorflow/" in piece
             self.loader = self.loader or LOADER_LINE.search(piece) is not None
@@ -281,7 +280,7 @@ class LogMarks:
 
 
 def _read_pieces(descriptor: int, parent: int) -> Iterator[bytes]:
-    """Yield the bytes of a pipe until its end or the parent's death, and b"" if there are none for a moment."""
+    """Yield the data of a pipe until its end or the parent's death, and b"" if there are no data for a moment."""
     while os.getppid() == parent:
         if not select.select([descriptor], [], [], 0.3)[0]:
             yield b""

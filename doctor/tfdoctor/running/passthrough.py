@@ -1,16 +1,17 @@
-"""Run a program as if it had its terminal, pipes and signals to itself, and read what it prints. POSIX only.
+"""Run a program with unchanged terminal, pipes and signals, and read its output. POSIX only.
 
 There are two cases:
 
-* If input and output are a terminal, the program gets its own terminal (a pty), as with `script` or `sudo`. A
-  keeper process leads its session. It lets Ctrl-Z stop the program, which the kernel ignores in a process group
-  whose parents are all in another session, and it restores the real terminal's modes if we are killed.
+* If standard input and output are a terminal, the program gets a new terminal (a pty), as with `script` or `sudo`. A
+  keeper process leads the session of the pty. It has two purposes. Ctrl-Z can stop the program, because the kernel
+  ignores it in a process group whose parents are all in another session. And the modes of the real terminal are
+  restored if tfdoctor is killed.
 
-* Otherwise the program stays in our process group and keeps our standard input, so that Ctrl-C and Ctrl-Z reach it
-  directly. Output that is not a terminal goes through pipes. If only one output stream is a terminal, that one
-  becomes a pty, which is used for writing only.
+* Otherwise the program stays in the process group of tfdoctor and inherits its standard input, so that Ctrl-C and
+  Ctrl-Z reach it directly. Output that does not go to a terminal goes through pipes. If only one output stream is a
+  terminal, the program writes that stream to a pty.
 
-A thread copies each stream, so a slow reader of one stream delays only that stream. The bytes are not changed, and
+Each stream is copied by a thread, so that a slow reader delays only its own stream. The bytes are not changed, and
 two streams that go to the same file keep their order.
 """
 
@@ -37,11 +38,11 @@ if TYPE_CHECKING:
 __all__ = ["Passthrough", "hold_signals"]
 
 COPY_BYTES = 1 << 18
-"""Bytes that are copied at once; also the requested size of the pipes."""
+"""Number of bytes that are copied at once. This is also the requested size of the pipes."""
 LINGER_S = 0.2
-"""Seconds of silence after which a stream that another process keeps open is given up, once the program has ended."""
+"""Seconds without output after which a stream is closed once the program has ended. Other processes can keep it open."""
 MAX_LINGER_BYTES = 2 << 20
-"""Most bytes that are copied from such a stream after the program's end: more than any pipe holds."""
+"""Largest number of bytes that are copied from a stream after the program's end. No pipe holds as many."""
 
 FORWARDED = frozenset(
     {signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2}
@@ -69,7 +70,7 @@ def hold_signals() -> Iterator[set[signal.Signals]]:
 
 
 class Passthrough:
-    """One program from start to end. Use it within `hold_signals`, before any thread is started."""
+    """A program from its start to its end. Use it within `hold_signals`, before any thread is started."""
 
     def __init__(
         self,
@@ -80,8 +81,8 @@ class Passthrough:
     ) -> None:
         """Prepare the start.
 
-        `mask` is the program's signal mask. `tap` is called with (1 or 2, bytes) for everything that was passed on,
-        from several threads.
+        `mask` is the signal mask of the program. `tap` is called from several threads, with 1 or 2 (for standard
+        output or error) and the bytes that were forwarded.
         """
         self._argv = list(argv)
         self._env = dict(env)
@@ -92,14 +93,14 @@ class Passthrough:
         self._keeper = 0
         self._keeper_pipe = -1
         self._pty = -1
-        """Our side of the pty; -1 if there is none."""
+        """Descriptor of the master side of the pty; -1 if there is no pty."""
         self._slave = -1
         self._screen = -1
         """Descriptor of the real terminal from which the pty takes its size."""
-        self._modes: list[object] = []
+        self._original_modes: list[object] = []
         """Modes of the real terminal before it was set to raw mode; empty if it is not in raw mode."""
-        self._saved: list[object] = []
-        self._pumps: list[tuple[int, int]] = []
+        self._saved_modes: list[object] = []
+        self._copied_streams: list[tuple[int, int]] = []
         self._last_byte = {1: b"\n", 2: b"\n"}
         self._write_locks = {1: threading.Lock(), 2: threading.Lock()}
         self._notice = b""
@@ -107,17 +108,17 @@ class Passthrough:
         self._wake_read, self._wake_write = os.pipe()
         self._end_read, self._end_write = os.pipe()
         self.failures: list[str] = []
-        """Errors that stopped a stream's forwarding, except that its reader has closed it."""
+        """Errors that stopped the forwarding of a stream, unless its reader closed it."""
 
     # ------------------------------------------------------------ start
 
     def start(self) -> None:
         """Start the program. Raise OSError if it cannot be started."""
-        output, errors = os.isatty(1), os.isatty(2)
-        needs_keeper = output and os.isatty(0)
+        is_output_terminal, is_error_terminal = os.isatty(1), os.isatty(2)
+        needs_keeper = is_output_terminal and os.isatty(0)
         streams = {1: -1, 2: -1}
-        if output or errors:
-            self._screen = 1 if output else 2
+        if is_output_terminal or is_error_terminal:
+            self._screen = 1 if is_output_terminal else 2
             self._pty, self._slave = os.openpty()
             self._resize()
             attributes = termios.tcgetattr(self._screen)
@@ -125,9 +126,9 @@ class Passthrough:
                 attributes[1] &= ~termios.OPOST
             termios.tcsetattr(self._slave, termios.TCSANOW, attributes)
             for number in (1, 2):
-                if (output, errors)[number - 1]:
+                if (is_output_terminal, is_error_terminal)[number - 1]:
                     streams[number] = self._slave
-            self._pumps.append((self._pty, self._screen))
+            self._copied_streams.append((self._pty, self._screen))
         write_ends: list[int] = []
         for number in (1, 2):
             if streams[number] >= 0:
@@ -139,7 +140,7 @@ class Passthrough:
             write_ends.append(streams[number])
             with contextlib.suppress(OSError):
                 fcntl.fcntl(read_end, _SET_PIPE_SIZE, COPY_BYTES)
-            self._pumps.append((read_end, number))
+            self._copied_streams.append((read_end, number))
         try:
             if needs_keeper:
                 self._start_keeper(streams[1], streams[2])
@@ -153,7 +154,10 @@ class Passthrough:
     def _spawn(
         self, stdin: int | None, stdout: int, stderr: int, prepare: Callable[[], None]
     ) -> subprocess.Popen[bytes]:
-        """Start the program, with /bin/sh if it is a script without an interpreter line."""
+        """Start the program. A script without an interpreter line is started with /bin/sh.
+
+        `prepare` runs in the child process before the program.
+        """
 
         def start(argv: Sequence[str]) -> subprocess.Popen[bytes]:
             return self._popen(argv, stdin, stdout, stderr, prepare)
@@ -167,7 +171,7 @@ class Passthrough:
             return start(["/bin/sh", script, *self._argv[1:]])
 
     def _find_script(self) -> str | None:
-        """Return the path of the program if it is a text that the kernel cannot run; `sh` runs it, as in a shell."""
+        """Return the path of the program if it is a text file, which `sh` can run; None if it is not found or binary."""
         path = shutil.which(self._argv[0], path=self._env.get("PATH", os.defpath))
         if path is None:
             return None
@@ -182,14 +186,14 @@ class Passthrough:
         stderr: int,
         prepare: Callable[[], None],
     ) -> subprocess.Popen[bytes]:
-        """Start a command with these streams; `prepare` runs in the child before the command."""
+        """Start a command with these streams. `prepare` runs in the child process before the command."""
         return subprocess.Popen(
             argv,
             stdin=stdin,
             stdout=stdout,
             stderr=stderr,
             env=self._env,
-            close_fds=False,  # descriptors that the user opened (3>file) are inherited; ours are not
+            close_fds=False,  # descriptors that the user opened (3>file) are inherited
             preexec_fn=prepare,  # noqa: PLW1509 - there are no threads yet
         )
 
@@ -197,8 +201,11 @@ class Passthrough:
         signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
 
     def _start_keeper(self, stdout: int, stderr: int) -> None:
-        """Fork the keeper, which starts the program in the pty's session, and wait for its first message."""
-        self._saved = termios.tcgetattr(0)
+        """Fork the keeper, which starts the program in the session of the pty, and wait for its first message.
+
+        Raise OSError if the program cannot be started.
+        """
+        self._saved_modes = termios.tcgetattr(0)
         self._keeper_pipe, write_end = os.pipe()
         parent = os.getpid()
         self._keeper = os.fork()
@@ -214,7 +221,7 @@ class Passthrough:
         self._slave = -1
 
     def _read_keeper_message(self) -> tuple[int, int]:
-        """Return the keeper's next message as (kind, value)."""
+        """Return the kind and the value of the keeper's next message."""
         data = os.read(self._keeper_pipe, _MESSAGE.size)
         if len(data) < _MESSAGE.size:  # the keeper was killed
             return _STATUS, int(signal.SIGKILL)
@@ -222,10 +229,10 @@ class Passthrough:
         return int(kind), int(value)
 
     def _run_keeper(self, write_end: int, parent: int, stdout: int, stderr: int) -> NoReturn:
-        """Run the keeper in the forked child, and exit."""
+        """Run the keeper in the forked child process, and exit."""
         status = 1
         try:
-            for descriptor in {self._pty, *(source for source, _ in self._pumps)}:
+            for descriptor in {self._pty, *(source for source, _ in self._copied_streams)}:
                 os.close(descriptor)
             os.setsid()
             fcntl.ioctl(self._slave, termios.TIOCSCTTY, 0)
@@ -253,8 +260,8 @@ class Passthrough:
                 if not pid:
                     continue
                 if not os.WIFSTOPPED(wait_status):
-                    # When a session's leader ends, the kernel hangs up on the foreground group. Processes that the
-                    # program left running in its own group must survive that.
+                    # At the end of a session leader the kernel sends SIGHUP to the foreground group. Background
+                    # processes of the program in its group must survive that.
                     os.tcsetpgrp(self._slave, os.getpgrp())
                     os.write(write_end, _MESSAGE.pack(_STATUS, wait_status))
                     break
@@ -267,29 +274,32 @@ class Passthrough:
             os._exit(status)
 
     def _restore_terminal(self) -> None:
-        """Restore the terminal's modes from the keeper, after its parent was killed."""
+        """Restore the modes of the real terminal. The keeper does this after its parent was killed."""
         with contextlib.suppress(termios.error):
-            termios.tcsetattr(0, termios.TCSANOW, self._saved)  # type: ignore[arg-type]
+            termios.tcsetattr(0, termios.TCSANOW, self._saved_modes)  # type: ignore[arg-type]
 
     # ------------------------------------------------------------ waiting
 
     def wait(self, extra: Mapping[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
-        """Pass everything on until the program has ended, and return its exit status, -N if signal N ended it.
+        """Forward everything until the program has ended, and return its exit status, or -N if signal N ended it.
 
-        `also` maps further descriptors to the callbacks to call when they are readable; a callback that returns False
-        is not called again. `idle` is called several times a second.
+        `extra` has callbacks by descriptor, which are called when the descriptor is readable. A callback that returns
+        False is not called again. `idle` is called several times a second.
         """
-        raw = self._keeper != 0
+        needs_raw_mode = self._keeper != 0
         listener = threading.Thread(target=self._listen, daemon=True)
-        pumps = [threading.Thread(target=self._copy_stream, args=pair, daemon=True) for pair in self._pumps]
+        copiers = [
+            threading.Thread(target=self._copy_stream, args=pair, daemon=True)
+            for pair in self._copied_streams
+        ]
         try:
-            if raw:
-                self._enter_raw()
+            if needs_raw_mode:
+                self._enter_raw_mode()
                 threading.Thread(target=self._copy_keys, daemon=True).start()
-            for thread in (listener, *pumps):
+            for thread in (listener, *copiers):
                 thread.start()
             status = self._run_event_loop(dict(extra), idle)
-        except BaseException:  # a bug of ours: the program must not keep running without its streams
+        except BaseException:  # a bug: the program must not continue without its streams
             with contextlib.suppress(OSError):
                 os.kill(self._program_pid, signal.SIGTERM)
             raise
@@ -298,59 +308,65 @@ class Passthrough:
             if listener.ident is not None and listener.is_alive():
                 signal.pthread_kill(listener.ident, signal.SIGCHLD)
                 listener.join()
-            # From here on signals end us, so that a reader that does not read our output cannot block us forever.
+            # From here on signals end tfdoctor, so that a reader that does not read cannot block it forever.
             signal.pthread_sigmask(signal.SIG_SETMASK, self._mask)
             try:
                 if self._slave >= 0:
                     os.close(self._slave)
                 os.write(self._end_write, b"x")
-                for thread in pumps:
+                for thread in copiers:
                     if thread.ident is not None:
                         thread.join()
             finally:
-                self._leave_raw()
+                self._leave_raw_mode()
         return status
 
-    def _run_event_loop(self, also: dict[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
-        """Handle signals, the keeper's messages and the further descriptors until the program has ended."""
-        watched = [self._wake_read, *also] + ([self._keeper_pipe] if self._keeper else [])
+    def _run_event_loop(self, callbacks: dict[int, Callable[[], bool]], idle: Callable[[], None]) -> int:
+        """Handle signals, the keeper's messages and the extra descriptors until the program has ended.
+
+        Return its exit status.
+        """
+        watched = [self._wake_read, *callbacks] + ([self._keeper_pipe] if self._keeper else [])
         while True:
             ready = select.select(watched, [], [], 0.2)[0]
             idle()
             if self._keeper:  # a shell's `fg` of a job that is already running sends no signal
-                self._enter_raw()
+                self._enter_raw_mode()
             for descriptor in ready:
                 status: int | None = None
                 if descriptor == self._wake_read:
                     status = self._handle_signal(*_MESSAGE.unpack(os.read(self._wake_read, _MESSAGE.size)))
                 elif descriptor == self._keeper_pipe:
                     status = self._handle_status(self._read_keeper_message()[1])
-                elif not also[descriptor]():
+                elif not callbacks[descriptor]():
                     watched.remove(descriptor)
                 if status is not None:
                     return status
 
     def _handle_status(self, wait_status: int) -> int | None:
-        """Handle the keeper's message that the program has ended (return its status) or was stopped (stop, too)."""
+        """Handle the keeper's message about the program.
+
+        If the program has ended, return its exit status. If it was stopped, stop the whole job, too, and return None.
+        """
         if not os.WIFSTOPPED(wait_status):
             os.waitpid(self._keeper, 0)
             return os.waitstatus_to_exitcode(wait_status)
         time.sleep(0.02)  # for the rest of its output
-        self._leave_raw()
+        self._leave_raw_mode()
         os.kill(0, signal.SIGTSTP)  # stop the whole job, as Ctrl-Z does; this continues at SIGCONT
         self._continue_program()
         return None
 
     def _continue_program(self) -> None:
-        """Restore raw mode and the size after a stop, and continue the program."""
+        """Continue the program after a stop, and restore raw mode and the size of the pty."""
         if self._keeper:
-            self._enter_raw()
+            self._enter_raw_mode()
         self._resize()
         if self._keeper:
             self._send_signal(signal.SIGCONT)
 
     def _handle_signal(self, number: int, code: int) -> int | None:
-        """Handle or forward a signal. Return the program's exit status if it has ended."""
+        """Handle or forward a signal. Return the exit status of the program; None if it is still running."""
         if number == signal.SIGCHLD:
             return self._program.poll() if self._program is not None else None
         if number == signal.SIGWINCH:
@@ -359,14 +375,16 @@ class Passthrough:
                 self._send_signal(number)
         elif number == signal.SIGCONT:
             self._continue_program()
-        elif (
-            self._keeper or code <= 0
-        ):  # the program is in another group, or a process sent the signal to us alone (the terminal sends it to both)
+        # The terminal sends a signal to the program as well if both are in one group. A process sends it only here.
+        elif self._keeper or code <= 0:
             self._send_signal(number)
         return None
 
     def _send_signal(self, number: int) -> None:
-        """Send the program a signal: to its group to continue it, and to the foreground group as well at a hangup."""
+        """Send the program a signal.
+
+        With a keeper, SIGCONT is sent to its process group, and SIGHUP to the foreground group as well.
+        """
         with contextlib.suppress(OSError):
             if self._keeper and number == signal.SIGCONT:
                 os.killpg(self._program_pid, number)
@@ -376,9 +394,9 @@ class Passthrough:
                 os.killpg(os.tcgetpgrp(self._pty), number)
 
     def _listen(self) -> None:
-        """Write each signal to the wake pipe as (number, code), in a thread.
+        """Write the number and the code of each signal to the wake pipe. This runs in a thread.
 
-        A code above 0 means that the kernel sent it.
+        A code above 0 means that the kernel sent the signal.
         """
         handled = {number for number in _HANDLED if signal.getsignal(number) is not signal.SIG_IGN}
         while True:
@@ -400,30 +418,30 @@ class Passthrough:
         except OSError:
             return False
 
-    def _enter_raw(self) -> None:
-        if self._modes or not self._is_foreground():
+    def _enter_raw_mode(self) -> None:
+        if self._original_modes or not self._is_foreground():
             return
         with contextlib.suppress(termios.error):
             modes = termios.tcgetattr(0)
             tty.setraw(0, termios.TCSANOW)
-            self._modes = modes
+            self._original_modes = modes
             self._resize()
 
-    def _leave_raw(self) -> None:
-        if self._modes:
-            modes, self._modes = self._modes, []
+    def _leave_raw_mode(self) -> None:
+        if self._original_modes:
+            modes, self._original_modes = self._original_modes, []
             with contextlib.suppress(termios.error):
                 termios.tcsetattr(0, termios.TCSANOW, modes)  # type: ignore[arg-type]
 
     def _resize(self) -> None:
-        """Copy the real terminal's size to the pty; the kernel signals the processes in its foreground."""
+        """Copy the size of the real terminal to the pty. The kernel then sends SIGWINCH to its foreground group."""
         if self._pty >= 0:
             with contextlib.suppress(OSError):
                 size = fcntl.ioctl(self._screen, termios.TIOCGWINSZ, b"\0" * 8)
                 fcntl.ioctl(self._pty, termios.TIOCSWINSZ, size)
 
     def _copy_keys(self) -> None:
-        """Copy typed keys to the pty, in a thread. In the background the keys belong to other programs."""
+        """Copy keyboard input to the pty while in the foreground. This runs in a thread."""
         poll = select.poll()
         poll.register(0, select.POLLIN)
         poll.register(self._end_read, select.POLLIN)
@@ -431,7 +449,7 @@ class Passthrough:
             ready = dict(poll.poll())
             if self._end_read in ready:
                 return
-            if not self._modes or not self._is_foreground():
+            if not self._original_modes or not self._is_foreground():
                 select.select([self._end_read], [], [], 0.2)
                 continue
             try:
@@ -445,7 +463,10 @@ class Passthrough:
     # ------------------------------------------------------------ output
 
     def _copy_stream(self, source: int, target: int) -> None:
-        """Copy one stream until its end, in a thread; after the program's end at most AFTERWARDS bytes."""
+        """Copy a stream until its end. This runs in a thread.
+
+        After the program's end at most MAX_LINGER_BYTES are copied.
+        """
         poll = select.poll()
         poll.register(source, select.POLLIN)
         poll.register(self._end_read, select.POLLIN)
@@ -467,15 +488,15 @@ class Passthrough:
                     return
                 if remaining > 0:
                     remaining = max(remaining - len(data), 0)
-                if not self._pass_on(target, data):
+                if not self._forward(target, data):
                     return
         finally:
-            # The program sees the same as without us: SIGPIPE or EIO.
+            # Further writes of the program fail as they would without tfdoctor, with SIGPIPE or EIO.
             if source != self._pty or not self._keeper:
                 os.close(source)
 
-    def _pass_on(self, target: int, data: bytes) -> bool:
-        """Write data to the target and to the tap. Return False if the target cannot be written."""
+    def _forward(self, target: int, data: bytes) -> bool:
+        """Write data to the target, and pass them to the tap. Return False if the target cannot be written."""
         with self._write_locks[target]:
             try:
                 _write_all(target, data)
@@ -492,19 +513,22 @@ class Passthrough:
         return True
 
     def write_line(self, text: str) -> None:
-        """Write one of our own lines to standard error, between two lines of the program."""
+        """Write a line of tfdoctor to standard error, between two lines of the program.
+
+        The line is omitted if nobody reads the output.
+        """
         line = text.encode(errors="replace")
         is_terminal = os.isatty(2)
         # If both streams are terminals, they are the same one.
         stream = 1 if is_terminal and self._screen == 1 else 2
         lock = self._write_locks[stream]
-        if not lock.acquire(timeout=0.5):  # the output is not read: the full answer at the end is enough
+        if not lock.acquire(timeout=0.5):  # the report at the end has the same information
             return
         try:
             if self._last_byte[stream] == b"\n" or is_terminal:
                 start = b"" if self._last_byte[stream] == b"\n" else b"\r\n"
                 with contextlib.suppress(OSError):
-                    _write_all(2, start + line + (b"\r\n" if self._modes else b"\n"))
+                    _write_all(2, start + line + (b"\r\n" if self._original_modes else b"\n"))
                     self._last_byte[stream] = b"\n"
             else:
                 self._notice = line + b"\n"
@@ -533,7 +557,7 @@ def _write_all(descriptor: int, data: bytes) -> None:
 
 
 def _is_orphan(parent: int) -> bool:
-    """Return whether the parent is dead, within half a second: orphans are reparented a moment after the hangup."""
+    """Return whether the parent has died. Wait up to half a second, because orphans are reparented after the SIGHUP."""
     for _ in range(50):
         if os.getppid() != parent:
             return True

@@ -1,4 +1,4 @@
-"""Reading of logs from files, standard input, compressed files and growing files, in constant memory."""
+"""Read logs from files, standard input, compressed files and growing files, in constant memory."""
 
 from __future__ import annotations
 
@@ -30,29 +30,30 @@ __all__ = ["STDIN", "Meter", "follow", "read_log"]
 
 STDIN = "-"
 CHUNK_BYTES = 1 << 20
-"""Bytes that are read or unpacked at once."""
+"""Number of bytes that are read at once."""
 POLL_S = 0.25
 """Seconds between two checks of a growing log."""
 ZSTD_TIMEOUT_S = 60.0
-"""Longest time in seconds that the `zstd` program may send nothing."""
+"""Seconds without output after which the `zstd` program is considered to hang."""
 _DECODE_BYTES = 1 << 16
-"""Bytes that a decoder is given, or returns, at once."""
+"""Largest number of bytes that are passed to a decoder, or returned by it, at once."""
 _UNLIMITED_CHUNK_BYTES = 512
-"""Packed bytes given at once to a decoder that cannot limit its output: they unpack to at most about 16 MiB."""
+"""Number of bytes that are passed at once to a decoder without an output limit. They unpack to about 16 MiB at most."""
 _MAX_LAYERS = 3
-"""Most layers of compression that are unpacked."""
+"""Largest number of compression layers that are unpacked."""
 _SAMPLE_BYTES = 8192
-"""Bytes that decide whether the data are a text."""
+"""Number of bytes that decide whether the data are text."""
 MIN_BOMB_BYTES = 1 << 30
+"""Unpacked size in bytes up to which any ratio is accepted."""
 MAX_UNPACK_RATIO = 100
-"""Data that unpack to more than `MIN_BOMB_BYTES` bytes and to more than this multiple of their size are not read further."""
+"""Largest accepted ratio of the unpacked and the packed size, for data larger than `MIN_BOMB_BYTES`."""
 
 Meter: TypeAlias = "Callable[[int, int], None]"
-"""Callback that gets (bytes read, file size) while a regular file is read, before unpacking."""
+"""Callback that gets the number of bytes read and the file size while a regular file is read."""
 
 
 class _DamagedError(Exception):
-    """Error for packed data that end early or cannot be unpacked."""
+    """Packed data end early or cannot be unpacked."""
 
 
 # ---------------------------------------------------------------- a whole log
@@ -64,10 +65,10 @@ def read_log(
     note: Callable[[str], None],
     meter: Meter | None = None,
 ) -> Iterator[bytes]:
-    """Yield the bytes of a file or of standard input ("-"), unpacked.
+    """Yield the unpacked data of a file or of standard input ("-").
 
-    Raise UsageError if nothing can be read. If an archive is damaged, its readable part is yielded and `note` is
-    called with a sentence about it.
+    If the data are damaged, the readable part is yielded and `note` is called with a sentence about it. `meter` is
+    called with the progress. Raise UsageError if nothing can be read or if the data are not a text.
     """
     if name == STDIN:
         yield from _unpack(_read_chunks(sys.stdin.fileno(), 0, meter), "standard input", note)
@@ -82,7 +83,7 @@ def read_log(
 
 
 def _open_file(name: str) -> Any:
-    """Open a file. Raise UsageError if that is not possible."""
+    """Open a file. Raise UsageError if it cannot be opened."""
     path = Path(name)
     if path.is_dir():
         msg = f"{clean(name)} is a folder, not a log."
@@ -102,42 +103,42 @@ def _make_read_error(name: str, error: Exception) -> UsageError:
 
 
 def _read_chunks(descriptor: int, size: int, meter: Meter | None) -> Iterator[bytes]:
-    done = 0
+    read_bytes = 0
     while piece := os.read(descriptor, CHUNK_BYTES):
         yield piece
-        done += len(piece)
+        read_bytes += len(piece)
         if meter is not None and size:
-            meter(done, size)
+            meter(read_bytes, size)
 
 
 def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> Iterator[bytes]:
-    """Yield the unpacked bytes, checked to be a text."""
+    """Yield the unpacked data. Raise UsageError if they are an archive or not a text."""
     label = clean(name, limit=300)
-    counted = _CountedPieces(pieces)
-    plain: Iterator[bytes] = counted
+    counted_pieces = _CountedPieces(pieces)
+    unpacked: Iterator[bytes] = counted_pieces
     for layer in range(_MAX_LAYERS + 1):
-        head, plain = _peek(plain, archives.HEADER_BYTES)
-        decoded = _decode(head, plain, label)
+        head, unpacked = _peek(unpacked, archives.HEADER_BYTES)
+        decoded = _decode(head, unpacked, label)
         if decoded is None:
             break
         if layer == _MAX_LAYERS:
             msg = f"{label} is packed more than {_MAX_LAYERS} times."
             raise UsageError(msg, hint="Unpack it yourself, and give the log that is in it.")
-        plain = decoded
+        unpacked = decoded
     archives.refuse_archive(head, label, None if name == "standard input" else name)
-    _, plain = _peek(plain, _SAMPLE_BYTES)
-    checked = False
+    _, unpacked = _peek(unpacked, _SAMPLE_BYTES)
+    is_checked = False
     size = 0
     try:
-        for piece in plain:
-            if not checked and (text := strip_leading_nuls(piece)):
-                checked = True
+        for piece in unpacked:
+            if not is_checked and (text := strip_leading_nuls(piece)):
+                is_checked = True
                 if is_binary((piece if len(piece) - len(text) < _SAMPLE_BYTES else text)[:_SAMPLE_BYTES]):
                     msg = f"{label} is not a text file."
                     raise UsageError(msg, hint="diagnose reads logs.")
             yield piece
             size += len(piece)
-            if layer and size >= MIN_BOMB_BYTES and size > MAX_UNPACK_RATIO * counted.size:
+            if layer and size >= MIN_BOMB_BYTES and size > MAX_UNPACK_RATIO * counted_pieces.size:
                 note(
                     f"{label} unpacks to more than {MAX_UNPACK_RATIO} times its size: only its first {size >> 20} MiB are read."
                 )
@@ -150,7 +151,7 @@ def _unpack(pieces: Iterator[bytes], name: str, note: Callable[[str], None]) -> 
 
 
 class _CountedPieces:
-    """Iterator over pieces that counts their bytes in `size`."""
+    """An iterator over pieces that counts their bytes in `size`."""
 
     def __init__(self, pieces: Iterator[bytes]) -> None:
         self._pieces = pieces
@@ -166,10 +167,10 @@ class _CountedPieces:
 
 
 def _peek(pieces: Iterator[bytes], size: int) -> tuple[bytes, Iterator[bytes]]:
-    """Return the first bytes, at least `size` if there are so many, and an iterator over all pieces."""
+    """Return the first bytes and an iterator over all pieces. There are at least `size` bytes unless the data end."""
     first = b""
     try:
-        while len(first) < size and (piece := next(pieces, b"")):  # a pipe may bring little at once
+        while len(first) < size and (piece := next(pieces, b"")):  # a pipe may return few bytes at once
             first += piece
     except _DamagedError as error:
         return first, _raise_after(first, error)
@@ -186,7 +187,7 @@ def _raise_after(first: bytes, error: _DamagedError) -> Iterator[bytes]:
 
 
 class _Decoder(Protocol):
-    """Interface that `lzma`, `bz2` and `compression.zstd` share."""
+    """The common interface of the decoders of `lzma`, `bz2` and `compression.zstd`."""
 
     @property
     def eof(self) -> bool: ...
@@ -198,10 +199,10 @@ class _Decoder(Protocol):
 
 
 class _Gzip:
-    """Decoder of zlib with the interface of the others."""
+    """A gzip decoder that uses zlib and has the interface of the other decoders."""
 
     def __init__(self) -> None:
-        self._zlib = zlib.decompressobj(wbits=31)
+        self._zlib = zlib.decompressobj(wbits=31)  # the gzip format
         self.needs_input = True
 
     @property
@@ -220,7 +221,7 @@ class _Gzip:
 
 
 class _UnlimitedDecoder:
-    """Decoder of the `zstandard` package. It cannot limit its output, so it is given little input at once."""
+    """A decoder of the `zstandard` package. It cannot limit its output, so it gets little input at once."""
 
     def __init__(self, inner: Any) -> None:
         self._inner = inner
@@ -253,9 +254,9 @@ class _UnlimitedDecoder:
 
 
 def _decode(head: bytes, pieces: Iterator[bytes], label: str) -> Iterator[bytes] | None:
-    """Return the unpacked data of pieces that begin with `first`, or None if they are not packed.
+    """Return an iterator over the unpacked data of pieces that begin with `head`; None if they are not packed.
 
-    Iterating raises _DamagedError for damaged data. Raise UsageError if no zstd decoder is available.
+    The iterator raises _DamagedError if the data are damaged. Raise UsageError if no zstd decoder is available.
     """
     if head.startswith(b"\x1f\x8b"):
         return _inflate(pieces, _Gzip, (zlib.error,))
@@ -277,9 +278,9 @@ def _chain(head: bytes, pieces: Iterator[bytes]) -> Iterator[bytes]:
 def _inflate(
     pieces: Iterable[bytes], make_decoder: Callable[[], _Decoder], errors: tuple[type[Exception], ...]
 ) -> Iterator[bytes]:
-    """Yield the data of all members.
+    """Yield the unpacked data of all members. Raise _DamagedError if they are damaged.
 
-    Small pieces limit the loss: output of a damaged piece before the damage is lost.
+    The data are unpacked in small chunks, because the output of a chunk is lost if it is damaged.
     """
     decoder: _Decoder | None = make_decoder()
     for chunk in (
@@ -310,11 +311,14 @@ def _inflate(
 
 
 def _unpack_zstd(pieces: Iterator[bytes], label: str) -> Iterator[bytes]:
-    """Unpack with Python's own decoder (3.14), else the `zstandard` package, else the `zstd` program."""
-    stdlib_zstd: Any = _module("compression.zstd")
+    """Unpack zstd data with the standard library (3.14), the `zstandard` package or the `zstd` program.
+
+    Raise UsageError if none of them is available.
+    """
+    stdlib_zstd: Any = _import_module("compression.zstd")
     if stdlib_zstd is not None:
         return _inflate(pieces, stdlib_zstd.ZstdDecompressor, (stdlib_zstd.ZstdError,))
-    package: Any = _module("zstandard")
+    package: Any = _import_module("zstandard")
     if package is not None and hasattr(
         package.ZstdDecompressor().decompressobj(), "eof"
     ):  # eof exists since 0.19
@@ -327,7 +331,7 @@ def _unpack_zstd(pieces: Iterator[bytes], label: str) -> Iterator[bytes]:
     raise UsageError(msg, hint="Install zstd or the Python package zstandard, or unpack it yourself.")
 
 
-def _module(name: str) -> object | None:
+def _import_module(name: str) -> object | None:
     try:
         return importlib.import_module(name)
     except ImportError:
@@ -335,7 +339,7 @@ def _module(name: str) -> object | None:
 
 
 def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Unpack with another program, which a thread feeds. Raise _DamagedError if it fails or hangs."""
+    """Unpack with another program. A thread writes its input. Raise _DamagedError if it fails or hangs."""
     with subprocess.Popen(
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
     ) as process:
@@ -369,9 +373,9 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
                 yield piece
             if failed:
                 raise failed[0]
-            complaint = process.stderr.read(2000)
+            error_output = process.stderr.read(2000)
             if process.wait(ZSTD_TIMEOUT_S) != 0:
-                text = clean(complaint.decode("utf-8", "replace"), limit=200).strip()
+                text = clean(error_output.decode("utf-8", "replace"), limit=200).strip()
                 raise _DamagedError(text.rstrip(". ") or f"zstd ended with {process.returncode}")
         finally:
             process.kill()
@@ -381,10 +385,10 @@ def _unpack_by_program(command: list[str], pieces: Iterator[bytes]) -> Iterator[
 
 
 def follow(name: str, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield the bytes of a growing log until `stopped()`, and b"" if there is nothing new for a moment.
+    """Yield the data of a growing log until `stopped()` is true, and b"" if there are no new data for a moment.
 
-    A truncated file is read again from its beginning, and a replaced file is opened again. A pipe ends when its
-    writers have closed it. Raise UsageError if the log cannot be read or is not a text.
+    A truncated file is read again from its beginning, and a replaced file is opened again. A pipe ends if its
+    writers close it. Raise UsageError if the log cannot be read, is packed or is not a text.
     """
     if name == STDIN:
         yield from _follow_pipe(sys.stdin.fileno(), stopped)
@@ -434,8 +438,8 @@ def _stat_path(name: str) -> os.stat_result | None:
 
 
 def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes]:
-    """Yield the bytes of a pipe until its end, and b"" if there is nothing new for a moment."""
-    first = True
+    """Yield the data of a pipe until its end, and b"" if there are no new data for a moment."""
+    is_first = True
     while not stopped():
         if not select.select([descriptor], [], [], POLL_S)[0]:
             yield b""
@@ -443,16 +447,16 @@ def _follow_pipe(descriptor: int, stopped: Callable[[], bool]) -> Iterator[bytes
         piece = os.read(descriptor, CHUNK_BYTES)
         if not piece:
             return
-        if first:
+        if is_first:
             _refuse_unreadable(piece, "standard input")
-        first = False
+        is_first = False
         yield piece
 
 
 def _refuse_unreadable(piece: bytes, name: str) -> None:
     """Raise UsageError if the data are an archive, packed, or not a text."""
     archives.refuse_archive(piece, clean(name, limit=300), None if name == "standard input" else name)
-    packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
-    if packed or is_binary(piece[:8192]):
-        msg = f"{clean(name, limit=300)} cannot be followed: it is {'packed' if packed else 'not a text'}."
+    is_packed = piece.startswith((b"\x1f\x8b", b"\xfd7zXZ\x00", b"\x28\xb5\x2f\xfd"))
+    if is_packed or is_binary(piece[:8192]):
+        msg = f"{clean(name, limit=300)} cannot be followed: it is {'packed' if is_packed else 'not a text'}."
         raise UsageError(msg, hint="Without -f, packed logs are read to their end.")

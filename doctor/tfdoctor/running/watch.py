@@ -1,4 +1,4 @@
-"""Repeated diagnosis of a growing log. A verdict is reported once."""
+"""Diagnose a growing log repeatedly, and report each new verdict once."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ if TYPE_CHECKING:
 __all__ = ["Watch"]
 
 MAX_KEPT_BYTES = 2 << 20
-"""Bytes kept from the beginning, and again from the end, of the relevant parts of the log."""
+"""Number of bytes that are kept from the beginning and from the end of the relevant parts of the log, each."""
 MAX_DELAY_S = 1.0
-"""Seconds after which a log that never pauses is diagnosed; a log that pauses is diagnosed at the pause."""
+"""Seconds after which a log without pauses is diagnosed. Otherwise it is diagnosed at the next pause."""
 MIN_IDLE_RATIO = 20
-"""The diagnosis may take at most one part in this many of the time."""
+"""Smallest ratio of the time between two diagnoses and the time that the first of them took."""
 
 
 class Watch:
-    """Iterator filter that passes a log's pieces on and reports the verdict so far whenever it changes.
+    """An iterator filter that forwards the pieces of a log, and reports the verdict whenever it changes.
 
-    The report is `diagnose_log` of the pieces that may contain known messages, from the beginning and the end of the
-    log. Its line numbers are not those of the log.
+    Only pieces that may contain known messages are diagnosed, and of these only the beginning and the end. The line
+    numbers in the report are therefore not those of the log.
     """
 
     def __init__(self, compat: Compat, name: str, tell: Callable[[LogReport], None]) -> None:
@@ -39,26 +39,26 @@ class Watch:
         self._head = bytearray()
         self._tail: deque[bytes] = deque()
         self._tail_size = 0
-        self._end = b""
+        self._last_bytes = b""
         self._due_since = 0.0
-        self._not_before = 0.0
-        self._reported: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
+        self._next_diagnosis_at = 0.0
+        self._reported_verdict: tuple[Cause, bool | None] = (Cause.INCONCLUSIVE, None)
 
     def watch(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
-        """Yield the pieces, except the empty ones, which mean that there is nothing new for a moment."""
+        """Yield the pieces except for empty ones, which mean that there are no new data for a moment."""
         is_relevant = load_signatures().can_match_block
         for piece in pieces:
             now = time.monotonic()
             if piece:
-                # A message may have begun in the previous piece.
-                if is_relevant(self._end + piece):
+                # A message can start in the previous piece.
+                if is_relevant(self._last_bytes + piece):
                     self._store_piece(piece)
                     self._due_since = self._due_since or now
-                self._end = piece[-200:]
+                self._last_bytes = piece[-200:]
                 yield piece
             if (
                 self._due_since
-                and now >= self._not_before
+                and now >= self._next_diagnosis_at
                 and (not piece or now - self._due_since >= MAX_DELAY_S)
             ):
                 self._diagnose(now)
@@ -78,8 +78,8 @@ class Watch:
         self._due_since = 0.0
         report = diagnose_log([bytes(self._head), *self._tail], self._compat, self._name)
         now = time.monotonic()
-        self._not_before = now + MIN_IDLE_RATIO * (now - started)
+        self._next_diagnosis_at = now + MIN_IDLE_RATIO * (now - started)
         verdict = (report.cause, report.gpu_registered)
-        if verdict != self._reported and report.cause is not Cause.INCONCLUSIVE:
-            self._reported = verdict
+        if verdict != self._reported_verdict and report.cause is not Cause.INCONCLUSIVE:
+            self._reported_verdict = verdict
             self._report(report)

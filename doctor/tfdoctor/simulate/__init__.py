@@ -1,4 +1,4 @@
-"""Simulation of a GPU: a stand-in for NVIDIA's driver that real TensorFlow uses on a machine without one.
+"""Simulate a GPU on a machine without one, with a stand-in for NVIDIA's driver that the real TensorFlow uses.
 
-It is distributed as C source and built on the user's machine. Nothing in it is NVIDIA's.
+The stand-in is distributed as C source and built on the user's machine. It contains no code from NVIDIA.
 """

@@ -1,7 +1,7 @@
-"""The stand-in, built with an available compiler and cached in the user's cache folder.
+"""Build the stand-in with an available compiler, and cache it in the user's cache folder.
 
-Each build has its own folder, named by the hash of the sources, the compiler and its options. It is built in
-a temporary folder and then renamed, so that concurrent or killed processes leave nothing incomplete.
+Each build has its own folder, whose name is the hash of the sources, the compiler and its options. It is built in a
+temporary folder and then renamed, so that concurrent or killed processes leave nothing incomplete.
 """
 
 from __future__ import annotations
@@ -38,39 +38,42 @@ OPTIONS = ("-std=c99", "-O1", "-shared", "-fPIC", "-DSIMULATED")
 COMPUTING_OPTIONS = ("-O2", "-DSIMULATED", "-s")
 COMPILERS = (("cc", "c++"), ("gcc", "g++"), ("clang", "clang++"))
 TARGET = "x86_64-linux-gnu.2.17"
-"""The target for zig: glibc 2.17, older than that of every image whose TensorFlow has GPU code."""
+"""The target for zig. Its glibc 2.17 is older than that of every image whose TensorFlow has GPU code."""
 GLIBC = (2, 17)
-_VERSION = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
+"""The newest glibc that the libraries may require if that of the target machine is unknown."""
+_GLIBC_SYMBOL = re.compile(rb"GLIBC_(\d{1,3})\.(\d{1,3})")
 _C_TIMEOUT_S = 120.0
-"""Seconds for C; zig builds its own C library the first time."""
+"""The time allowed for a C file. zig builds its own C library the first time."""
 _CXX_TIMEOUT_S = 600.0
-"""Seconds for a C++ file, on a busy machine."""
+"""The time allowed for a C++ file, on a busy machine."""
 _VERSION_TIMEOUT_S = 20.0
+"""The time allowed for a compiler to print its version."""
 
 
 class CompilerError(Error):
-    """The stand-in cannot be built on this machine."""
+    """The error that the stand-in cannot be built on this machine."""
 
     kind = "no-compiler"
 
 
 @dataclass(frozen=True, slots=True)
 class _Product:
-    """Files to build, and what the key of their cache folder depends on."""
+    """Libraries that are built together into one cache folder."""
 
     names: tuple[str, ...]
-    """The names of the files."""
+    """The file names of the libraries."""
     sources: tuple[Path, ...]
+    """The sources, whose content determines the name of the cache folder."""
     key_parts: str
-    """Everything else that the key depends on."""
+    """Everything else that determines the name of the cache folder, such as compiler options."""
     make: Callable[[LiveSystem, Compilers, Path], str | None]
-    """A function that builds the files in a folder with these compilers, and returns the reason if it cannot."""
+    """A function that builds the libraries in a folder. It returns the reason if it fails, else None."""
     glibc: tuple[int, ...]
-    """The newest version of glibc that the libraries may require."""
+    """The newest glibc version that the libraries may require."""
 
 
 def find_cache_folder(env: Mapping[str, str]) -> Path:
-    """Return the folder in which stand-ins are cached. Raises Error if the user has no home."""
+    """Return the folder in which stand-ins are cached. Raise Error if the user has no home folder."""
     cache_home = env.get("XDG_CACHE_HOME", "")
     home = env.get("HOME") or os.path.expanduser("~")  # noqa: PTH111 - may not be a path at all
     base = Path(cache_home) if cache_home.startswith("/") else Path(home, ".cache")
@@ -80,9 +83,10 @@ def find_cache_folder(env: Mapping[str, str]) -> Path:
 
 
 def build_stand_in(env: Mapping[str, str] | None = None) -> Path:
-    """Return the folder of the stand-in; build it if it does not exist. Raises CompilerError, Error.
+    """Return the folder of the stand-in, which is built if it does not exist.
 
-    `env`: the variables with which a compiler is searched and run.
+    `env` has the environment variables for finding and running a compiler. None means those of this process. Raise
+    CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
     sources = tuple(SOURCES / name for name in LIBRARIES.values())
     return _build_cached(env, _Product(tuple(LIBRARIES), sources, " ".join(OPTIONS), _build_driver, GLIBC))
@@ -95,10 +99,10 @@ def build_software_gpu(
     glibc: tuple[int, ...] | None = None,
     progress: Progress | None = None,
 ) -> Path:
-    """Return the folder of the software GPU; build it if it does not exist, which takes half a minute.
+    """Return the folder of the software GPU, which is built if it does not exist. That takes half a minute.
 
-    `glibc`: the version on the target machine; None: assume the oldest. `progress`: shows a stage if a build
-    is necessary. Raises CompilerError, Error.
+    `glibc` is the version on the target machine; None means the oldest supported one. `progress` shows a stage while
+    the GPU is built. Raise CompilerError if no compiler can build it, and Error if the cache folder cannot be written.
     """
 
     def make(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
@@ -120,7 +124,11 @@ def build_software_gpu(
 
 
 def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
-    """Return the folder of a product in the user's cache; build it if necessary. Raises CompilerError, Error."""
+    """Return the folder of a product in the user's cache, which is built if it does not exist.
+
+    Raise CompilerError if the machine is not x86-64 or no compiler can build the product. Raise Error if the cache
+    folder cannot be written.
+    """
     system = LiveSystem(env=env)
     if system.platform["machine"] not in ("x86_64", "AMD64", "amd64"):
         msg = f"--simulate is for x86-64, and this machine is {clean_line(system.platform['machine'])}."
@@ -148,7 +156,7 @@ def _build_cached(env: Mapping[str, str] | None, product: _Product) -> Path:
 
 
 def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str | None:
-    """Build the driver and NVML, which do not compute. Return the reason if that fails."""
+    """Build the driver and NVML that do not compute. Return the reason if that fails, else None."""
     for soname, name in LIBRARIES.items():
         link = ["-Wl,-soname," + soname, "-o", str(folder / soname)]
         result = system.run([*compilers.c, *OPTIONS, *link, str(SOURCES / name)], timeout=_C_TIMEOUT_S)
@@ -158,16 +166,16 @@ def _build_driver(system: LiveSystem, compilers: Compilers, folder: Path) -> str
 
 
 def _find_compilers(system: LiveSystem) -> list[Compilers]:
-    """Return the available compilers: at most two of the machine, then zig if `ziglang` is installed."""
-    by_path: dict[str, Compilers] = {}
+    """Return the available compilers: at most two that are installed, and zig if the package `ziglang` is."""
+    compilers_by_path: dict[str, Compilers] = {}
     if system.platform["system"] == "Linux":
         variables = tuple(system.env.get(name, "") for name in ("CC", "CXX"))
         for c, cxx in ((variables[0], variables[1] or "c++"), *COMPILERS):
             path = system.which(c) if c and not re.search(r"\s", c) else None
             if path is not None:
                 cxx_path = system.which(cxx) if not re.search(r"\s", cxx) else None
-                by_path.setdefault(path, Compilers((path,), (cxx_path or cxx,)))
-    compilers = list(by_path.values())[:2]
+                compilers_by_path.setdefault(path, Compilers((path,), (cxx_path or cxx,)))
+    compilers = list(compilers_by_path.values())[:2]
     if importlib.util.find_spec("ziglang") is not None and system.own_python:
         zig = (system.own_python, "-m", "ziglang")
         compilers.append(Compilers((*zig, "cc", "-target", TARGET), (*zig, "c++", "-target", TARGET)))
@@ -175,7 +183,7 @@ def _find_compilers(system: LiveSystem) -> list[Compilers]:
 
 
 def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
-    """Return the name of the cache folder."""
+    """Return the name of the cache folder. `version` is the version text of the C compiler."""
     digest = hashlib.sha256(
         "\0".join((*compilers.c, *compilers.cxx, version, product.key_parts)).encode("utf-8", "replace")
     )
@@ -185,7 +193,7 @@ def _make_key(compilers: Compilers, version: str, product: _Product) -> str:
 
 
 def _is_trusted(folder: Path, names: Sequence[str]) -> bool:
-    """Return whether a complete stand-in exists that only this user or root could have written."""
+    """Return whether a folder has all libraries, and only this user or root could have written them."""
     try:
         for path in (folder, *(folder / name for name in names)):
             status = path.lstat()
@@ -201,65 +209,68 @@ def _is_trusted(folder: Path, names: Sequence[str]) -> bool:
 
 
 def _build(system: LiveSystem, compilers: Compilers, target: Path, product: _Product) -> str | None:
-    """Build a product into `target`. Return the reason if these compilers cannot.
+    """Build a product into the folder `target`. Return the reason if these compilers cannot, else None.
 
-    Raises Error if the cache cannot be written.
+    Raise Error if the cache folder cannot be written.
     """
     try:
         target.parent.mkdir(parents=True, exist_ok=True)
-        work = Path(tempfile.mkdtemp(prefix="building-", dir=target.parent))
+        temporary_folder = Path(tempfile.mkdtemp(prefix="building-", dir=target.parent))
     except OSError as error:
         msg = f"--simulate: {clean_line(str(target.parent))} cannot be written to: {error.strerror or error}"
         raise Error(msg, hint="Set XDG_CACHE_HOME to a folder of yours.") from error
     try:
-        reason = product.make(system, compilers, work)
+        reason = product.make(system, compilers, temporary_folder)
         if reason is not None:
             return reason
-        reason = _find_incompatibility(work, product)
+        reason = _find_incompatibility(temporary_folder, product)
         if reason is not None:
             return f"{_format_compiler(compilers.c)}: {reason}"
-        for path in work.iterdir():
+        for path in temporary_folder.iterdir():
             if path.name in product.names:
                 path.chmod(0o755)
             else:
                 path.unlink()
-        work.chmod(0o755)
-        _move(work, target, product.names)
+        temporary_folder.chmod(0o755)
+        _move(temporary_folder, target, product.names)
     except OSError as error:
         msg = (
             f"--simulate: the stand-in cannot be kept in {clean_line(str(target))}: {error.strerror or error}"
         )
         raise Error(msg, hint="Set XDG_CACHE_HOME to a folder of yours.") from error
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        shutil.rmtree(temporary_folder, ignore_errors=True)
     return None
 
 
-def _move(work: Path, target: Path, names: Sequence[str]) -> None:
-    """Rename the folder to its final name; keep that of a faster process. Raises OSError."""
+def _move(temporary_folder: Path, target: Path, names: Sequence[str]) -> None:
+    """Rename a folder to its final name, unless another process was faster. Raise OSError if that fails."""
     try:
-        work.rename(target)
+        temporary_folder.rename(target)
     except OSError:
         if _is_trusted(target, names):
             return
-        with contextlib.suppress(OSError):  # incomplete or not trusted: must not be loaded
+        with contextlib.suppress(OSError):  # an incomplete or untrusted folder must not be loaded
             shutil.rmtree(target)
-        work.rename(target)
+        temporary_folder.rename(target)
 
 
 def _find_incompatibility(folder: Path, product: _Product) -> str | None:
-    """Return why the libraries cannot be loaded on the target, else None. Raises OSError."""
-    needed = max(
+    """Return the reason if the libraries cannot be loaded on the target machine, else None.
+
+    Raise OSError if a library cannot be read.
+    """
+    required_glibc = max(
         (
             (int(major), int(minor))
             for name in product.names
-            for major, minor in _VERSION.findall((folder / name).read_bytes())
+            for major, minor in _GLIBC_SYMBOL.findall((folder / name).read_bytes())
         ),
         default=(0, 0),
     )
-    if needed <= product.glibc:
+    if required_glibc <= product.glibc:
         return None
-    return f"what it builds needs glibc {needed[0]}.{needed[1]}, which old images do not have"
+    return f"what it builds needs glibc {required_glibc[0]}.{required_glibc[1]}, which old images do not have"
 
 
 def _format_compiler(compiler: Sequence[str]) -> str:
@@ -271,9 +282,10 @@ def _format_failure(compiler: Sequence[str], result: CommandResult) -> str:
     return f"{_format_compiler(compiler)} {result.describe_end()}{f': {message}' if message else ''}"
 
 
-def _make_no_compiler_error(failed: Sequence[str]) -> CompilerError:
-    if failed:
-        msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failed)}"
+def _make_no_compiler_error(failures: Sequence[str]) -> CompilerError:
+    """Return the error with the failures of all compilers. Empty if there is no compiler."""
+    if failures:
+        msg = f"--simulate: the stand-in driver cannot be built: {'; '.join(failures)}"
     else:
         msg = "--simulate builds a stand-in driver from its C source, and there is no C compiler here."
     hint = f"{install_hint('ziglang')} brings one; so does your system's package gcc."

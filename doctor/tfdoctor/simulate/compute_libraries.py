@@ -1,7 +1,7 @@
-"""The libraries of the software GPU: their sources and the commands that build them.
+"""Build the libraries of the software GPU.
 
-The software GPU consists of a driver that interprets the PTX of TensorFlow's own kernels, and of CUDA's
-libraries under the names that TensorFlow opens. The caller runs the compilers. Nothing in it is NVIDIA's.
+The software GPU consists of a driver that interprets the PTX of TensorFlow's own kernels, and of replacements for
+the CUDA libraries, under the names that TensorFlow opens. It contains no code from NVIDIA.
 """
 
 from __future__ import annotations
@@ -20,13 +20,18 @@ if TYPE_CHECKING:
 __all__ = ["Compilers", "LibrarySet", "build_computing", "make_defines"]
 
 C, CXX = "-std=gnu11", ("-std=c++17", "-frounding-math", "-ffp-contract=off")
+"""The options for C and for C++."""
 COMMON_LIBRARIES = ("libnccl.so.2", "libnvidia-ml.so.1")
-"""Libraries that are built for every TensorFlow."""
+"""The libraries that are built for every TensorFlow."""
 DRIVER = ("memory", "streams", "modules", "tables")
+"""The names of the driver's C sources in COMPUTE."""
 VERSION_SCRIPT = "{ global: cu*; standin_*; tfdoctor_*; ptx_*; local: *; };\n"
-"""Symbols that the driver exports: none of C++, because TensorFlow may use another C++ runtime."""
+"""The linker script with the symbols that the driver exports.
+
+C++ symbols are not exported, because TensorFlow may use another C++ runtime.
+"""
 PARALLEL_JOBS = 2
-"""Compilers that run at once."""
+"""The number of compilers that run at the same time."""
 _T = TypeVar("_T")
 
 
@@ -44,15 +49,15 @@ class LibrarySet:
 
     sonames: tuple[str, ...]
     cuda: str
-    """The version of CUDA: `"12.5.1"`."""
+    """The CUDA version: `"12.5.1"`."""
     cudnn: str
-    """The version of cuDNN: `"9.3"`."""
+    """The cuDNN version: `"9.3"`."""
 
 
 def make_defines(wanted: LibrarySet) -> list[str]:
-    """Return the defines of the CUDA and cuDNN version numbers.
+    """Return the compiler options that define the CUDA and cuDNN version numbers.
 
-    From cuDNN 9 on, the major version counts ten times as much.
+    cuDNN 8.9 has the number 8900. From cuDNN 9 on, the major version counts ten times as much: 9.3 is 90300.
     """
     cuda, cudnn = (
         [*versions.numbers(versions.major_minor(text)), 0][:2] for text in (wanted.cuda, wanted.cudnn)
@@ -73,7 +78,10 @@ def build_computing(
 ) -> str | None:
     """Build the libraries in the existing `folder`. Return the reason if they cannot be built, else None.
 
-    `run`: runs a command and returns an error or None. `options`: for all compilers. Raises OSError.
+    * `run` runs a command. It returns the reason if the command fails, else None.
+    * `options` are passed to all compilers, `of_c` only to C compilers and `of_cxx` only to C++ compilers.
+
+    Raise OSError if the folder cannot be written.
     """
     sources = [
         *sorted(path for path in PTX.glob("*.cc") if path.name != "run.cc"),
@@ -94,8 +102,8 @@ def build_computing(
     reason = _find_failure(lambda index: compile_source(sources[index], objects[index]), range(len(sources)))
     if reason is None:
         reason = run(_make_link_command(compilers, folder, objects, options))
-    for built in objects:
-        built.unlink(missing_ok=True)
+    for object_file in objects:
+        object_file.unlink(missing_ok=True)
     if reason is not None:
         return reason
     names = dict.fromkeys((*libraries.sonames, *COMMON_LIBRARIES))
@@ -104,19 +112,19 @@ def build_computing(
     )
 
 
-def _find_failure(work: Callable[[_T], str | None], items: Iterable[_T]) -> str | None:
-    """Call `work` for each item, a few at once. Return the first reason for a failure, else None."""
+def _find_failure(build: Callable[[_T], str | None], items: Iterable[_T]) -> str | None:
+    """Call `build` for each item, PARALLEL_JOBS at the same time. Return the first reason that it returns, else None."""
     with ThreadPoolExecutor(PARALLEL_JOBS) as pool:
-        return next((reason for reason in pool.map(work, items) if reason is not None), None)
+        return next((reason for reason in pool.map(build, items) if reason is not None), None)
 
 
 def _make_link_command(
     compilers: Compilers, folder: Path, objects: Sequence[Path], options: Sequence[str]
 ) -> list[str]:
-    """Return the command that links the driver.
+    """Return the command that links the driver, and write its linker script.
 
-    The C++ runtime is linked statically because TensorFlow's may be older, but not with sanitizers, which
-    need to see it.
+    The C++ runtime is linked statically, because that of TensorFlow may be older. With sanitizers it is linked
+    dynamically, because they must see it.
     """
     script = folder / "libcuda.versions"
     script.write_text(VERSION_SCRIPT, encoding="ascii")
@@ -148,7 +156,10 @@ def _make_library_command(
     options: Sequence[str],
     of_c: Sequence[str],
 ) -> list[str]:
-    """Return the command that builds a CUDA library; an empty one without a source, so that TensorFlow finds it."""
+    """Return the command that builds a CUDA library or NVML, and write its linker script.
+
+    A library without a source is built empty, so that TensorFlow finds it.
+    """
     stem = soname.partition(".so.")[0]
     is_nvml = stem == "libnvidia-ml"
     source = SOURCES / f"{stem}.c" if is_nvml else COMPUTE / f"{stem}.c"

@@ -1,4 +1,4 @@
-"""The facts of a machine with the simulated GPU and driver instead of its own. Pure."""
+"""Replace the facts about a machine's own GPU and driver by those about simulated ones."""
 
 from __future__ import annotations
 
@@ -16,19 +16,22 @@ _REASON = "the card and its driver are simulated"
 
 
 class SimulatedFacts:
-    """A callable `as_simulated` for `examine(as_if=…)` that remembers another libcuda."""
+    """A function for `examine(as_if=…)` that calls `as_simulated` and stores which other libcuda the loader finds."""
 
     other: str | None = None
-    """The libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
+    """The libcuda.so.1 that the loader finds before the stand-in. None if there is none."""
 
     def __call__(self, facts: Facts) -> Facts:
-        """Return the facts for the rules."""
+        """Return the facts that the rules must see."""
         self.other = find_other_libcuda(facts)
         return as_simulated(facts)
 
 
 def as_simulated(facts: Facts) -> Facts:
-    """Return the facts without those about the machine's own GPU, kernel and nvidia-smi."""
+    """Return the facts with those about the machine's own GPU, kernel and nvidia-smi made unknown.
+
+    The stand-in counts as a real driver.
+    """
     unknown = Unknown(_REASON)
     driver = facts.driver
     return dataclasses.replace(
@@ -50,16 +53,16 @@ def as_simulated(facts: Facts) -> Facts:
 
 
 def _as_real_driver(fact: Fact[CudaDriver]) -> Fact[CudaDriver]:
-    """Return a fact about the stand-in as one about a real driver; other facts unchanged."""
+    """Return a fact about the stand-in as one about a real driver. Any other fact is returned unchanged."""
     if isinstance(fact, Known) and fact.value.stand_in:
         return Known(dataclasses.replace(fact.value, stand_in=False), fact.source)
     return fact
 
 
 def find_other_libcuda(facts: Facts) -> str | None:
-    """Return the libcuda.so.1 that the loader finds before the stand-in; None if there is none.
+    """Return the libcuda.so.1 that the loader finds before the stand-in. None if there is none.
 
-    `facts` must be those from before `as_simulated`.
+    `facts` must be the original facts, not the result of `as_simulated`.
     """
     cuda = value_of(facts.driver.cuda)
     if cuda is None or not cuda.loaded or cuda.stand_in:

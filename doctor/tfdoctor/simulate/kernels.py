@@ -1,8 +1,9 @@
-"""The GPU code in an installed TensorFlow, read from its fat binaries rather than from a table.
+"""Read which GPU code an installed TensorFlow has, from its fat binaries rather than from a table.
 
-A fat binary has cubins and PTX, each for one architecture. The driver loads a cubin of the same major and the
-same or a lower minor as the GPU. Else it compiles PTX for the architecture of the GPU or an older one. PTX
-with a letter is an exception: `sm_90a` works only on that very architecture, `sm_100f` only on its major.
+A fat binary has cubins and PTX, each for one architecture. The driver loads a cubin with the same major and the same
+or a lower minor version as the GPU. If there is none, it compiles PTX for the architecture of the GPU or an older
+one. PTX with a letter is an exception: `sm_90a` works only on exactly that architecture, and `sm_100f` only on GPUs
+with the same major version.
 """
 
 from __future__ import annotations
@@ -23,30 +24,34 @@ if TYPE_CHECKING:
 __all__ = ["Binaries", "read_kernels"]
 
 READ_TIMEOUT_S = 120.0
-"""Seconds allowed to read all shared objects: up to a gigabyte, possibly from a slow disk."""
+"""The time allowed to read all shared objects, up to a gigabyte and possibly from a slow disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Binaries:
-    """The fat binaries of a TensorFlow."""
+    """The fat binaries of a TensorFlow installation."""
 
     counts: Mapping[str, int]
     """The number of fat binaries with each combination of code.
 
-    A combination is written as "60,70,89|90a:8.5", cubins before PTX (see compat.fat_binaries).
+    A combination is a text such as "60,70,89|90a:8.5", with the cubins before the "|" and the PTX after it (see
+    compat.fat_binaries).
     """
     why: str = ""
-    """The reason why they could not be read; empty if they were."""
+    """The reason why they could not be read. Empty if they were read."""
 
 
 def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFacts) -> Binaries:
-    """Read the fat binaries in TensorFlow's folder, and in conda's, in a child process of that Python."""
+    """Read the fat binaries of a TensorFlow in a child process with its Python.
+
+    They are in the folders of the package, or in the conda folders lib/libtensorflow*.
+    """
     conda_folders = []
     lib = f"{python.prefix}/lib"
     with contextlib.suppress(OSError):
         conda_folders = [f"{lib}/{name}" for name in system.listdir(lib) if name.startswith("libtensorflow")]
     folders = dict.fromkeys((tensorflow.package_dir, tensorflow.core_dir, *conda_folders))
-    answer, result = run_payload(
+    output, result = run_payload(
         system,
         python.executable,
         "fatbins",
@@ -54,19 +59,19 @@ def read_kernels(system: System, python: PythonFacts, tensorflow: TensorFlowFact
         timeout=READ_TIMEOUT_S,
         flags=("-S",),
     )
-    counts = _load_counts(answer)
+    counts = _load_counts(output)
     if counts:
         return Binaries(counts)
-    failed = answer.get("failed")
-    error = clean_line(str(failed[0])) if isinstance(failed, list) and failed else ""
+    failures = output.get("failed")
+    error = clean_line(str(failures[0])) if isinstance(failures, list) and failures else ""
     if error or not result.ok:
         return Binaries({}, f"its shared objects could not be read: {error or result.describe_end()}")
     return Binaries({}, "there is no GPU code in its shared objects")
 
 
-def _load_counts(answer: Mapping[str, Any]) -> dict[str, int]:
-    """Return the counts in the child's answer, without entries of the wrong shape."""
-    raw = answer.get("binaries")
+def _load_counts(output: Mapping[str, Any]) -> dict[str, int]:
+    """Return the counts in the output of the child process, without invalid entries."""
+    raw = output.get("binaries")
     if not isinstance(raw, dict):
         return {}
     return {

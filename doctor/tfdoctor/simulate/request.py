@@ -1,4 +1,4 @@
-"""The simulated GPUs and driver: what the tables know about them, and what a simulation cannot show. Pure."""
+"""Describe simulated GPUs with their driver, and the environment variables that simulate them."""
 
 from __future__ import annotations
 
@@ -20,18 +20,22 @@ if TYPE_CHECKING:
 __all__ = ["LABEL", "Simulated", "add_stand_in", "make_simulated", "make_software_variables"]
 
 LABEL = "(simulated)"
-"""Suffix of each GPU's name, so that the log of a simulation cannot pass for a real one."""
+"""The suffix of each GPU name, so that the log of a simulation cannot be mistaken for a real one."""
 MEMORY_MIB = 16384
-"""Memory of a GPU whose name does not say it, in MiB."""
+"""The memory in MiB of a GPU whose name does not say how much it has."""
 MULTIPROCESSORS = 40
-"""Multiprocessors of each GPU: more than TensorFlow's minimum of 8, and equal, so that none is ignored as slower."""
+"""The number of multiprocessors of each GPU.
+
+It is above TensorFlow's minimum of 8, and the same for all, so that TensorFlow ignores no GPU as too slow.
+"""
 _MEMORY = re.compile(r"\b(\d{1,3}) ?GB\b")
 _UNSAFE = re.compile(r"[;,\x00-\x1f\x7f]")
+"""Separators of the stand-in's variables, and control characters."""
 
 
 @dataclass(frozen=True, slots=True)
 class Simulated:
-    """Stand-in GPUs with a stand-in driver."""
+    """Simulated GPUs with a simulated driver."""
 
     cards: tuple[Card, ...]
     """The GPUs, in the driver's order."""
@@ -40,9 +44,9 @@ class Simulated:
     cuda: str
     """The CUDA version that the driver reports: `"12.4"`."""
     refusal_reasons: tuple[str, ...] = ()
-    """Why this driver does not support some of the GPUs, one sentence each."""
+    """The reasons why this driver does not support some of the GPUs, one sentence for each GPU."""
     shown: tuple[Card, ...] = ()
-    """The GPUs that the driver shows."""
+    """The GPUs that this driver supports and therefore shows."""
     typed: tuple[str, ...] = ()
     """The command-line options as the user typed them."""
 
@@ -61,7 +65,7 @@ class Simulated:
 
     @property
     def variables(self) -> dict[str, str]:
-        """The environment variables that the stand-in reads (see standin/libcuda.c)."""
+        """The environment variables that the stand-in reads (see standin/libcuda.c), with their values."""
         major, minor = map(int, versions.major_minor(self.cuda).split("."))
         names = (_UNSAFE.sub(" ", card.name)[:80] for card in self.shown)
         return {
@@ -75,8 +79,11 @@ class Simulated:
         }
 
     def does_not_prove(self, *, computed: bool = False) -> tuple[str, ...]:
-        """Return what the simulation does not show, a phrase each. `computed`: the software GPU computed."""
-        unknown = [card.name for card in dict.fromkeys(self.cards) if parse_memory(card) is None]
+        """Return phrases for the facts that the simulation does not prove.
+
+        `computed` says whether the software GPU computed.
+        """
+        unknown_memory_names = [card.name for card in dict.fromkeys(self.cards) if parse_memory(card) is None]
         memory_note = f"the tables do not have it, and the stand-in tells {MEMORY_MIB >> 10} GiB"
         doubts = "its own faults, whether it is installed rightly, and whether this very version knows this very card"
         not_computed = (
@@ -88,14 +95,18 @@ class Simulated:
             "speed, and how long a first start takes",
             f"the real driver {self.driver}: {doubts}",
             "the real card: its health, its links, its number of multiprocessors",
-            *([f"the memory of {join_words(unknown)}: {memory_note}"] if unknown else []),
+            *(
+                [f"the memory of {join_words(unknown_memory_names)}: {memory_note}"]
+                if unknown_memory_names
+                else []
+            ),
             "how a container engine gives GPUs to a container",
         )
 
     def simulation(self, proves: Sequence[str], *, computed: bool = False) -> Simulation:
         """Return the description of the simulation for a report.
 
-        `proves`: what the simulation showed, a phrase each. `computed`: the software GPU computed.
+        `proves` are phrases for the facts that the simulation proved. `computed` says whether the software GPU computed.
         """
         return Simulation(
             title=self.title,
@@ -109,7 +120,7 @@ class Simulated:
 
 
 def parse_memory(card: Card) -> int | None:
-    """Return the memory in MiB if the name of the GPU has it (`"A100-SXM4-80GB"`); else None."""
+    """Return the memory in MiB that a GPU name contains, as in `"A100-SXM4-80GB"`. None if it contains none."""
     match = _MEMORY.search(card.name)
     return int(match[1]) << 10 if match is not None else None
 
@@ -117,12 +128,13 @@ def parse_memory(card: Card) -> int | None:
 def make_simulated(
     compat: Compat, cards: Sequence[Card], *, driver: str | None = None, typed: Sequence[str] = ()
 ) -> Simulated:
-    """Return the stand-in for these GPUs.
+    """Return the simulation of these GPUs.
 
-    `driver`: a full version or a branch; None: the newest known one that supports all GPUs. A driver that
-    does not support a GPU is allowed: like the real one, it does not show that GPU. `typed`: the options as
-    typed. Raises UsageError if a GPU or a driver does not exist, or if the CUDA version of the driver is
-    unknown.
+    `driver` is a full version or a branch. None means the newest known driver that supports all of the GPUs. Like a
+    real driver, one that does not support a GPU does not show it. `typed` are the command-line options as the user
+    typed them.
+
+    Raise UsageError if a GPU or a driver does not exist, or if the CUDA version of the driver is unknown.
     """
     for card in cards:
         _check_card(compat, card)
@@ -145,7 +157,7 @@ def make_simulated(
 
 
 def _check_card(compat: Compat, card: Card) -> None:
-    """Raise UsageError if the name means several GPUs, or no GPU has that compute capability."""
+    """Raise UsageError if the name means several GPUs, or if no known GPU has this compute capability."""
     if card.others:
         capabilities = join_words([card.capability, *card.others])
         msg = f"--simulate: `{card.name}` is the name of cards of compute capability {capabilities}."
@@ -158,38 +170,42 @@ def _check_card(compat: Compat, card: Card) -> None:
 
 
 def _list_drivers(compat: Compat) -> list[str]:
-    """Return the drivers in the table, newest first."""
+    """Return the Linux drivers in the table of CUDA releases, newest first."""
     drivers = {release.linux for release in compat.cuda_releases if release.linux is not None}
     return sorted(drivers, key=versions.numbers, reverse=True)
 
 
 def _find_driver_for_all(compat: Compat, cards: Sequence[Card]) -> str:
-    """Return the newest driver in the table that supports all these GPUs. Raises UsageError if none does."""
+    """Return the newest driver in the table that supports all of these GPUs. Raise UsageError if none does."""
     for driver in _list_drivers(compat):
         if all(find_driver_refusal(compat, driver, card) is None for card in cards):
             return driver
     names = join_words([card.name for card in dict.fromkeys(cards)])
-    is_single = len(set(cards)) == 1
-    msg = f"--simulate: no driver that is known drives {names}{'' if is_single else ' together'}."
+    is_one_kind = len(set(cards)) == 1
+    msg = f"--simulate: no driver that is known drives {names}{'' if is_one_kind else ' together'}."
     raise UsageError(msg, hint="Say which driver is meant: --driver 550.")
 
 
 def add_stand_in(env: Mapping[str, str], simulated: Simulated, folder: str) -> dict[str, str]:
-    """Return the variables with the stand-in in `folder` at the end of LD_LIBRARY_PATH.
+    """Return the environment variables for the stand-in in `folder`, which is appended to LD_LIBRARY_PATH.
 
-    A real driver is found there, too: what precedes a driver must precede the stand-in.
+    It comes last so that whatever the loader would find before a real driver is also found before the stand-in.
     """
     path = env.get("LD_LIBRARY_PATH", "").rstrip(":")
-    others = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
-    return {**others, **simulated.variables, "LD_LIBRARY_PATH": f"{path}:{folder}" if path else folder}
+    other_variables = {name: text for name, text in env.items() if not name.startswith("STANDIN_")}
+    return {
+        **other_variables,
+        **simulated.variables,
+        "LD_LIBRARY_PATH": f"{path}:{folder}" if path else folder,
+    }
 
 
 def make_software_variables(env: Mapping[str, str], folder: str, text: tuple[int, int]) -> dict[str, str]:
-    """Return the variables to set in addition to those of `add_stand_in` for the software GPU in `folder`.
+    """Return the additional environment variables for the software GPU in `folder` (see `add_stand_in`).
 
-    Its libraries come before all others, because NVIDIA's work only with NVIDIA's driver. NCCL, which wheels
-    contain, is preloaded. `text`: the compute capability up to which PTX is accepted. The autotuner of cuDNN
-    is turned off because it writes and reads megabytes around each result.
+    Its libraries come before all others, because NVIDIA's libraries work only with NVIDIA's driver. NCCL is
+    preloaded, because wheels contain their own. cuDNN's autotuner is turned off, because it writes and reads megabytes
+    around each result. `text` is the (major, minor) compute capability up to which PTX is accepted.
     """
     path, preloaded = env.get("LD_LIBRARY_PATH", "").rstrip(":"), env.get("LD_PRELOAD", "")
     nccl = f"{folder}/libnccl.so.2"

@@ -1,4 +1,4 @@
-"""The C sources of the stand-in, package data beside this module."""
+"""The paths of the stand-in's C and C++ sources, which are package data next to this module."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from pathlib import Path
 __all__ = ["COMPUTE", "LIBRARIES", "PTX", "SOURCES"]
 
 SOURCES = Path(__file__).resolve().parent / "standin"
-"""The folder of the sources."""
+"""The folder with all sources."""
 LIBRARIES = {"libcuda.so.1": "libcuda.c", "libnvidia-ml.so.1": "libnvidia-ml.c"}
-"""The source of each library of the stand-in, by soname."""
+"""The source of each stand-in library, by soname."""
 COMPUTE = SOURCES / "compute"
-"""The folder of the sources that compute: the driver's memory, streams and modules, and CUDA's libraries."""
+"""The folder with the sources for computing: the driver's memory, streams and modules, and the CUDA libraries."""
 PTX = SOURCES / "ptx"
-"""The folder of the PTX interpreter."""
+"""The folder with the PTX interpreter."""

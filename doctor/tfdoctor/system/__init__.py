@@ -33,21 +33,21 @@ __all__ = [
 
 
 class System(Protocol):
-    """The operations that probes may use on a machine. Paths are absolute POSIX paths of that machine."""
+    """The operations that a probe may use on a machine. Paths are absolute POSIX paths on that machine."""
 
     @property
     def env(self) -> Mapping[str, str]:
-        """The environment variables, as they were when the process started."""
+        """The environment variables with which the process was started."""
         ...
 
     @property
     def cwd(self) -> str:
-        """The working directory, which an empty entry of LD_LIBRARY_PATH refers to."""
+        """The working directory. An empty entry of LD_LIBRARY_PATH refers to it."""
         ...
 
     @property
     def platform(self) -> Mapping[str, str]:
-        """Values for `system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), `release` (kernel) and `uid`."""
+        """The platform: `system` ("Linux", "Windows", "Darwin"), `machine` ("x86_64"), kernel `release` and `uid`."""
         ...
 
     @property
@@ -56,17 +56,20 @@ class System(Protocol):
         ...
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
-        """Return at most `limit` bytes of a file as text, undecodable bytes replaced. Raises OSError."""
+        """Return at most `limit` bytes of a file as text. Undecodable bytes are replaced.
+
+        Raise OSError if the file cannot be read.
+        """
         ...
 
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
-        """Return at most `limit` bytes of a file. Raises OSError."""
+        """Return at most `limit` bytes of a file. Raise OSError if it cannot be read."""
         ...
 
     def read_elf(self, path: str) -> ElfFile:
         """Return the dynamic section of an ELF object.
 
-        Raises OSError if the file cannot be read, ElfError if the loader would reject it.
+        Raise OSError if the file cannot be read, or ElfError if the loader would reject it.
         """
         ...
 
@@ -75,21 +78,21 @@ class System(Protocol):
         ...
 
     def exists(self, path: str) -> bool:
-        """Return whether a path exists; a dangling symbolic link does not."""
+        """Return whether a path exists. A dangling symbolic link counts as missing."""
         ...
 
     def is_dir(self, path: str) -> bool: ...
 
     def listdir(self, path: str) -> list[str]:
-        """Return the names in a directory, sorted. Raises OSError."""
+        """Return the sorted names in a directory. Raise OSError if it cannot be listed."""
         ...
 
     def realpath(self, path: str) -> str:
-        """Return the path with every symbolic link resolved that can be resolved."""
+        """Return the path with its symbolic links resolved, as far as possible."""
         ...
 
     def which(self, name: str) -> str | None:
-        """Return the path of a command that is on PATH; None if it is not."""
+        """Return the path of a command on PATH; None if there is no such command."""
         ...
 
     def run(
@@ -101,21 +104,21 @@ class System(Protocol):
         unset: Sequence[str] = (),
         key: str = "",
     ) -> CommandResult:
-        """Run a command without a shell and without standard input; never raises.
+        """Run a command without a shell and without standard input. Never raise an exception.
 
-        `timeout` is in seconds; after it the whole process group is killed. The variables of `env` are added
-        to the environment and those of `unset` removed. `key` identifies the command in a recording if its
-        arguments contain paths that differ between machines.
+        After `timeout` seconds the whole process group is killed. The variables in `env` are added to the
+        environment, and those in `unset` are removed. `key` identifies the command in a recording if its
+        arguments contain paths that differ between machines; "" means that the arguments identify it.
         """
         ...
 
     def stop(self) -> None:
-        """Kill every running command, and any that is started later, because the user wants to quit."""
+        """Kill every running command, and every command that is started later."""
         ...
 
 
 def __getattr__(name: str) -> object:
-    """Import the recording classes on first use: few commands need them, and they import the archive modules."""
+    """Import the recording classes on first use, because few commands need them and their imports are slow."""
     module = {"RecordedSystem": "recorded", "RecordingSystem": "recording"}.get(name)
     if module is None:
         msg = f"module {__name__!r} has no attribute {name!r}"

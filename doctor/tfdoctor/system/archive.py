@@ -1,7 +1,7 @@
-"""Reading the files of a recording from a folder or a .tar.gz of unknown origin, and writing them atomically.
+"""Read a recording from a folder or .tar.gz of unknown origin, and write one atomically.
 
-Nothing is unpacked to disk: an archive is read into memory, and refused if `archive` could not have made it
-(too large, too many files, links, devices, names that lead out of it, the same name twice).
+Nothing is unpacked to disk: an archive is read into memory. It is refused if `archive` could not have made it,
+for example if it is too large, contains links or devices, or contains the same name twice.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
 
 MAX_COMPRESSED = 64 << 20
-"""Bytes of a .tar.gz."""
+"""Largest accepted .tar.gz, in bytes."""
 MAX_BYTES = 128 << 20
-"""Bytes of all files of a recording together."""
+"""Largest total size of the files in a recording, in bytes."""
 MAX_FILES = 20_000
 ARCHIVE_SUFFIXES = (".tar.gz", ".tgz")
 OTHER_SUFFIXES = (".zip", ".tar", ".gz", ".xz", ".bz2", ".zst", ".7z", ".json", ".txt", ".md")
-"""File name suffixes that a recording cannot have."""
+"""File name suffixes that `-o` rejects for a recording."""
 HOST = "host.json"
 MANIFEST = "manifest.json"
 OUR_FILES = (HOST, MANIFEST)
@@ -47,9 +47,9 @@ def is_archive(path: Path) -> bool:
 
 
 def read(path: Path) -> dict[str, bytes]:
-    """Return every file of a recording, by its name relative to the recording's root.
+    """Return the content of every file in a recording, by its name relative to the recording's root.
 
-    Raises UsageError if the path is not a recording or if its content is not trusted.
+    Raise UsageError if the path is not a recording or if its content is unsafe.
     """
     try:
         if path.is_dir():
@@ -67,14 +67,17 @@ def read(path: Path) -> dict[str, bytes]:
 
 
 def _load_folder(folder: Path) -> dict[str, bytes]:
-    """Return host.json and the files beside and below it. Raises UsageError for links out of the folder."""
+    """Return the contents of host.json and of the files beside and below it.
+
+    Raise UsageError if the folder is not a recording, is too large, or contains a link that leads out of it.
+    """
     if not (folder / HOST).is_file():
         message = f"{folder}: not a recorded machine: No such file or directory: {HOST}"
         raise UsageError(message, hint=HINT)
     root = real_path(folder)
     files: dict[str, bytes] = {}
     remaining = MAX_BYTES
-    for name in _walk(folder):
+    for name in _iter_names(folder):
         path = folder / name
         if not real_path(path).is_relative_to(root):
             message = f"{path}: this link leads out of the recording."
@@ -91,8 +94,8 @@ def _load_folder(folder: Path) -> dict[str, bytes]:
     return files
 
 
-def _walk(folder: Path) -> Iterator[str]:
-    """Yield the names of a recording's files, sorted. Links to folders are yielded, not followed."""
+def _iter_names(folder: Path) -> Iterator[str]:
+    """Yield the sorted names of a recording's files. Links to folders are yielded, not followed."""
     for entry in sorted(os.scandir(folder), key=lambda entry: entry.name):
         if entry.is_dir(follow_symlinks=False):
             if entry.name in OUR_FOLDERS:
@@ -108,7 +111,7 @@ def _walk(folder: Path) -> Iterator[str]:
 def read_archive(content: bytes, name: str) -> dict[str, bytes]:
     """Return the files of a .tar.gz, read in memory.
 
-    Raises UsageError if it is not a recording or if its content is not trusted.
+    Raise UsageError if it is not a recording or if its content is unsafe.
     """
 
     def refuse(reason: str) -> NoReturn:
@@ -119,16 +122,17 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
         refuse("larger than a recording is")
     try:
         with gzip.open(io.BytesIO(content)) as stream:
-            plain = stream.read(MAX_BYTES + 1)
+            uncompressed = stream.read(MAX_BYTES + 1)
     except (OSError, EOFError, zlib.error) as error:
         refuse(f"not a recorded machine: not a whole .tar.gz ({error})")
-    if len(plain) > MAX_BYTES:
+    if len(uncompressed) > MAX_BYTES:
         refuse("unpacks to more than a recording has")
     files: dict[str, bytes] = {}
     last_offset = -1
     try:
-        with tarfile.open(fileobj=io.BytesIO(plain), mode="r:") as tar:
+        with tarfile.open(fileobj=io.BytesIO(uncompressed), mode="r:") as tar:
             while (member := tar.next()) is not None:
+                # An offset that does not increase would make this loop endless.
                 if member.offset <= last_offset or len(files) > MAX_FILES:
                     refuse("not a .tar.gz that a recording is in")
                 last_offset = member.offset
@@ -137,7 +141,7 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
                 path = _normalize_name(member.name)
                 if path is None or member.type not in (tarfile.REGTYPE, tarfile.AREGTYPE):
                     refuse(f"has something in it that no recording has: {member.name[:100]!r}")
-                if member.issparse() or not 0 <= member.size <= len(plain):
+                if member.issparse() or not 0 <= member.size <= len(uncompressed):
                     refuse(f"has a file of an impossible size in it: {member.name[:100]!r}")
                 if path in files:
                     refuse(f"has the same file in it twice: {member.name[:100]!r}")
@@ -155,7 +159,10 @@ def read_archive(content: bytes, name: str) -> dict[str, bytes]:
 
 
 def _normalize_name(name: str) -> str | None:
-    """Return a member's name without empty and "." parts; None if it is absolute or contains ".."."""
+    """Return a member's name without empty and "." parts.
+
+    None if the name is absolute, or contains "..", a backslash or a null character.
+    """
     parts = [part for part in name.split("/") if part not in ("", ".")]
     if name.startswith("/") or not parts or ".." in parts or "\\" in name or "\0" in name:
         return None
@@ -166,7 +173,7 @@ def _normalize_name(name: str) -> str | None:
 
 
 def archive(files: Mapping[str, bytes]) -> bytes:
-    """Return a reproducible .tar.gz of `files`: without times and owners, so equal files give equal bytes."""
+    """Return a reproducible .tar.gz of `files`. It has no times and owners, so that equal files give equal bytes."""
     uncompressed = io.BytesIO()
     with tarfile.open(fileobj=uncompressed, mode="w:", format=tarfile.PAX_FORMAT) as tar:
         for name, content in sorted(files.items()):
@@ -182,7 +189,7 @@ def archive(files: Mapping[str, bytes]) -> bytes:
 def check_target(target: Path, *, force: bool) -> None:
     """Check that a recording can be written to `target`, before any probe runs.
 
-    Raises UsageError if the target is invalid, Error if this user may not write there.
+    Raise UsageError if the target is invalid, or Error if this user may not write there.
     """
     name = target.name
     if not name or "\0" in str(target):
@@ -221,7 +228,10 @@ def _is_recording(target: Path) -> bool:
 
 
 def write(target: Path, files: Mapping[str, bytes], *, force: bool) -> int:
-    """Write a recording to a folder or .tar.gz atomically. Returns the bytes written. Raises UsageError or Error."""
+    """Write a recording to a folder or .tar.gz atomically, and return the number of bytes of its files.
+
+    Raise UsageError if the target is invalid, or Error if it cannot be written.
+    """
     check_target(target, force=force)
     try:
         if is_archive(target):

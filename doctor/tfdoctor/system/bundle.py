@@ -1,9 +1,9 @@
-"""The content of a recording, the parts that are left out of it, and its redaction.
+"""Build, shorten and redact the content of a recording.
 
-A probe may read a file of which it needs one line. The rest of such a file can reveal accounts, other
-programs' log lines or a registry's password, and says nothing about the GPU. `shorten` recognises these files
-and outputs and keeps the useful parts; everything else is kept completely and redacted. `capture` checks the
-finished recording again, to verify that the verdict is unchanged.
+A probe may need only one line of a file. The rest of the file says nothing about the GPU, but can reveal
+accounts, log lines of other programs or the password of a registry. `shorten` recognises such files and outputs
+and keeps their useful parts; `redact` is applied to everything that is kept. `capture` checks the finished
+recording again, to verify that the verdict is unchanged.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _RELEVANT_LINE = re.compile(
     r"|linux version \d"
 )
 _MAX_LOG_LINES = 20_000
-"""The last lines of a kernel log that are considered."""
+"""Number of lines that are considered, from the end of a kernel log."""
 _MAX_OUTPUT_BYTES = 1 << 20
 _UNSHORTENED_FOLDERS = (
     "/sys/",
@@ -46,11 +46,11 @@ _UNSHORTENED_FOLDERS = (
     "/usr/share/",
     "/usr/lib/modules",
 )
-_KEPT_NAMES = re.compile(
+_RELEVANT_NAME = re.compile(
     r"(?i)nv|cuda|cudnn|nccl|tensor|torch|dxg|dri\Z|kfd\Z|rocm|python|site-packages|dist-packages|^lib.{0,80}\.so(?:\.|\Z)"
     r"|\.(?:dist-info|egg-info|pth|conf|json|ya?ml|service|socket)\Z"
 )
-_CACHE = b"glibc-ld.so.cache1.1"
+_CACHE_MAGIC = b"glibc-ld.so.cache1.1"
 _CACHE_HEADER = struct.Struct("<20sIIB3xI12x")
 _CACHE_ENTRY = struct.Struct("<iIIIQ")
 _PROCESS_FILE = re.compile(r"/proc/\d{1,9}/(cmdline|environ|status)\Z")
@@ -59,7 +59,7 @@ _HARMLESS_PATHS = (
     # The vendor GUID of an EFI variable.
     re.compile(r"^/sys/firmware/efi/\w{1,20}/\w{1,60}-([0-9a-f-]{36})(?:/|\Z)"),
 )
-"""Paths that contain a value that looks like an identifier but is the same on all machines."""
+"""Patterns of paths that contain a value which looks like an identifier but is the same on all machines."""
 _OMITTED_DOCKER_KEYS = frozenset(
     {
         "ID",
@@ -78,7 +78,7 @@ _OMITTED_DOCKER_KEYS = frozenset(
 
 @dataclass
 class Recording:
-    """Everything that was requested from a machine, with the answers."""
+    """The requests that probes made to a machine, with the responses."""
 
     tables: dict[str, dict[str, Any]]
     files: dict[str, bytes]
@@ -87,10 +87,10 @@ class Recording:
     platform: dict[str, str]
     python: str | None = None
     left_out: Counter[str] = field(default_factory=Counter)
-    """The number of omitted items by kind: "lines of the kernel's log", "names in folders"."""
+    """Number of omitted items by kind, such as "lines of the kernel's log" or "names in folders"."""
 
     def build_host_json(self) -> dict[str, Any]:
-        """Return host.json, before long texts are moved to files of their own."""
+        """Return the content of host.json, before long texts are moved to separate files."""
         host = {"cwd": self.cwd, "env": self.env, "platform": self.platform, **self.tables}
         if self.python:
             host["python"] = self.python
@@ -101,10 +101,7 @@ class Recording:
 
 
 def build_files(recording: Recording) -> dict[str, bytes]:
-    """Return the files of a recording, by name.
-
-    Long texts become files of their own, so that people can read them.
-    """
+    """Return the files of a recording by name. Long texts become separate files, so that people can read them."""
     host = copy.deepcopy(recording.build_host_json())
     contents: dict[str, bytes] = {}
     inline: dict[str, str] = {}
@@ -152,7 +149,7 @@ def _decode_utf8(content: bytes) -> str | None:
 
 
 def shorten(recording: Recording) -> Recording:
-    """Return the recording without the parts that no rule needs, and count what is left out."""
+    """Return the recording without the parts that no rule needs. The omitted parts are counted."""
     tables = copy.deepcopy(recording.tables)
     omitted: Counter[str] = Counter(recording.left_out)
     process_uids = set()
@@ -184,7 +181,9 @@ def shorten(recording: Recording) -> Recording:
         base = f"{folder.rstrip('/')}/"
         if base.startswith(_UNSHORTENED_FOLDERS):
             continue
-        kept_names = [name for name in names if _KEPT_NAMES.search(name) or f"{base}{name}" in used_parents]
+        kept_names = [
+            name for name in names if _RELEVANT_NAME.search(name) or f"{base}{name}" in used_parents
+        ]
         omitted["names in folders"] += len(names) - len(kept_names)
         tables["listings"][folder] = kept_names
     _renumber(tables.get("elf", {}))
@@ -194,7 +193,7 @@ def shorten(recording: Recording) -> Recording:
 
 
 def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted: Counter[str]) -> bytes:
-    """Return the useful part of a file; count what is left out in `omitted`."""
+    """Return the useful part of a file, and count the omitted parts in `omitted`."""
     process = _PROCESS_FILE.search(path)
     if process is not None:
         return _shorten_process(process[1], content)
@@ -223,7 +222,10 @@ def _shorten_file(path: str, content: bytes, uids: set[bytes], omitted: Counter[
 
 
 def _shorten_process(name: str, content: bytes) -> bytes:
-    """Return the useful part of a /proc/PID file: the command line, or the program's name, user and state."""
+    """Return the useful part of the file `name` in /proc/PID.
+
+    All of "cmdline" is kept, nothing of "environ", and the program's name, state, user and parent of "status".
+    """
     if name == "environ":
         return b""
     if name == "status":
@@ -235,7 +237,7 @@ def _shorten_process(name: str, content: bytes) -> bytes:
 
 
 def _shorten_output(command: str, text: str, omitted: Counter[str]) -> str:
-    """Return the useful part of a command's output; count what is left out in `omitted`."""
+    """Return the useful part of a command's output, and count the omitted parts in `omitted`."""
     if _KERNEL_LOG.match(command):
         lines = text.split("\n")[-_MAX_LOG_LINES:]
         kept_lines: list[str] = []
@@ -260,7 +262,7 @@ def _shorten_output(command: str, text: str, omitted: Counter[str]) -> str:
 
 
 def _parse_json(text: str) -> Any:
-    """Return the JSON object or list that a text contains; None if it is not one."""
+    """Return the JSON object or list in a text; None if the text is something else."""
     if text.lstrip()[:1] not in ("{", "["):
         return None
     try:
@@ -270,7 +272,7 @@ def _parse_json(text: str) -> Any:
 
 
 def _renumber(elf: Mapping[str, Any]) -> None:
-    """Replace device and inode numbers by small ones: they only show which paths are the same file."""
+    """Replace device and inode numbers with small numbers, which still show which paths are the same file."""
     numbers: dict[tuple[int, ...], int] = {}
     for _, entry in sorted(elf.items()):
         inode = tuple(entry.get("device_inode", ()))
@@ -282,10 +284,7 @@ def _renumber(elf: Mapping[str, Any]) -> None:
 
 
 def redact(recording: Recording, redactor: Redactor) -> Recording:
-    """Return the recording with everything replaced that identifies a person or a machine.
-
-    The redactor counts the replacements.
-    """
+    """Return the recording with all identifiers of people and machines replaced. The redactor counts them."""
     initial = recording
     redactor.learn_version(recording.platform.get("release", ""))
     for path in (*recording.files, *recording.tables.get("exists", {}), *recording.tables.get("errors", {})):
@@ -298,7 +297,7 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
         _learn_recording(results[-1], redactor)
 
     def apply() -> bool:
-        """Redact once more; return whether anything changed."""
+        """Redact once more, and return whether anything changed."""
         previous = results[-1]
         results.append(_redact_once(previous, redactor))
         return build_files(previous) != build_files(results[-1])
@@ -308,7 +307,7 @@ def redact(recording: Recording, redactor: Redactor) -> Recording:
 
 
 def _learn_recording(recording: Recording, redactor: Redactor) -> None:
-    """Let the redactor collect identifying values from every part of a recording."""
+    """Collect the identifying values in every part of a recording in the redactor."""
     redactor.learn(recording.cwd)
     redactor.learn(recording.python or "")
     for name, value in sorted(recording.env.items()):
@@ -338,8 +337,8 @@ def _learn_content(path: str, content: bytes, redactor: Redactor) -> None:
             redactor.learn(argument)
             if not argument.startswith("-") and "ipykernel" not in argument:
                 redactor.learn_process(argument.rpartition("/")[2])
-    elif content[:20] == _CACHE or _CACHE in content[: 1 << 20]:
-        redactor.learn("\n".join(name for pair in _list_cache_names(content) for name in pair))
+    elif content[:20] == _CACHE_MAGIC or _CACHE_MAGIC in content[: 1 << 20]:
+        redactor.learn("\n".join(name for pair in _parse_cache_names(content) for name in pair))
     else:
         _learn_text(content.decode("utf-8", "surrogateescape"), redactor)
 
@@ -406,8 +405,8 @@ def _redact_once(recording: Recording, redactor: Redactor) -> Recording:
 
 
 def _redact_content(path: str, content: bytes, redactor: Redactor) -> bytes:
-    if _CACHE in content[: 1 << 20]:
-        return _redact_cache(content, redactor)
+    if _CACHE_MAGIC in content[: 1 << 20]:
+        return _rebuild_cache(content, redactor)
     process = _PROCESS_FILE.search(path)
     text = content.decode("utf-8", "surrogateescape")
     if process is not None and process[1] == "cmdline":
@@ -431,14 +430,14 @@ def _redact_text(text: str, redactor: Redactor) -> str:
     return "".join(parts)
 
 
-def _list_cache_names(content: bytes) -> list[tuple[str, str]]:
+def _parse_cache_names(content: bytes) -> list[tuple[str, str]]:
     """Return the (soname, path) pairs of an ld.so.cache."""
     return [(key, value) for key, value, *_ in _parse_cache_entries(content)]
 
 
 def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]:
     """Return (soname, path, flags, version, hwcap) for each entry of an ld.so.cache; [] if it is damaged."""
-    start = content.find(_CACHE)
+    start = content.find(_CACHE_MAGIC)
     if start < 0 or len(content) < start + _CACHE_HEADER.size:
         return []
 
@@ -456,12 +455,12 @@ def _parse_cache_entries(content: bytes) -> list[tuple[str, str, int, int, int]]
     return entries
 
 
-def _redact_cache(content: bytes, redactor: Redactor) -> bytes:
-    """Return an ld.so.cache that is rebuilt with redacted names, because their lengths can change.
+def _rebuild_cache(content: bytes, redactor: Redactor) -> bytes:
+    """Return an ld.so.cache that is rebuilt with redacted names, whose lengths can differ.
 
-    The names of the glibc-hwcaps folders are kept.
+    The names of the glibc-hwcaps folders are not redacted.
     """
-    start = content.find(_CACHE)
+    start = content.find(_CACHE_MAGIC)
     entries = _parse_cache_entries(content)
     size = _CACHE_HEADER.size + len(entries) * _CACHE_ENTRY.size
     strings = bytearray()
@@ -477,13 +476,14 @@ def _redact_cache(content: bytes, redactor: Redactor) -> bytes:
         _CACHE_ENTRY.pack(flags, place(redactor(key)), place(redactor(value)), version, hwcap)
         for key, value, flags, version, hwcap in entries
     ]
-    hwcap_offsets = [place(name) for name in _list_hwcap_names(content, start)]
+    hwcap_offsets = [place(name) for name in _parse_hwcap_names(content, start)]
     strings.extend(b"\0" * (-(size + len(strings)) % 4))
     extension = size + len(strings) if hwcap_offsets else 0
     _, _, _, flags_byte, _ = _CACHE_HEADER.unpack_from(content, start)
-    header = _CACHE_HEADER.pack(_CACHE, len(packed_entries), len(strings), flags_byte, extension)
+    header = _CACHE_HEADER.pack(_CACHE_MAGIC, len(packed_entries), len(strings), flags_byte, extension)
     extension_data = b""
     if hwcap_offsets:
+        # glibc's extension header: its magic number and one section (tag 1), the list of glibc-hwcaps names.
         extension_data = struct.pack("<II", 0xEAA42174, 1) + struct.pack(
             "<IIII", 1, 0, extension + 24, 4 * len(hwcap_offsets)
         )
@@ -491,8 +491,8 @@ def _redact_cache(content: bytes, redactor: Redactor) -> bytes:
     return header + b"".join(packed_entries) + bytes(strings) + extension_data
 
 
-def _list_hwcap_names(content: bytes, start: int) -> list[str]:
-    """Return the names of the glibc-hwcaps folders in an ld.so.cache, in its order."""
+def _parse_hwcap_names(content: bytes, start: int) -> list[str]:
+    """Return the names of the glibc-hwcaps folders in an ld.so.cache, in its order; [] if it is damaged."""
     names: list[str] = []
     try:
         extension = _CACHE_HEADER.unpack_from(content, start)[4]
@@ -511,7 +511,7 @@ def _list_hwcap_names(content: bytes, start: int) -> list[str]:
 def build_manifest(
     recording: Recording, redactor: Redactor, tool: Mapping[str, str], day: str
 ) -> dict[str, Any]:
-    """Return what was read, replaced and left out, for a person who inspects the recording."""
+    """Return a summary of what was read, replaced and omitted, for a person who inspects the recording."""
     tables = recording.tables
 
     def describe_end(entry: Mapping[str, Any]) -> str:

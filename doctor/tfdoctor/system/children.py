@@ -1,8 +1,9 @@
-"""The programs that tfdoctor starts: their output, their time limit, and killing them when tfdoctor ends.
+"""Run programs with a time limit, and kill them when tfdoctor ends.
 
-Each program has a session of its own, so that its own children are killed with it. Output comes through
-pipes, because there may be no writable folder. A few MiB of it are kept, the rest is read and discarded: a
-program that prints without end, or a child that keeps the pipe open, costs neither memory nor time.
+Each program runs in a new session, so that its child processes are killed with it. Its output is read from
+pipes, because there may be no writable folder. A few MiB of the output are kept, and the rest is read and
+discarded. Programs with endless output and child processes that keep a pipe open therefore cost neither
+memory nor time.
 """
 
 from __future__ import annotations
@@ -37,16 +38,16 @@ __all__ = [
 ]
 
 MAX_OUTPUT_BYTES = 4 << 20
-"""Bytes kept of each of a program's output streams."""
+"""Bytes that are kept of each output stream."""
 TERMINATION_SIGNALS = tuple(
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT") if hasattr(signal, name)
 )
-"""The signals that ask tfdoctor to end and that can be handled."""
+"""The signals that end tfdoctor and that can be handled on this platform."""
 _POLL_S = 0.05
-"""Seconds between two tests whether a program has ended, as another process can keep its pipes open."""
+"""Seconds between two tests whether a program has ended. Its pipes are no sign: another process can keep them open."""
 _READ_BYTES = 1 << 16
 _MAX_PIPE_BYTES = 1 << 20
-"""Bytes that a pipe holds at most; at most so many are read after the program has ended."""
+"""Largest capacity of a pipe. No more bytes are read after the program has ended."""
 _START_WAIT_S = 2.0
 """Seconds that `stop` waits for a program that another thread is starting."""
 
@@ -63,10 +64,10 @@ class ChildResult:
 
 @contextlib.contextmanager
 def hold_signals() -> Iterator[list[int]]:
-    """Delay signals that Python handles until the end of the block; yield the list of those received.
+    """Delay signals that Python handles until the end of the block. Yield the list of the received signals.
 
-    Otherwise a signal during Popen would leave a child process that nobody knows of. In other threads this
-    does nothing, because Python handles signals in the main thread.
+    Otherwise a signal during Popen would leave an untracked child process. Outside the main thread this does
+    nothing, because Python handles signals in the main thread.
     """
     received: list[int] = []
     handlers: dict[int, Callable[[int, FrameType | None], Any]] = {}
@@ -79,14 +80,14 @@ def hold_signals() -> Iterator[list[int]]:
     try:
         yield received
     finally:
-        for restored, handler in handlers.items():
-            signal.signal(restored, handler)
+        for restored_number, handler in handlers.items():
+            signal.signal(restored_number, handler)
         for first_number in received[:1]:
             handlers[first_number](first_number, None)
 
 
 class Children:
-    """Programs that are killed together. Uses no locks, because signal handlers call `stop`."""
+    """Programs that are killed together. There are no locks, because signal handlers call `stop`."""
 
     def __init__(self) -> None:
         self._running: set[subprocess.Popen[bytes]] = set()
@@ -104,13 +105,13 @@ class Children:
         on_output: Callable[[bytes], None] | None = None,
         stdin: IO[bytes] | None = None,
     ) -> ChildResult:
-        """Run a program to its end; kill its process group after `timeout` seconds.
+        """Run a program to its end, or kill its process group after `timeout` seconds.
 
-        `heard` is called with each piece of standard output as it arrives (on Windows it is never called); an
-        exception that it raises ends the program. `given` is an open file that becomes the standard input;
-        without it there is none.
+        `on_output` is called with each piece of standard output as it arrives, except on Windows. An exception
+        that it raises ends the program. `stdin` is an open file that becomes the standard input; None means no
+        standard input.
 
-        Raises OSError or ValueError if the program cannot be started.
+        Raise OSError or ValueError if the program cannot be started.
         """
         deadline = time.monotonic() + timeout
         with _open_output_files() as (out, err):
@@ -139,7 +140,10 @@ class Children:
         cwd: str | None,
         stdin_file: Any,
     ) -> subprocess.Popen[bytes]:
-        """Start a program. Raises InterruptedError if `stop` was called."""
+        """Start a program. `out` and `err` are open files, or None for pipes.
+
+        Raise InterruptedError if `stop` was called.
+        """
         token = object()
         with hold_signals():
             self._starting.add(token)
@@ -161,7 +165,7 @@ class Children:
         return process
 
     def stop(self) -> None:
-        """Kill all running programs; none can be started afterwards."""
+        """Kill all running programs, and prevent new ones from being started."""
         self._stopped = True
         deadline = time.monotonic() + _START_WAIT_S
         while self._starting and time.monotonic() < deadline:
@@ -181,15 +185,18 @@ _RUN_MODULE = (
 
 
 def isolate(command: Sequence[str]) -> Sequence[str]:
-    """Return a `python -m MODULE …` command changed so that no Python imports from the working directory."""
+    """Return a `python -m MODULE …` command that does not import modules from the working directory.
+
+    Any other command is returned unchanged.
+    """
     return (command[0], "-c", _RUN_MODULE, *command[2:]) if command[1:2] == ("-m",) else command
 
 
 def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables without entries that would let a child execute files of the working directory.
+    """Return the variables without entries that would let a child process execute files in the working directory.
 
     These are relative entries of PATH, and the working directory itself in LD_LIBRARY_PATH, usually an
-    accidental empty entry. A folder below it in LD_LIBRARY_PATH is kept, because an import may need its
+    accidental empty entry. A subfolder of it in LD_LIBRARY_PATH is kept, because an import may need its
     libraries.
     """
     env = dict(env)
@@ -209,7 +216,7 @@ def drop_working_folder(env: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_working_folder(entry: str) -> bool:
-    """Return whether an entry of a search path refers to the working directory other than by its full path."""
+    """Return whether a search path entry refers to the working directory, except by its absolute path."""
     if entry.startswith("/") and not entry.startswith("/proc/"):
         return False
     return os.path.realpath(entry or ".") == os.path.realpath(".")
@@ -218,18 +225,18 @@ def _is_working_folder(entry: str) -> bool:
 def run(
     argv: Sequence[str], *, timeout: float, env: Mapping[str, str], cwd: str | None = None
 ) -> ChildResult:
-    """Run a program as `Children.run` does, for callers that have no group of programs of their own."""
+    """Run a program as `Children.run` does, for callers without a `Children` object."""
     return _DEFAULT_CHILDREN.run(argv, timeout=timeout, env=env, cwd=cwd)
 
 
 def stop_all() -> None:
-    """Kill every running program, because tfdoctor is about to end."""
+    """Kill every running program of every `Children` object."""
     for children in list(_ALL_CHILDREN):
         children.stop()
 
 
 def _kill(process: subprocess.Popen[bytes]) -> None:
-    """Kill the whole process group; a process that is stuck in the driver (state D) is left to the kernel."""
+    """Kill a process group. A process that is stuck in the driver (state D) is not waited for longer than a second."""
     with contextlib.suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
@@ -244,7 +251,7 @@ def _kill(process: subprocess.Popen[bytes]) -> None:
 
 @contextlib.contextmanager
 def _open_output_files() -> Iterator[tuple[IO[bytes] | None, IO[bytes] | None]]:
-    """Yield temporary files for the output if pipes cannot be polled (Windows), else (None, None) for pipes."""
+    """Yield two temporary files for the output on Windows, where pipes cannot be polled; elsewhere (None, None)."""
     if hasattr(select, "poll"):
         yield None, None
         return
@@ -261,7 +268,7 @@ class _Files:
         self._files = [stream for stream in (out, err) if stream is not None]
 
     def wait(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
-        """Wait for the program to end; return False if it has not by the deadline."""
+        """Wait for the program to end. Return False if it is still running at the deadline."""
         try:
             process.wait(max(0.0, deadline - time.monotonic()))
         except subprocess.TimeoutExpired:
@@ -285,20 +292,18 @@ class _Pipes:
         self, process: subprocess.Popen[bytes], on_output: Callable[[bytes], None] | None = None
     ) -> None:
         self._on_output = on_output
-        self._out = process.stdout.fileno() if process.stdout is not None else -1
-        self._open_output_files = [
-            stream for stream in (process.stdout, process.stderr) if stream is not None
-        ]
-        self._buffers = {stream.fileno(): bytearray() for stream in self._open_output_files}
+        self._stdout_number = process.stdout.fileno() if process.stdout is not None else -1
+        self._streams = [stream for stream in (process.stdout, process.stderr) if stream is not None]
+        self._buffers = {stream.fileno(): bytearray() for stream in self._streams}
         self._poll = select.poll()
-        self._open = set(self._buffers)
+        self._open_numbers = set(self._buffers)
         for number in self._buffers:
             os.set_blocking(number, False)
             self._poll.register(number, select.POLLIN)
 
     def wait(self, process: subprocess.Popen[bytes], deadline: float) -> bool:
-        """Read until the program has ended; return False if it has not by the deadline."""
-        while self._open:
+        """Read until the program has ended. Return False if it is still running at the deadline."""
+        while self._open_numbers:
             if process.poll() is not None:  # all of its output is in the pipes now
                 self._drain()
                 return True
@@ -315,24 +320,24 @@ class _Pipes:
         return True
 
     def _read(self, number: int) -> int:
-        """Read from a pipe and return the number of bytes; 0 if no data is available or the pipe is closed."""
+        """Read from a pipe, and return the number of bytes: 0 if no data is available or the pipe is closed."""
         try:
             data = os.read(number, _READ_BYTES)
         except BlockingIOError:
             return 0
         if not data:
             self._poll.unregister(number)
-            self._open.discard(number)
+            self._open_numbers.discard(number)
             return 0
-        if self._on_output is not None and number == self._out:
+        if self._on_output is not None and number == self._stdout_number:
             self._on_output(data)
         buffer = self._buffers[number]
         buffer += data[: MAX_OUTPUT_BYTES - len(buffer)]
         return len(data)
 
     def _drain(self) -> None:
-        """Read what is left in the pipes."""
-        for number in list(self._open):
+        """Read the remaining output from the pipes."""
+        for number in list(self._open_numbers):
             remaining = _MAX_PIPE_BYTES
             while remaining > 0 and (count := self._read(number)):
                 remaining -= count
@@ -342,5 +347,5 @@ class _Pipes:
         return [bytes(buffer) for buffer in self._buffers.values()]
 
     def close(self) -> None:
-        for stream in self._open_output_files:
+        for stream in self._streams:
             stream.close()

@@ -1,4 +1,4 @@
-"""The address that Docker's client connects to: DOCKER_HOST, the current context, or the default socket."""
+"""Find the address that the Docker client connects to: DOCKER_HOST, the current context, or the default socket."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ DEFAULT_ENDPOINT = "unix:///var/run/docker.sock"
 
 
 def find_endpoint(system: System) -> tuple[str, str | None]:
-    """Return the address that Docker's client would connect to, and the name of the context that defines it.
+    """Return the address that the Docker client would connect to, and the name of the context that defines it.
 
-    The client's own order of precedence is used. The context is None if none is used. The address is "" if
-    the context does not exist or defines none.
+    The order of precedence is that of the client. The context is None if no context is used. The address is
+    "" if the context does not exist or defines no address.
     """
     host = system.env.get("DOCKER_HOST", "")
     if host:
@@ -39,17 +39,17 @@ def find_endpoint(system: System) -> tuple[str, str | None]:
             )
     if name in ("", "default"):
         return DEFAULT_ENDPOINT, None
-    meta = f"{folder}/contexts/meta/{hash_context_name(name)}/meta.json"
+    meta_path = f"{folder}/contexts/meta/{hash_context_name(name)}/meta.json"
     with contextlib.suppress(OSError, ValueError, RecursionError):
         endpoints = parse.table_or_empty(
-            parse.table_or_empty(json.loads(system.read_text(meta))).get("Endpoints")
+            parse.table_or_empty(json.loads(system.read_text(meta_path))).get("Endpoints")
         )
         return parse.text_or_none(parse.table_or_empty(endpoints.get("docker")).get("Host")) or "", name
     return "", name
 
 
 def settings_folder(system: System) -> str:
-    """Return the folder with the settings of Docker's client."""
+    """Return the settings folder of the Docker client."""
     return system.env.get("DOCKER_CONFIG") or f"{system.env.get('HOME', '')}/.docker"
 
 

@@ -1,7 +1,7 @@
-"""Editing a user's text file in place: only the edited bytes change, and the file remains the same file.
+"""Edit a user's text file, changing only the edited bytes.
 
-Owner, mode, extended attributes and hard links are kept. A file that has changed since it was read is
-refused.
+Owner, mode, extended attributes and hard links are preserved. A file that has changed since it was read is
+not edited.
 """
 
 from __future__ import annotations
@@ -24,9 +24,11 @@ __all__ = ["edit_file"]
 def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
     """Apply edits to a file whose content was `data`.
 
-    The file is replaced by a complete copy if the copy can get the same owner, mode and extended attributes
-    and the file has no other hard links. Otherwise it is overwritten in place, with a backup beside it until
-    that is done. Raises EditError.
+    The file is replaced with an edited copy if the copy can get the same owner, mode and extended attributes
+    and the file has no other hard links. Otherwise it is overwritten in place, and a backup exists beside it
+    until that is done.
+
+    Raise EditError if the file has changed, is read-only, is not a regular file or cannot be written.
     """
     changed = apply_edits(data, edits)
     path = Path(os.path.realpath(path))
@@ -47,15 +49,18 @@ def edit_file(path: Path, data: bytes, edits: Iterable[Edit]) -> None:
             if status.st_nlink == 1 and _write_copy(path, status, copy, changed):
                 copy.replace(path)
             else:
-                _write(copy, data)
+                _write_synced(copy, data)
                 _write_in_place(path, changed, data)
     except OSError as error:
         raise EditError(error.strerror or str(error)) from error
 
 
 def _write_copy(path: Path, status: os.stat_result, copy: Path, content: bytes) -> bool:
-    """Write a file with the owner, mode and extended attributes of another; return whether all could be set."""
-    _write(copy, content)
+    """Write `content` to `copy`, with the owner, mode and extended attributes of `path`.
+
+    Return whether all of them could be set.
+    """
+    _write_synced(copy, content)
     copy_status = copy.stat()
     try:
         if hasattr(os, "chown") and (copy_status.st_uid, copy_status.st_gid) != (
@@ -74,7 +79,7 @@ def _write_copy(path: Path, status: os.stat_result, copy: Path, content: bytes) 
     return True
 
 
-def _write(path: Path, content: bytes) -> None:
+def _write_synced(path: Path, content: bytes) -> None:
     with path.open("wb") as file:
         file.write(content)
         file.flush()
@@ -82,7 +87,7 @@ def _write(path: Path, content: bytes) -> None:
 
 
 def _write_in_place(path: Path, content: bytes, old_content: bytes) -> None:
-    """Overwrite a file; restore the old content if that fails, for example on a full disk."""
+    """Overwrite a file. Restore the old content if that fails, for example because the disk is full."""
     with path.open("r+b") as file:
         try:
             _overwrite(file.fileno(), content)
@@ -94,7 +99,8 @@ def _write_in_place(path: Path, content: bytes, old_content: bytes) -> None:
 
 def _overwrite(descriptor: int, content: bytes) -> None:
     if hasattr(os, "posix_fallocate") and len(content) > os.fstat(descriptor).st_size:
-        with contextlib.suppress(OSError):  # some file systems do not support it; a write reports real errors
+        # Some file systems do not support it. If the disk is full, the write below raises the error.
+        with contextlib.suppress(OSError):
             os.posix_fallocate(descriptor, 0, len(content))
     os.lseek(descriptor, 0, os.SEEK_SET)
     remaining = memoryview(content)

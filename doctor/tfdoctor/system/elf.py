@@ -1,4 +1,4 @@
-"""The dynamic section of an ELF object, and the problems for which glibc's loader rejects the object before that.
+"""Read the dynamic section of an ELF object, and detect the problems for which glibc's loader rejects an object.
 
 `read_elf` checks a file in the order of glibc's `open_verify` (elf/dl-load.c), because the order decides
 whether the loader fails ("file too short") or continues in the next folder (other class or machine).
@@ -40,7 +40,10 @@ LOADER_TABLES = {
     0x6FFFFFF0: None,  # DT_VERSYM
     DT_VERNEED: None,
 }
-"""Dynamic entries of the tables that the loader reads, each with the entry of the table's size in bytes or None."""
+"""Dynamic tags of the tables that the loader reads, each with the tag of the table's size in bytes.
+
+None if there is no tag for the size.
+"""
 VER_FLG_WEAK = 2
 
 MACHINES = {
@@ -68,12 +71,12 @@ MAX_DYNAMIC_BYTES = 1 << 20
 MAX_VERSION_ENTRIES = 1 << 14
 MAX_STRING = 1 << 20
 MAX_STRINGS = 1 << 22
-"""Bytes of all names together; many entries of a damaged table may point at one long string."""
+"""Largest total length of all names in bytes. Many entries of a damaged table may point to one long string."""
 MAX_OFFSET = 1 << 42
 
 
 class ElfProblem(str, enum.Enum):
-    """The reasons for which the loader rejects a file. For those in `SKIPPED_PROBLEMS` it continues in the next folder."""
+    """The reasons why the loader rejects a file. For those in `SKIPPED_PROBLEMS` it continues in the next folder."""
 
     TOO_SHORT = "file too short"
     BAD_MAGIC = "invalid ELF header"
@@ -102,7 +105,7 @@ class ElfError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class ElfFile:
-    """The fields of an object that the loader reads. Strings are as in the file: `$ORIGIN` is not expanded."""
+    """The fields of an object that the loader reads. `$ORIGIN` in a path is not expanded."""
 
     machine: int
     soname: str | None = None
@@ -111,20 +114,21 @@ class ElfFile:
     runpath: str | None = None
     nodeflib: bool = False
     verneed: tuple[tuple[str, tuple[str, ...]], ...] = ()
-    """(library, symbol versions that it must define), without weak versions."""
+    """Required libraries, each with the symbol versions that it must define. Weak versions are omitted."""
     verdef: tuple[str, ...] = ()
+    """Symbol versions that the object defines."""
     size: int = 0
     device_inode: tuple[int, int] = (0, 0)
     truncated: bool = False
-    """True if a segment that loading does not need reaches beyond the end of the file."""
+    """True if a segment reaches beyond the end of the file, but the object can be loaded without it."""
     program: str = ""
-    """"executable" or "position-independent executable" for a program, which dlopen rejects; else ""."""
+    """"executable" or "position-independent executable" for a program, which dlopen rejects; "" for a library."""
 
 
 def read_elf(path: str, machine: str) -> ElfFile:
     """Return the dynamic section of the object at `path`, for a loader on `machine` (as in `uname -m`).
 
-    Raises OSError if the file cannot be opened or read, ElfError if the loader would reject it.
+    Raise OSError if the file cannot be opened or read, or ElfError if the loader would reject it.
     """
     with Path(path).open("rb") as stream:
         stat = os.fstat(stream.fileno())
@@ -132,20 +136,23 @@ def read_elf(path: str, machine: str) -> ElfFile:
 
 
 def read_elf_stream(stream: BinaryIO, size: int, device_inode: tuple[int, int], machine: str) -> ElfFile:
-    """Return the dynamic section of an object that is open as a stream. Raises OSError or ElfError."""
+    """Return the dynamic section of an object that is open as a stream, for a loader on `machine`.
+
+    Raise OSError if the stream cannot be read, or ElfError if the loader would reject the object.
+    """
     return _parse_elf(stream, size, device_inode, MACHINES.get(machine.lower(), 62))
 
 
 def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expected_machine: int) -> ElfFile:
-    """Check an object in the loader's order and read its dynamic section."""
+    """Check an object in the loader's order, and return its dynamic section."""
     header = stream.read(EHDR64.size)
     if len(header) < EHDR64.size:
         raise ElfError(ElfProblem.TOO_SHORT)
     if header[:4] != b"\x7fELF":
         raise ElfError(ElfProblem.BAD_MAGIC)
-    if header[EI_CLASS] != 2:
+    if header[EI_CLASS] != 2:  # ELFCLASS64
         raise ElfError(ElfProblem.WRONG_CLASS, "ELFCLASS32")
-    if header[EI_DATA] != 1:
+    if header[EI_DATA] != 1:  # ELFDATA2LSB
         raise ElfError(ElfProblem.BAD_MAGIC, "not little-endian")
     (_, kind, machine, _, _, phoff, _, _, _, phentsize, phnum, _, _, _) = EHDR64.unpack(header)
     if machine != expected_machine:
@@ -187,7 +194,7 @@ def _parse_elf(stream: BinaryIO, size: int, device_inode: tuple[int, int], expec
 
 
 def _read_at(stream: BinaryIO, offset: int, count: int) -> bytes:
-    """Return at most `count` bytes from `offset`; none if a damaged header points beyond any file."""
+    """Return at most `count` bytes from `offset`. Empty if the offset of a damaged header is beyond any file."""
     if offset > MAX_OFFSET:
         return b""
     stream.seek(offset)
@@ -195,7 +202,7 @@ def _read_at(stream: BinaryIO, offset: int, count: int) -> bytes:
 
 
 class Segment(NamedTuple):
-    """The fields of a program header that are used."""
+    """The relevant fields of a program header."""
 
     kind: int
     offset: int
@@ -208,10 +215,10 @@ class Segment(NamedTuple):
 
 
 class _Dynamic:
-    """The PT_DYNAMIC segment of an open object. Section headers are not used, because they may be stripped.
+    """The PT_DYNAMIC segment of an open object. Section headers are ignored, because they may be stripped.
 
-    Parsed by hand because every check depends on it: a general ELF library takes 20 times as long for the
-    same fields (tests/system compares the two).
+    No ELF library is used because every check depends on this code: a general library takes 20 times as long
+    for the same fields. A test in tests/system compares the two.
     """
 
     def __init__(self, stream: BinaryIO, loads: list[Segment], dynamic: Segment) -> None:
@@ -263,19 +270,19 @@ class _Dynamic:
             verdef=self._parse_verdef(),
         )
 
-    def _find_value(self, wanted_tag: int) -> int | None:
+    def _find_value(self, target_tag: int) -> int | None:
         """Return the value of the first entry with a tag; None if there is none."""
-        return next((value for tag, value in self._entries if tag == wanted_tag), None)
+        return next((value for tag, value in self._entries if tag == target_tag), None)
 
     def _get_offset(self, address: int) -> int:
-        """Return the file offset of a virtual address. Raises ElfError if it is in no segment."""
+        """Return the file offset of a virtual address. Raise ElfError if it is in no segment."""
         for segment in self._loads:
             if segment.address <= address < segment.address + segment.size:
                 return address - segment.address + segment.offset
         raise ElfError(ElfProblem.MALFORMED, f"address {address:#x} is in no segment")
 
     def _read_string(self, index: int) -> str:
-        """Return a name of the string table. Raises ElfError if all names together are too long."""
+        """Return the name at an index of the string table. Raise ElfError if the total length is too large."""
         content = _read_at(self._stream, self._strings + index, 256)
         if b"\0" not in content:  # a RUNPATH can be 20 KB long
             content = _read_at(self._stream, self._strings + index, MAX_STRING)
@@ -286,50 +293,54 @@ class _Dynamic:
         return name.decode("utf-8", "surrogateescape")
 
     def _count_version(self) -> None:
-        """Count one version entry. Raises ElfError after too many, because a damaged chain can be endless."""
+        """Count one version entry. Raise ElfError after too many, because a damaged list can be endless."""
         self._version_budget -= 1
         if self._version_budget < 0:
             raise ElfError(ElfProblem.MALFORMED, "too many symbol versions")
 
     def _parse_verneed(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
-        """Return the required versions (Elfxx_Verneed and Elfxx_Vernaux)."""
+        """Return the required symbol versions by library (Elfxx_Verneed and Elfxx_Vernaux)."""
         table = self._find_value(DT_VERNEED)
         if table is None:
             return ()
         result: list[tuple[str, tuple[str, ...]]] = []
-        entry_at = self._get_offset(table)
+        entry_offset = self._get_offset(table)
         for _ in range(self._find_value(DT_VERNEEDNUM) or 0):
             self._count_version()
-            _, count, file_at, aux, following = VERNEED.unpack(_read_at(self._stream, entry_at, VERNEED.size))
+            _, count, file_at, aux, next_offset = VERNEED.unpack(
+                _read_at(self._stream, entry_offset, VERNEED.size)
+            )
             versions: list[str] = []
-            aux_at = entry_at + aux
+            aux_offset = entry_offset + aux
             for _ in range(count):
                 self._count_version()
-                _, flags, _, name_at, next_aux = VERNAUX.unpack(_read_at(self._stream, aux_at, VERNAUX.size))
+                _, flags, _, name_at, next_aux = VERNAUX.unpack(
+                    _read_at(self._stream, aux_offset, VERNAUX.size)
+                )
                 if not flags & VER_FLG_WEAK:
                     versions.append(self._read_string(name_at))
                 if not next_aux:
                     break
-                aux_at += next_aux
+                aux_offset += next_aux
             result.append((self._read_string(file_at), tuple(versions)))
-            if not following:
+            if not next_offset:
                 break
-            entry_at += following
+            entry_offset += next_offset
         return tuple(result)
 
     def _parse_verdef(self) -> tuple[str, ...]:
-        """Return the defined versions (Elfxx_Verdef)."""
+        """Return the defined symbol versions (Elfxx_Verdef)."""
         table = self._find_value(DT_VERDEF)
         if table is None:
             return ()
         names: list[str] = []
-        entry_at = self._get_offset(table)
+        entry_offset = self._get_offset(table)
         for _ in range(self._find_value(DT_VERDEFNUM) or 0):
             self._count_version()
-            _, _, _, _, _, aux, following = VERDEF.unpack(_read_at(self._stream, entry_at, VERDEF.size))
-            (name_at,) = struct.unpack("<I", _read_at(self._stream, entry_at + aux, 4))
+            _, _, _, _, _, aux, next_offset = VERDEF.unpack(_read_at(self._stream, entry_offset, VERDEF.size))
+            (name_at,) = struct.unpack("<I", _read_at(self._stream, entry_offset + aux, 4))
             names.append(self._read_string(name_at))
-            if not following:
+            if not next_offset:
                 break
-            entry_at += following
+            entry_offset += next_offset
         return tuple(names)

@@ -1,8 +1,9 @@
-"""Connection tests to other machines, as TensorFlow's gRPC would connect, limited to the start of HTTP/2.
+"""Test connections to other machines in the way TensorFlow's gRPC connects, up to the start of HTTP/2.
 
-A TCP connection is opened, HTTP/2's preface with an empty SETTINGS frame is sent (RFC 9113, 3.4), and the
-first frame of the answer is read: a gRPC server sends SETTINGS. Then the connection is closed. Other servers
-of plain HTTP/2 look the same. The grpcio package could detect no more and is a heavy dependency.
+A test opens a TCP connection and sends the HTTP/2 preface with an empty SETTINGS frame (RFC 9113, 3.4). It then
+reads the first frame of the response, which is SETTINGS from a gRPC server, and closes the connection. Other
+plain HTTP/2 servers cannot be distinguished. The grpcio package could not detect more, and is a heavy
+dependency.
 """
 
 from __future__ import annotations
@@ -23,25 +24,25 @@ __all__ = ["reach", "reach_all"]
 PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes((0, 0, 0, 4, 0, 0, 0, 0, 0))
 """The HTTP/2 client preface and a SETTINGS frame of length 0."""
 FRAME_HEADER_BYTES = 9
-"""Bytes of a frame header: three of the length, type, flags, four of the stream."""
+"""Bytes of a frame header: three for the length, one for the type, one for the flags, four for the stream."""
 SETTINGS = 4
 """The frame type of SETTINGS."""
 MAX_CONNECTIONS = 64
 """Connections that are tested at the same time."""
 MAX_ADDRESSES = 8
-"""Addresses of one name that are tried."""
+"""Number of addresses of a host name that are tried."""
 
 
 def reach(host: str, port: int, seconds: float) -> Reached:
-    """Test whether a gRPC server answers at an address, within `seconds` after the name is resolved.
+    """Test whether a gRPC server responds at an address within `seconds`, not counting the name resolution.
 
-    Never raises OSError.
+    Never raise OSError.
     """
     try:
         address_infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except socket.gaierror as error:
-        busy = error.errno == socket.EAI_AGAIN
-        return Reached(False, "no-such-name", "the name server does not answer" if busy else "")
+        is_temporary = error.errno == socket.EAI_AGAIN
+        return Reached(False, "no-such-name", "the name server does not answer" if is_temporary else "")
     except (UnicodeError, OSError, ValueError):
         return Reached(False, "no-such-name")
     deadline = time.monotonic() + seconds
@@ -64,7 +65,7 @@ def reach(host: str, port: int, seconds: float) -> Reached:
 
 
 def _connect(family: int, address: object, seconds: float) -> Reached:
-    """Connect to one address and test the server there."""
+    """Connect to one address, and test the server."""
     deadline = time.monotonic() + seconds
     try:
         with socket.socket(family, socket.SOCK_STREAM) as connection:
@@ -92,7 +93,7 @@ def _make_failure(error: OSError) -> Reached:
 
 
 def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
-    """Send HTTP/2's preface and classify the answer."""
+    """Send the HTTP/2 preface, and classify the response."""
     received = b""
     try:
         connection.sendall(PREFACE)
@@ -108,6 +109,7 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
     except OSError:
         if not received:
             return Reached(False, "not-tensorflow", "it resets the connection")
+    # A SETTINGS frame of stream 0.
     if len(received) == FRAME_HEADER_BYTES and received[3] == SETTINGS and received[5:] == bytes(4):
         return Reached(True)
     if not received:
@@ -118,13 +120,13 @@ def _exchange_preface(connection: socket.socket, deadline: float) -> Reached:
 
 
 def reach_all(addresses: Sequence[tuple[str, int]], *, seconds: float, total: float) -> list[Reached]:
-    """Return the result of `reach` for each address, tested in parallel.
+    """Return the result of `reach` for each address. The addresses are tested in parallel.
 
-    `seconds` is the limit for one address, `total` that for all; an address that is not finished by then is
-    unknown.
+    `seconds` is the time limit for one address, and `total` is the limit for all. The result of an address that
+    is not finished by then is unknown.
     """
     results: list[Reached | None] = [None] * len(addresses)
-    pending = iter(range(len(addresses)))
+    numbers = iter(range(len(addresses)))
     lock = threading.Lock()
     stopped = threading.Event()
     deadline = time.monotonic() + total
@@ -132,7 +134,7 @@ def reach_all(addresses: Sequence[tuple[str, int]], *, seconds: float, total: fl
     def work() -> None:
         while not stopped.is_set():
             with lock:
-                number = next(pending, None)
+                number = next(numbers, None)
             if number is None:
                 return
             host, port = addresses[number]

@@ -1,4 +1,4 @@
-"""The user's and the machine's names, which `capture` must redact. They are collected for nothing else."""
+"""Collect the names of the user and the machine, only so that `capture` can redact them."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ HOST_VARIABLES = (
     "SLURM_TOPOLOGY_ADDR", "SLURM_CLUSTER_NAME", "SLURM_JOB_NODELIST", "SLURM_NODELIST", "PBS_O_HOST", "LSB_HOSTS",
     "POD_NAME", "MY_POD_NAME", "POD_NAMESPACE", "MY_POD_NAMESPACE", "MY_NODE_NAME", "NODE_NAME", "K8S_POD_NAME",
 )  # fmt: skip
-"""Variables that contain names of machines."""
+"""Variables that contain machine names."""
 NAME_VARIABLES = (
     "SLURM_JOB_NAME",
     "SLURM_JOB_PARTITION",
@@ -40,20 +40,20 @@ NAME_VARIABLES = (
     "WANDB_ENTITY",
 )
 """Variables that contain other names to redact."""
-_LIST = re.compile(r"[\s,;]+")
+_LIST_SEPARATOR = re.compile(r"[\s,;]+")
 
 
 def make_redactor(env: Mapping[str, str], *, local: bool) -> Redactor:
-    """Return a redactor that knows the users, hosts and secrets in the environment.
+    """Return a redactor for the users, hosts and secrets in the environment.
 
-    With `local` it also knows the names of this machine and its user. The variables are only used for
-    redaction and are not added to a recording.
+    If `local` is true, it also redacts the names of this machine and its user. The variables are only used
+    for redaction and are not added to a recording.
     """
     users = [env[name] for name in USER_VARIABLES if env.get(name)]
     home = env.get("HOME") or env.get("USERPROFILE") or ""
     if re.search(r"(?i)[/\\](?:home\d{0,2}|users)[/\\]", home):
         users.append(re.split(r"[/\\]", home.rstrip("/\\"))[-1])
-    hosts = [part for name in HOST_VARIABLES for part in _LIST.split(env.get(name, "")) if part]
+    hosts = [part for name in HOST_VARIABLES for part in _LIST_SEPARATOR.split(env.get(name, "")) if part]
     secrets = [
         value
         for name, value in sorted(env.items())

@@ -1,4 +1,4 @@
-"""Access to the machine that tfdoctor runs on."""
+"""Access the machine that tfdoctor runs on."""
 
 from __future__ import annotations
 
@@ -27,15 +27,15 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 _TOO_MANY_FILES = (errno.EMFILE, errno.ENFILE)
 _RETRY_S = 2.0
-"""Seconds in which other threads may close files, before the lack of descriptors is reported."""
+"""Seconds to wait until other threads close files, before the lack of descriptors is reported."""
 _MIN_ADDRESS_SPACE = 512 << 20
-"""Bytes. With less a thread may fail to start, and threading would wait forever for one that failed early."""
+"""Required bytes of address space. With less, a thread may fail to start, and `threading` would wait for it forever."""
 
 
 def _retry_when_out_of_files(operation: Callable[[], T]) -> T:
-    """Return the result of `operation`; retry for a while if no more files can be opened.
+    """Return the result of `operation`. If the limit of open files is reached, retry for a while.
 
-    That error says nothing about the machine. Raises Error if it persists.
+    Raise Error if the limit is still reached after `_RETRY_S`, because that error says nothing about the machine.
     """
     deadline = time.monotonic() + _RETRY_S
     while True:
@@ -61,7 +61,7 @@ def _check_address_space() -> None:
 
 
 def _get_start_variables() -> dict[str, str]:
-    """Return the environment that this process was started with; empty if it cannot be read."""
+    """Return the environment that this process was started with. Empty if it cannot be read."""
     try:
         raw = Path("/proc/self/environ").read_bytes()
     except OSError:
@@ -73,27 +73,28 @@ def _get_start_variables() -> dict[str, str]:
 def get_process_variables() -> dict[str, str]:
     """Return the variables that are in effect in this process.
 
-    These are the current ones, except for those that the loader read at the start.
+    These are the current variables, except for LD_LIBRARY_PATH and LD_PRELOAD, which the loader read at the
+    start.
     """
-    env, start = dict(os.environ), _get_start_variables()
-    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if start else ():
+    env, start_variables = dict(os.environ), _get_start_variables()
+    for name in ("LD_LIBRARY_PATH", "LD_PRELOAD") if start_variables else ():
         env.pop(name, None)
-        if name in start:
-            env[name] = start[name]
+        if name in start_variables:
+            env[name] = start_variables[name]
     return env
 
 
 def _find_start_changes() -> dict[str, tuple[str | None, str | None]]:
-    """Return the variables that this Python's startup (sitecustomize, .pth files) changed, as (before, after).
+    """Return (value before, value after) of each variable that this Python's startup changed.
 
-    Empty if the initial environment cannot be read.
+    sitecustomize and .pth files can change variables. Empty if the initial environment cannot be read.
     """
-    start = _get_start_variables()
-    names = start.keys() | os.environ.keys() if start else set()
+    start_variables = _get_start_variables()
+    names = start_variables.keys() | os.environ.keys() if start_variables else set()
     return {
-        name: (start.get(name), os.environ.get(name))
+        name: (start_variables.get(name), os.environ.get(name))
         for name in names
-        if start.get(name) != os.environ.get(name)
+        if start_variables.get(name) != os.environ.get(name)
     }
 
 
@@ -101,15 +102,15 @@ _START_CHANGES = _find_start_changes()
 
 
 def get_original_variables() -> dict[str, str]:
-    """Return the variables that this process was started with, without the changes of its Python's startup.
+    """Return the current variables without the changes that this Python's startup made.
 
-    tfdoctor is often installed in the very environment that it checks; the startup there makes its changes
-    again in every child process.
+    tfdoctor is often installed in the same environment that it checks, and the startup of that environment makes
+    its changes again in every child process.
     """
     env = dict(os.environ)
     for line in env.pop("TFDOCTOR_LOADER", "").splitlines():  # `__main__` removed these for tfdoctor itself
-        name, _, text = line.partition("=")
-        env[name] = text
+        name, _, value = line.partition("=")
+        env[name] = value
     for name, (before, after) in _START_CHANGES.items():
         if env.get(name) != after:
             continue  # changed later, deliberately
@@ -121,27 +122,27 @@ def get_original_variables() -> dict[str, str]:
 
 
 class BackgroundCommand:
-    """A command that runs in a thread of its own and whose result may be requested later."""
+    """A command that runs in a separate thread, and whose result is requested later."""
 
     def __init__(self, work: Callable[[], CommandResult]) -> None:
         self._work = work
-        self._ended: list[CommandResult | BaseException] = []
+        self._outcomes: list[CommandResult | BaseException] = []
         self._thread = threading.Thread(target=self._run_work, name="begun", daemon=True)
         self._thread.start()
 
     def _run_work(self) -> None:
         try:
-            self._ended.append(self._work())
+            self._outcomes.append(self._work())
         except BaseException as error:  # `result` raises it
-            self._ended.append(error)
+            self._outcomes.append(error)
 
     def result(self) -> CommandResult:
-        """Return the result once the command has ended, or raise its exception."""
+        """Wait for the command to end, and return its result or raise its exception."""
         self._thread.join()
-        ended = self._ended[0]
-        if isinstance(ended, BaseException):
-            raise ended
-        return ended
+        outcome = self._outcomes[0]
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome
 
 
 def _make_command_key(argv: Sequence[str], env: Mapping[str, str] | None, unset: Sequence[str]) -> object:
@@ -150,10 +151,13 @@ def _make_command_key(argv: Sequence[str], env: Mapping[str, str] | None, unset:
 
 
 class LiveSystem:
-    """The machine that tfdoctor runs on, or with `root` the one whose file system is mounted there."""
+    """The machine that tfdoctor runs on, or the machine whose file system is mounted at `root`."""
 
     def __init__(self, root: str = "/", env: Mapping[str, str] | None = None, cwd: str | None = None) -> None:
-        """Raise Error if this process has too little address space."""
+        """Use the variables of this process if `env` is None, and its working directory if `cwd` is None.
+
+        Raise Error if this process has too little address space.
+        """
         _check_address_space()
         self._root = root.rstrip("/")
         self._env = get_original_variables() if env is None else dict(env)
@@ -245,9 +249,9 @@ class LiveSystem:
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> None:
-        """Start a command early; `run` with the same arguments then waits for its result."""
-        begun = BackgroundCommand(lambda: self._run(argv, timeout, env, unset))
-        self._started_commands[_make_command_key(argv, env, unset)] = begun
+        """Start a command early. A later `run` with the same arguments waits for its result."""
+        command = BackgroundCommand(lambda: self._run(argv, timeout, env, unset))
+        self._started_commands[_make_command_key(argv, env, unset)] = command
 
     def run(
         self,
@@ -258,12 +262,12 @@ class LiveSystem:
         unset: Sequence[str] = (),
         key: str = "",  # noqa: ARG002 - a recording's
     ) -> CommandResult:
-        begun = (
+        command = (
             self._started_commands.pop(_make_command_key(argv, env, unset), None)
             if self._started_commands
             else None
         )
-        return begun.result() if begun is not None else self._run(argv, timeout, env, unset)
+        return command.result() if command is not None else self._run(argv, timeout, env, unset)
 
     def follow(
         self,
@@ -274,7 +278,7 @@ class LiveSystem:
         env: Mapping[str, str] | None = None,
         unset: Sequence[str] = (),
     ) -> CommandResult:
-        """Run a command as `run` does; `heard` gets all of its standard output as it arrives, without a limit."""
+        """Run a command as `run` does. `on_output` gets all of its standard output as it arrives, without a limit."""
         return self._run(argv, timeout, env, unset, on_output)
 
     def _run(
@@ -285,7 +289,7 @@ class LiveSystem:
         unset: Sequence[str],
         on_output: Callable[[bytes], None] | None = None,
     ) -> CommandResult:
-        """Run a command and return its output, or the reason why it could not be run."""
+        """Run a command, and return its output or the reason why it could not be run."""
         environment = {name: value for name, value in self._env.items() if name not in unset}
         environment.update(env or {})
         started = time.monotonic()
@@ -295,7 +299,7 @@ class LiveSystem:
 
         cwd = self._cwd if Path(self._cwd).is_dir() else None
         try:
-            ran = _retry_when_out_of_files(
+            child_result = _retry_when_out_of_files(
                 lambda: self._children.run(
                     argv, timeout=timeout, env=environment, cwd=cwd, on_output=on_output
                 )
@@ -306,9 +310,12 @@ class LiveSystem:
             return make_result(None, failure=Failure.PERMISSION, detail=error.strerror or "")
         except (OSError, ValueError) as error:
             return make_result(None, failure=Failure.OS_ERROR, detail=str(error))
-        failure = Failure.TIMEOUT if ran.returncode is None else None
+        failure = Failure.TIMEOUT if child_result.returncode is None else None
         return make_result(
-            ran.returncode, failure=failure, stdout=_decode(ran.stdout), stderr=_decode(ran.stderr)
+            child_result.returncode,
+            failure=failure,
+            stdout=_decode(child_result.stdout),
+            stderr=_decode(child_result.stderr),
         )
 
     def stop(self) -> None:

@@ -1,4 +1,4 @@
-"""Running a script of payload/ in another interpreter and reading the JSON lines that it prints."""
+"""Run a script of payload/ in another interpreter, and read the JSON lines that it prints."""
 
 from __future__ import annotations
 
@@ -18,17 +18,20 @@ MAX_LINE_BYTES = 1 << 20
 """Longer lines are discarded."""
 _FOLDER = Path(tfdoctor.payload.__file__).parent
 QUIET_VARIABLES = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONIOENCODING": "utf-8"}
-"""Variables for every payload."""
+"""Environment variables for every payload."""
 
 
 def quiet_variables(system: System) -> dict[str, str]:
-    """Return variables with which a Python writes no files and imports nothing from the working directory.
+    """Return variables that keep a Python from writing files and from importing modules of the working directory.
 
-    An empty or relative entry of PYTHONPATH refers to the working directory or a folder below it.
+    Empty and relative entries of PYTHONPATH are removed, because they refer to the working directory or a
+    folder below it.
     """
     path = system.env.get("PYTHONPATH", "")
-    absolute = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
-    return QUIET_VARIABLES if absolute == path else {**QUIET_VARIABLES, "PYTHONPATH": absolute}
+    absolute_entries = ":".join(entry for entry in path.split(":") if entry.startswith("/"))
+    return (
+        QUIET_VARIABLES if absolute_entries == path else {**QUIET_VARIABLES, "PYTHONPATH": absolute_entries}
+    )
 
 
 def run_payload(
@@ -43,10 +46,10 @@ def run_payload(
     variant: str = "",
     flags: Sequence[str] = (),
 ) -> tuple[dict[str, Any], CommandResult]:
-    """Run payload/<name>.py; return the merged objects of its lines, {} if there are none, and the result.
+    """Run payload/<name>.py, and return the merged objects of its lines and the result of the command.
 
-    `variant` distinguishes several runs of one payload in a recording; `flags` are options of the
-    interpreter.
+    The objects are {} if there are no valid lines. `variant` distinguishes several runs of one payload in a
+    recording. `flags` are options of the interpreter.
     """
     result = system.run(
         _make_command(python, name, args, flags),
@@ -59,7 +62,7 @@ def run_payload(
 
 
 class Lines:
-    """A decoder of a payload's output that calls `told` with each object as it arrives; invalid lines are skipped."""
+    """A decoder of a payload's output. It calls `told` with each object as it arrives, and skips invalid lines."""
 
     def __init__(self, told: Callable[[dict[str, Any]], None]) -> None:
         self._on_object = told
@@ -86,7 +89,7 @@ def follow_payload(
     env: Mapping[str, str] | None = None,
     unset: Sequence[str] = (),
 ) -> CommandResult:
-    """Run payload/<name>.py; call `told` with the object of each line as it arrives."""
+    """Run payload/<name>.py, and call `on_object` with the object of each line as it arrives."""
     command = _make_command(python, name, args, ())
     variables = {**quiet_variables(system), **(env or {})}
     return system.follow(command, Lines(on_object), timeout=timeout, env=variables, unset=unset)
@@ -102,7 +105,7 @@ def begin_payload(
     env: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
 ) -> None:
-    """Start a payload early; `run_payload` with the same arguments then waits for its result."""
+    """Start a payload early. A later `run_payload` with the same arguments waits for its result."""
     system.begin(
         _make_command(python, name, args, flags),
         timeout=timeout,
@@ -115,9 +118,9 @@ def _make_command(python: str, name: str, args: Sequence[str], flags: Sequence[s
 
 
 def list_payload_files(path: Path) -> list[Path]:
-    """Return a payload script and the parts that it imports from its folder (NAME_*.py for NAME.py).
+    """Return a payload script NAME.py and the modules NAME_*.py that it imports from its folder.
 
-    The list is empty if the path is not a payload script.
+    Empty if the path is not a payload script.
     """
     if path.parent != _FOLDER:
         return []
@@ -125,15 +128,15 @@ def list_payload_files(path: Path) -> list[Path]:
 
 
 def parse_answer(text: str) -> dict[str, Any]:
-    """Return the merged JSON objects of the lines that start with the marker; invalid lines are skipped."""
-    answer: dict[str, Any] = {}
+    """Return the merged JSON objects of the lines that start with the marker. Invalid lines are skipped."""
+    merged: dict[str, Any] = {}
     for line in text.splitlines():
         if not line.startswith(MARKER):
             continue
         try:
-            part = json.loads(line[len(MARKER) :])
+            value = json.loads(line[len(MARKER) :])
         except (ValueError, RecursionError):  # the latter for deep nesting such as "[[[[…"
             continue
-        if isinstance(part, dict):
-            answer.update(part)
-    return answer
+        if isinstance(value, dict):
+            merged.update(value)
+    return merged

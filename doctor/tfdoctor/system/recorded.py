@@ -1,4 +1,4 @@
-"""A recorded machine: a folder or a .tar.gz that `tfdoctor capture` wrote, or that was written by hand for a test.
+"""Read a recorded machine from a folder or .tar.gz, which `tfdoctor capture` or the author of a test wrote.
 
     host.json     {"schema_version": 1, "platform": {...}, "cwd": "/", "env": {...},
                    "commands": {"nvidia-smi -q -x": {"returncode": 0, "stdout": "...", "stderr": ""}},
@@ -9,11 +9,15 @@
     root/…        the files that were read, at their paths; short texts may be in "files" instead
     output/…      the output of commands, if an entry names it in "stdout_file"
 
-Everything is optional; what is absent counts as not found. A test needs no more than a file under root/ or
-one entry of host.json. A capture also contains exact answers, which take precedence: "exists" and "folders"
-(path: true or false), "listings" (the names in a folder), "errors" (path: ["read" or "list", errno, text]),
-"stored" (path: the name below root/, if the path cannot be a file name) and "python" (the interpreter given
-with `--python`).
+Everything except "schema_version" is optional, and everything that is absent counts as not found. A test needs
+no more than a file under root/ or one entry of host.json. A capture also contains exact responses, which take
+precedence:
+
+    exists, folders   path: true or false
+    listings          path: the names in the folder
+    errors            path: ["read" or "list", errno, text]
+    stored            path: the name below root/, if the path cannot be a file name
+    python            the interpreter that the user named with `--python`
 """
 
 from __future__ import annotations
@@ -116,10 +120,10 @@ TABLES: dict[str, Callable[[Any], bool]] = {
 """The tables of host.json, each with the predicate that accepts a valid value."""
 
 
-def _parse_manifest(raw: bytes, name: str) -> dict[str, Any]:
-    """Parse and validate host.json, so that reading the recording later raises no unexpected exception.
+def _parse_host_json(raw: bytes, name: str) -> dict[str, Any]:
+    """Return the validated content of host.json, so that later reads raise no unexpected exceptions.
 
-    Raises UsageError if it is invalid.
+    Raise UsageError if it is invalid.
     """
     try:
         value = json.loads(raw)
@@ -152,35 +156,39 @@ class RecordedSystem:
     def __init__(self, source: Path | Mapping[str, bytes]) -> None:
         """Read a recording from a folder, a .tar.gz or a mapping of file names to contents.
 
-        Raises UsageError if it is not a recording.
+        Raise UsageError if it is not a recording.
         """
         files = archive.read(source) if isinstance(source, Path) else source
         name = str(source / archive.HOST) if isinstance(source, Path) else archive.HOST
-        self._host = _parse_manifest(files[archive.HOST], name)
+        self._host = _parse_host_json(files[archive.HOST], name)
         self._stored = files
         self._contents = {
             f"/{name.removeprefix('root/')}": name for name in files if name.startswith("root/")
         }
         self._contents.update(
-            {path: f"root/{name}" for path, name in self._table("stored").items() if f"root/{name}" in files}
+            {
+                path: f"root/{name}"
+                for path, name in self._get_table("stored").items()
+                if f"root/{name}" in files
+            }
         )
         self._folders = {
             folder
             for table in (
-                self._table("directories"),
-                self._table("elf"),
-                self._table("files"),
+                self._get_table("directories"),
+                self._get_table("elf"),
+                self._get_table("files"),
                 self._contents,
             )
             for path in table
-            for folder in _parents(path)
-        } | set(self._table("directories"))
-        self._links = sorted(self._table("links").items(), key=lambda item: -len(item[0]))
+            for folder in _list_parents(path)
+        } | set(self._get_table("directories"))
+        self._links = sorted(self._get_table("links").items(), key=lambda item: -len(item[0]))
         self._resolved: dict[str, str] = {}
 
     @property
     def env(self) -> Mapping[str, str]:
-        return self._table("env")
+        return self._get_table("env")
 
     @property
     def cwd(self) -> str:
@@ -188,24 +196,24 @@ class RecordedSystem:
 
     @property
     def platform(self) -> Mapping[str, str]:
-        return {"system": "Linux", "machine": "x86_64", "release": "", **self._table("platform")}
+        return {"system": "Linux", "machine": "x86_64", "release": "", **self._get_table("platform")}
 
     @property
     def own_python(self) -> str | None:
         return "python3"  # stands for the interpreter of the tfdoctor that made the recording
 
-    def _table(self, name: str) -> dict[str, Any]:
+    def _get_table(self, name: str) -> dict[str, Any]:
         value = self._host.get(name, {})
         return value if isinstance(value, dict) else {}
 
     @property
     def python(self) -> str | None:
-        """The interpreter given with `--python` when this was captured; None if there was none."""
+        """The interpreter that the user named with `--python` for the capture; None if there was none."""
         return self._host.get("python") or None
 
     def _get_recorded(self, table: str, path: str) -> Any:
-        """Return the recorded answer for a path as written, else for its normalized form; None if there is none."""
-        entries = self._table(table)
+        """Return the entry for a path or else for its normalized form; None if there is no entry."""
+        entries = self._get_table(table)
         return entries.get(path, entries.get(normalize_path(path)))
 
     def _raise_recorded_error(self, kind: str, path: str) -> None:
@@ -220,7 +228,7 @@ class RecordedSystem:
     def read_bytes(self, path: str, *, limit: int = 16 << 20) -> bytes:
         self._raise_recorded_error("read", path)
         for name in (normalize_path(path), self.realpath(path)):
-            text = self._table("files").get(name)
+            text = self._get_table("files").get(name)
             if isinstance(text, str):
                 return text.encode("utf-8", "surrogateescape")[:limit]
             if name in self._contents:
@@ -230,7 +238,7 @@ class RecordedSystem:
     def read_elf(self, path: str) -> ElfFile:
         entry = self._get_recorded("elf", path)
         if entry is None:
-            entry = self._table("elf").get(self.realpath(path))
+            entry = self._get_table("elf").get(self.realpath(path))
         if entry is None:
             raise _make_missing_error(path)
         if "problem" in entry:
@@ -240,7 +248,7 @@ class RecordedSystem:
         return _elf_from_json(entry)
 
     def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
-        table, name = self._table("unresolved"), normalize_path(path)
+        table, name = self._get_table("unresolved"), normalize_path(path)
         return tuple(table.get(f"{name}#{len(providers)}", table.get(name, ())))
 
     def exists(self, path: str) -> bool:
@@ -248,12 +256,12 @@ class RecordedSystem:
         if recorded is not None:
             return bool(recorded)
         path = self.realpath(path)
-        is_file = path in self._table("elf") or path in self._table("files") or path in self._contents
+        is_file = path in self._get_table("elf") or path in self._get_table("files") or path in self._contents
         return is_file or self._is_listed(path) or self.is_dir(path)
 
     def _is_listed(self, path: str) -> bool:
         parent, _, name = path.rpartition("/")
-        return name in self._table("directories").get(parent or "/", ())
+        return name in self._get_table("directories").get(parent or "/", ())
 
     def is_dir(self, path: str) -> bool:
         recorded = self._get_recorded("folders", path)
@@ -267,20 +275,25 @@ class RecordedSystem:
         requested, path = path, self.realpath(path)
         if path not in self._folders:
             raise _make_missing_error(requested)
-        names = set(self._table("directories").get(path, ()))
+        names = set(self._get_table("directories").get(path, ()))
         prefix = path.rstrip("/") + "/"
-        for table in (self._table("elf"), self._table("files"), self._table("links"), self._contents):
+        for table in (
+            self._get_table("elf"),
+            self._get_table("files"),
+            self._get_table("links"),
+            self._contents,
+        ):
             names.update(entry[len(prefix) :].split("/")[0] for entry in table if entry.startswith(prefix))
         return sorted(names)
 
     def realpath(self, path: str) -> str:
         path = normalize_path(path)
         if path not in self._resolved:
-            self._resolved[path] = self._resolve(path)
+            self._resolved[path] = self._follow_links(path)
         return self._resolved[path]
 
-    def _resolve(self, path: str) -> str:
-        for _ in range(40):
+    def _follow_links(self, path: str) -> str:
+        for _ in range(40):  # Linux follows at most 40 links, too
             for link, target in self._links:
                 if path == link or path.startswith(link + "/"):
                     path = normalize_path(target + path[len(link) :])[:4096]
@@ -290,7 +303,7 @@ class RecordedSystem:
         return path
 
     def which(self, name: str) -> str | None:
-        path = self._table("which").get(name)
+        path = self._get_table("which").get(name)
         return str(path) if path else None
 
     def run(
@@ -303,7 +316,7 @@ class RecordedSystem:
         key: str = "",
     ) -> CommandResult:
         del env, unset
-        entry = self._table("commands").get(key or " ".join(argv))
+        entry = self._get_table("commands").get(key or " ".join(argv))
         if entry is None:
             return CommandResult(
                 tuple(argv), None, failure=Failure.NOT_FOUND, detail="No such file or directory"
@@ -323,7 +336,10 @@ class RecordedSystem:
         """Do nothing: a recording runs no programs."""
 
     def _get_output(self, entry: Mapping[str, Any], stream: str) -> str:
-        """Return a recorded stream: the text or serialized JSON of the entry, or the content of its "stdout_file"."""
+        """Return a recorded stream: the content of its file, or else the text or serialized JSON in the entry.
+
+        Raise FileNotFoundError if the file is missing.
+        """
         if f"{stream}_file" in entry:
             name = str(entry[f"{stream}_file"])
             if name not in self._stored:
@@ -334,12 +350,12 @@ class RecordedSystem:
 
 
 def normalize_path(path: str) -> str:
-    """Return an absolute path without "." and ".." parts; no symbolic link is followed."""
+    """Return an absolute path without "." and ".." parts. Symbolic links are not followed."""
     return posixpath.normpath(f"/{path.lstrip('/')}")
 
 
-def _parents(path: str) -> list[str]:
-    """Return every folder above a path, nearest first."""
+def _list_parents(path: str) -> list[str]:
+    """Return the parent folders of a path, the nearest first."""
     parents = []
     while path not in ("/", ""):
         path = posixpath.dirname(path)

@@ -1,7 +1,7 @@
-"""A system that records every answer it gives, for `tfdoctor capture`.
+"""Record every request to a system and its response, for `tfdoctor capture`.
 
-Exactly what was requested is recorded, including "does not exist" and "permission denied", so that the
-recording gives the same answers to the same requests. A variable is recorded only if its value was requested.
+Failures such as "does not exist" and "permission denied" are recorded, too, so that the recording gives the same
+responses to the same requests. The value of a variable is recorded only if it was requested.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from tfdoctor.system import CommandResult, System
 
 PRESENT = "set"
-"""Placeholder for the value of a variable that was only tested for presence."""
+"""Placeholder for the value of a variable that was tested for presence, but not read."""
 
 
 class _WatchedEnvironment(Mapping[str, str]):
-    """An environment that notes which variables are read or tested by name; iterating over it notes none."""
+    """An environment that remembers the variables that are read or tested by name. Iteration is not remembered."""
 
     def __init__(self, inner: Mapping[str, str]) -> None:
         self._inner = inner
@@ -59,7 +59,7 @@ class _WatchedEnvironment(Mapping[str, str]):
 
 
 class RecordingSystem:
-    """A system that records every answer and can write the recording."""
+    """A system that records every response of another system."""
 
     def __init__(self, inner: System) -> None:
         self._inner = inner
@@ -88,17 +88,20 @@ class RecordingSystem:
     def own_python(self) -> str | None:
         return self._inner.own_python
 
-    def _record_answer(self, table: str, path: str, value: Any) -> None:
-        """Record an answer under the normalized path, or under the path as written if that has a different answer."""
+    def _record_response(self, table: str, path: str, value: Any) -> None:
+        """Record a response under the normalized path.
+
+        If that path has a different response already, record it under the path as requested.
+        """
         with self._lock:
             entries, name = self._tables[table], normalize_path(path)
             if entries.setdefault(name, value) != value:
                 entries[path] = value
 
     def _record_error(self, kind: str, path: str, error: OSError) -> None:
-        """Record an error other than "file not found"."""
+        """Record an error of this kind ("read" or "list"), unless the file was not found."""
         if not isinstance(error, FileNotFoundError):
-            self._record_answer("errors", path, [kind, error.errno or 0, error.strerror or ""])
+            self._record_response("errors", path, [kind, error.errno or 0, error.strerror or ""])
 
     def read_text(self, path: str, *, limit: int = 1 << 20) -> str:
         return self.read_bytes(path, limit=limit).decode("utf-8", "replace")
@@ -119,14 +122,14 @@ class RecordingSystem:
         try:
             elf = self._inner.read_elf(path)
         except ElfError as error:
-            self._record_answer("elf", path, {"problem": error.problem.value, "detail": error.detail})
+            self._record_response("elf", path, {"problem": error.problem.value, "detail": error.detail})
             raise
         except FileNotFoundError:
             raise
         except OSError as error:
-            self._record_answer("elf", path, {"errno": error.errno or 0, "strerror": error.strerror or ""})
+            self._record_response("elf", path, {"errno": error.errno or 0, "strerror": error.strerror or ""})
             raise
-        self._record_answer("elf", path, _list_set_fields(elf))
+        self._record_response("elf", path, _get_changed_fields(elf))
         return elf
 
     def find_unresolved_symbols(self, path: str, providers: Sequence[str]) -> tuple[str, ...]:
@@ -137,12 +140,12 @@ class RecordingSystem:
 
     def exists(self, path: str) -> bool:
         exists = self._inner.exists(path)
-        self._record_answer("exists", path, exists)
+        self._record_response("exists", path, exists)
         return exists
 
     def is_dir(self, path: str) -> bool:
         is_folder = self._inner.is_dir(path)
-        self._record_answer("folders", path, is_folder)
+        self._record_response("folders", path, is_folder)
         return is_folder
 
     def listdir(self, path: str) -> list[str]:
@@ -151,12 +154,12 @@ class RecordingSystem:
         except OSError as error:
             self._record_error("list", path, error)
             raise
-        self._record_answer("listings", path, names)
+        self._record_response("listings", path, names)
         return names
 
     def realpath(self, path: str) -> str:
         resolved = self._inner.realpath(path)
-        self._record_answer("links", path, resolved)
+        self._record_response("links", path, resolved)
         return resolved
 
     def which(self, name: str) -> str | None:
@@ -196,20 +199,20 @@ class RecordingSystem:
     def get_recording(self, env_names: Callable[[str], bool] = lambda _: False) -> Recording:
         """Return everything that was recorded so far.
 
-        Its variables are those that were read by name and those that `env_names` accepts; a variable that was
+        The variables are those that were read by name and those that `env_names` accepts. A variable that was
         only tested has the value `PRESENT`.
         """
         with self._lock:
             tables = {name: dict(table) for name, table in self._tables.items()}
             files = dict(self._files)
-            unresolved = {path: dict(answers) for path, answers in self._unresolved.items()}
+            unresolved = {path: dict(symbols_by_count) for path, symbols_by_count in self._unresolved.items()}
         tables["links"] = {path: target for path, target in tables["links"].items() if path != target}
         tables["unresolved"] = {}
-        for path, answers in unresolved.items():
-            differ = len(set(map(tuple, answers.values()))) > 1
-            for providers, symbols in answers.items():
-                if differ:
-                    tables["unresolved"][f"{path}#{providers}"] = symbols
+        for path, symbols_by_count in unresolved.items():
+            has_differences = len(set(map(tuple, symbols_by_count.values()))) > 1
+            for provider_count, symbols in symbols_by_count.items():
+                if has_differences:
+                    tables["unresolved"][f"{path}#{provider_count}"] = symbols
                 elif symbols:
                     tables["unresolved"][path] = symbols
         variables = dict(self._env.items())
@@ -221,14 +224,17 @@ class RecordingSystem:
         return Recording(tables, files, env, self.cwd, dict(self.platform))
 
     def write(self, folder: Path, env_names: Callable[[str], bool]) -> None:
-        """Write the recording unredacted, with only the variables that `env_names` accepts."""
+        """Write the recording without redaction, with only the variables that `env_names` accepts.
+
+        Raise UsageError if the folder is not a valid target, or Error if it cannot be written.
+        """
         recording = self.get_recording(env_names)
         env = {name: value for name, value in recording.env.items() if env_names(name)}
         archive.write(folder, build_files(dataclasses.replace(recording, env=env)), force=False)
 
 
-def _list_set_fields(elf: ElfFile) -> dict[str, Any]:
-    """Return the fields of an object that differ from their defaults."""
+def _get_changed_fields(elf: ElfFile) -> dict[str, Any]:
+    """Return the values of the fields that differ from their defaults, by field name."""
     default = ElfFile(62)
     return {
         field.name: getattr(elf, field.name)

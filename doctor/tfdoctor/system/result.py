@@ -26,10 +26,11 @@ class CommandResult:
     stdout: str = ""
     stderr: str = ""
     failure: Failure | None = None
+    """The reason why there is no exit status; None if there is one."""
     detail: str = ""
-    """The system's error message, or ""."""
+    """The error message of the operating system; "" if there is none."""
     seconds: float = 0.0
-    """The time that the command took."""
+    """The run time of the command in seconds."""
 
     @property
     def ok(self) -> bool:
@@ -41,7 +42,7 @@ class CommandResult:
         return " ".join(self.argv)
 
     def describe_end(self) -> str:
-        """Return the end as part of a sentence: "exited with status 9", "did not answer within 5 s"."""
+        """Describe how the command ended, in words such as "exited with status 9" or "did not answer within 5 s"."""
         if self.failure is Failure.TIMEOUT:
             return f"did not answer within {self.seconds:.0f} s"
         if self.failure is not None:

@@ -1,7 +1,8 @@
-"""Signal handling: how tfdoctor ends early.
+"""Handle termination signals.
 
-A termination signal is handled like Ctrl-C: every program that tfdoctor started is killed, the exception
-cleans up, and finally the process ends itself with the same signal, so that its parent sees it.
+A termination signal is handled like Ctrl-C. Every program that tfdoctor started is killed, and an exception is
+raised so that the code can clean up. Finally the process ends itself with the same signal, so that its parent
+sees the signal.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ __all__ = [
 
 
 class TerminationError(KeyboardInterrupt):
-    """A termination signal other than that of Ctrl-C. Code that cleans up after Ctrl-C handles it too."""
+    """A termination signal other than Ctrl-C. It is a KeyboardInterrupt, so that the same code cleans up after both."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -41,7 +42,7 @@ class Stoppable(Protocol):
     """An object that runs programs and can kill them."""
 
     def stop(self) -> None:
-        """Kill all of them."""
+        """Kill all running programs."""
         ...
 
 
@@ -51,16 +52,16 @@ _received: list[int] = []
 
 @contextlib.contextmanager
 def handle_ending_signals() -> Iterator[list[int]]:
-    """Handle termination signals while a command runs; yield the list of those received."""
+    """Handle termination signals while a command runs. Yield the list of the received signals."""
     _received.clear()
     report = sys.unraisablehook
 
     def report_others(dropped: sys.UnraisableHookArgs) -> None:
-        """Report a dropped exception, unless a received signal raised it."""
+        """Report an exception that CPython dropped, unless a received signal raised it."""
         if not (_received and isinstance(dropped.exc_value, KeyboardInterrupt)):
             report(dropped)
 
-    # CPython prints a traceback of a dropped exception; `_raise_dropped` raises it again.
+    # CPython prints a traceback of a dropped exception, but `_raise_dropped` raises a signal's exception again.
     sys.unraisablehook = report_others
     try:
         with _use_handler(_end_command):
@@ -72,16 +73,16 @@ def handle_ending_signals() -> Iterator[list[int]]:
 def _end_command(number: int, frame: FrameType | None) -> None:
     _received.append(number)
     stop_all()
-    _raise(number, frame)
+    _raise_exception(number, frame)
 
 
 @contextlib.contextmanager
 def stop_on_signal(system: Stoppable) -> Iterator[None]:
-    """On a termination signal, kill every program that tfdoctor runs and leave the block.
+    """Kill the programs of `system` and every other program on a termination signal, and leave the block.
 
-    CPython drops a KeyboardInterrupt that is raised in one of its own callbacks. Such a Ctrl-C would be lost,
-    and the probes would run to their time limits; therefore it is raised again at the start and at the end of
-    the block.
+    CPython drops a KeyboardInterrupt that is raised in one of its callbacks. Such a Ctrl-C would be lost, and
+    the probes would run to their time limits. It is therefore raised again at the start and at the end of the
+    block.
     """
 
     def end(number: int, frame: FrameType | None) -> None:
@@ -95,12 +96,12 @@ def stop_on_signal(system: Stoppable) -> Iterator[None]:
 
 
 def _raise_dropped() -> None:
-    """Raise the exception of a signal that was received, in case CPython dropped it."""
+    """Raise the exception of the first received signal again, because CPython may have dropped it."""
     if _received:
-        _raise(_received[0], None)
+        _raise_exception(_received[0], None)
 
 
-def _raise(number: int, frame: FrameType | None) -> None:
+def _raise_exception(number: int, frame: FrameType | None) -> None:
     if number == signal.SIGINT:
         signal.default_int_handler(number, frame)
     raise TerminationError(number)
@@ -108,27 +109,30 @@ def _raise(number: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def _use_handler(handler: Callable[[int, FrameType | None], None] | int) -> Iterator[None]:
-    """Install a handler for the termination signals that are not ignored (as with `nohup` or in the background)."""
-    before = {}
+    """Install a handler for the termination signals, except for ignored ones.
+
+    A signal is ignored under `nohup`, for example, or in a background process.
+    """
+    previous_handlers = {}
     if threading.current_thread() is threading.main_thread():
-        before = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
-    handled = [
+        previous_handlers = {number: signal.getsignal(number) for number in TERMINATION_SIGNALS}
+    handled_signals = [
         number
-        for number, previous in before.items()
+        for number, previous in previous_handlers.items()
         if previous is not signal.SIG_IGN and previous is not None
     ]
     try:
-        for number in handled:
+        for number in handled_signals:
             signal.signal(number, handler)
         yield
     finally:
-        for number in handled:
-            signal.signal(number, before[number])
+        for number in handled_signals:
+            signal.signal(number, previous_handlers[number])
 
 
 @contextlib.contextmanager
 def use_default_signals() -> Iterator[None]:
-    """Give signals their default behaviour: Ctrl-C raises KeyboardInterrupt, the others end the process."""
+    """Use the default behaviour of signals: Ctrl-C raises KeyboardInterrupt, and the others end the process."""
     with _use_handler(signal.SIG_DFL):
         if threading.current_thread() is threading.main_thread() and (
             signal.getsignal(signal.SIGINT) is signal.SIG_DFL
@@ -138,7 +142,7 @@ def use_default_signals() -> Iterator[None]:
 
 
 def die(number: int) -> NoReturn:
-    """End the process with this signal and without a core dump, so that its parent sees the signal."""
+    """End the process with a signal, so that its parent sees the signal. No core dump is written."""
     with contextlib.suppress(Exception):
         sys.stderr.flush()
     with contextlib.suppress(ImportError, OSError, ValueError):
@@ -150,4 +154,4 @@ def die(number: int) -> NoReturn:
             signal.signal(number, signal.SIG_DFL)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
         os.kill(os.getpid(), number)
-    os._exit(128 + number)  # PID 1 of a container: most signals do not end it
+    os._exit(128 + number)  # most signals do not end PID 1 of a container

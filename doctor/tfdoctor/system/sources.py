@@ -1,10 +1,11 @@
-"""Source files named by the user: find them below folders and read them. Links to folders are not followed."""
+"""Find and read the source files that the user names. Links to folders are not followed."""
 
 from __future__ import annotations
 
 import fnmatch
 import io
 import os
+import re
 import stat
 import tokenize
 from codecs import BOM_UTF8, BOM_UTF16_BE, BOM_UTF16_LE
@@ -16,19 +17,23 @@ from tfdoctor.parse.edits import Source
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Sequence
 
-__all__ = ["first_line", "load_source", "read_source", "real_path", "walk_files"]
+__all__ = ["first_line", "list_capital_words", "load_source", "read_source", "real_path", "walk_files"]
 
 MAX_FILE_BYTES = 4 * 1024 * 1024
-"""Files with more bytes are rejected."""
+"""Largest size of a source file in bytes."""
+_BLOCK_BYTES = 1 << 20
+_MAX_WORD_BYTES = 60
+_CAPITAL_WORD = re.compile(rb"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{4,59}(?![A-Za-z0-9_])")
 _BYTE_ORDER_MARKS = {BOM_UTF8: "utf-8", BOM_UTF16_LE: "utf-16-le", BOM_UTF16_BE: "utf-16-be"}
 
 
 def walk_files(
     folder: Path, skipped_patterns: Sequence[str], is_excluded: Callable[[Path], bool]
 ) -> Iterator[Path]:
-    """Yield the files below a folder, in order, except those that `is_excluded` accepts.
+    """Yield the files below a folder, sorted within each folder.
 
-    Folders whose name matches a pattern of `skipped_patterns` are not entered.
+    Files and folders for which `is_excluded` returns true are omitted, and so are folders whose name matches a
+    pattern in `skipped_patterns`.
     """
     for root, folders, files in os.walk(folder, followlinks=False):
         parent = Path(root)
@@ -45,12 +50,15 @@ def walk_files(
 
 
 def real_path(path: Path) -> Path:
-    """Return the absolute path without links. A link to itself is returned unchanged, unlike Path.resolve."""
+    """Return the absolute path without symbolic links.
+
+    Unlike Path.resolve, this returns a link to itself unchanged instead of raising an exception.
+    """
     return Path(os.path.realpath(path))
 
 
 def first_line(path: Path) -> str:
-    """Return the first line of a file (at most 200 bytes); "" if it cannot be read."""
+    """Return the first line of a regular file, at most 200 bytes; "" if it cannot be read."""
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             return ""
@@ -61,12 +69,19 @@ def first_line(path: Path) -> str:
 
 
 def read_source(path: Path, *, python: bool) -> str:
-    """Return the text of a file. Raises ValueError as `load_source` does."""
+    """Return the text of a file.
+
+    `python` says whether it is Python source. Raise ValueError with the reason if it cannot be read as text.
+    """
     return load_source(path, python=python).text
 
 
 def load_source(path: Path, *, python: bool) -> Source:
-    """Read a text file, in the encoding that a Python file declares. Raises ValueError with the reason if it cannot."""
+    """Return the content of a text file, decoded.
+
+    If `python` is true, the encoding is the one that the file declares. Raise ValueError with the reason if the
+    file cannot be read, is larger than MAX_FILE_BYTES or is not text.
+    """
     try:
         if not stat.S_ISREG(path.stat().st_mode):
             raise ValueError("it is not a regular file")
@@ -91,8 +106,31 @@ def load_source(path: Path, *, python: bool) -> Source:
     return _decode(data, codec, b"")
 
 
+def list_capital_words(path: Path) -> set[str] | None:
+    """Return the words of capital letters in a file of any size, encoding or kind, such as names of variables.
+
+    None means that the file cannot be read.
+    """
+    words: set[str] = set()
+    rest = b""
+    try:
+        if not stat.S_ISREG(path.stat().st_mode):
+            return words
+        with path.open("rb") as file:
+            while block := file.read(_BLOCK_BYTES):
+                data = rest + block.replace(b"\0", b"")  # UTF-16 and UTF-32 have a zero beside each letter
+                words.update(word.decode("ascii") for word in _CAPITAL_WORD.findall(data))
+                rest = data[-_MAX_WORD_BYTES:]
+    except OSError:
+        return None
+    return words
+
+
 def _decode(data: bytes, codec: str, mark: bytes) -> Source:
-    """Decode a file without its byte-order mark; use Latin-1 if the encoding is unknown or does not fit."""
+    """Decode a file without its byte order mark `mark`.
+
+    Latin-1 is used if the encoding is unknown or the data is invalid in it.
+    """
     try:
         return Source(data, data[len(mark) :].decode(codec), codec, mark)
     except (UnicodeDecodeError, LookupError):

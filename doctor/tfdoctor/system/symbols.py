@@ -1,9 +1,9 @@
-"""Dynamic symbols: find the undefined symbols of an object that no other object of the process defines.
+"""Find the undefined symbols of an object that no other object in the process defines.
 
-`dlopen(…, RTLD_NOW)`, as TensorFlow calls it, fails with "undefined symbol: …" at the first of them, for
-example if a libcusparse is loaded with an older libnvJitLink of the same soname. The tables are located
-through the dynamic section and searched through DT_GNU_HASH (or DT_HASH) in a memory map, so a library of a
-gigabyte costs no more than a small one.
+TensorFlow calls `dlopen(…, RTLD_NOW)`, which fails with "undefined symbol: …" at the first of them. An example
+is a libcusparse that is loaded with an older libnvJitLink of the same soname. The tables are located through the
+dynamic section and searched through DT_GNU_HASH (or DT_HASH) in a memory map, so that a library of one gigabyte
+costs no more than a small one.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ SHN_UNDEF = 0
 STB_GLOBAL, STB_WEAK = 1, 2
 MAX_SYMBOLS = 1 << 20
 MAX_NAME_BYTES = 4096
-"""Bytes of one symbol name."""
+"""Largest length of a symbol name in bytes."""
 MAX_ALL_NAMES_BYTES = 1 << 25
-"""Bytes of all undefined symbol names of one object together."""
+"""Largest total length of the undefined symbol names of an object in bytes."""
 MAX_STEPS = 1 << 19
-"""Hash chain links followed in one object, together; real objects have a handful per name."""
+"""Largest number of hash chain links that are followed in an object. Real objects need a handful per name."""
 
 
 class SymbolTable:
-    """The dynamic symbols of one object; a context manager.
+    """The dynamic symbol table of an object, as a context manager.
 
     The constructor and the methods raise OSError, ValueError, OverflowError or struct.error if the file
     cannot be read.
@@ -45,23 +45,24 @@ class SymbolTable:
             self._map = mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ)
         header = EHDR64.unpack_from(self._map, 0)
         segments = [
-            PHDR64.unpack_from(self._map, header[5] + i * PHDR64.size) for i in range(min(header[10], 512))
+            PHDR64.unpack_from(self._map, header[5] + number * PHDR64.size)
+            for number in range(min(header[10], 512))
         ]
-        self._load_segments = [s for s in segments if s[0] == PT_LOAD]
+        self._load_segments = [segment_header for segment_header in segments if segment_header[0] == PT_LOAD]
         self._steps = 0
         tags: dict[int, int] = {}
         for segment in segments:
             if segment[0] == PT_DYNAMIC:
                 size = min(segment[5], MAX_DYNAMIC_BYTES)
-                for at in range(segment[2], segment[2] + size - DYN64.size + 1, DYN64.size):
-                    tag, value = DYN64.unpack_from(self._map, at)
+                for entry_offset in range(segment[2], segment[2] + size - DYN64.size + 1, DYN64.size):
+                    tag, value = DYN64.unpack_from(self._map, entry_offset)
                     if tag == 0:
                         break
                     tags.setdefault(tag, value)
-        self._symbols = self._get_offset(tags.get(DT_SYMTAB))
-        self._strings = self._get_offset(tags.get(DT_STRTAB))
-        self._gnu = self._get_offset(tags.get(DT_GNU_HASH))
-        self._sysv = self._get_offset(tags.get(DT_HASH))
+        self._symbols_offset = self._get_offset(tags.get(DT_SYMTAB))
+        self._strings_offset = self._get_offset(tags.get(DT_STRTAB))
+        self._gnu_hash_offset = self._get_offset(tags.get(DT_GNU_HASH))
+        self._sysv_hash_offset = self._get_offset(tags.get(DT_HASH))
 
     def __enter__(self) -> SymbolTable:  # noqa: PYI034 - Self needs Python 3.11
         return self
@@ -71,30 +72,35 @@ class SymbolTable:
 
     def _get_offset(self, address: int | None) -> int | None:
         """Return the file offset of a virtual address; None if no segment contains it."""
+        # Fields of a program header: 2 is the offset, 3 the address, 5 the size in the file.
         for segment in self._load_segments if address is not None else ():
             if segment[3] <= address < segment[3] + segment[5]:
                 return int(address - segment[3] + segment[2])
         return None
 
     def _read_name(self, index: int) -> bytes:
-        """Return the name at an index of the string table; "" if it is longer than MAX_NAME."""
-        start = (self._strings or 0) + index
+        """Return the name at an index of the string table; b"" if it is longer than MAX_NAME_BYTES."""
+        start = (self._strings_offset or 0) + index
         end = self._map.find(b"\0", start, start + MAX_NAME_BYTES)
         return self._map[start : end if end >= 0 else start]
 
     def iter_undefined(self) -> Iterator[bytes]:
-        """Yield the names of the strong undefined symbols. Raises ValueError if they are too long together."""
-        if self._symbols is None or self._strings is None:
+        """Yield the names of the strong undefined symbols. Raise ValueError if their total length is too large."""
+        if self._symbols_offset is None or self._strings_offset is None:
             return
-        if self._gnu is not None:  # unhashed symbols come first, among them all undefined ones
-            count = struct.unpack_from("<I", self._map, self._gnu + 4)[0]
-        elif self._sysv is not None:
-            count = struct.unpack_from("<I", self._map, self._sysv + 4)[0]
+        if (
+            self._gnu_hash_offset is not None
+        ):  # the undefined symbols are not hashed, and unhashed symbols come first
+            count = struct.unpack_from("<I", self._map, self._gnu_hash_offset + 4)[0]
+        elif self._sysv_hash_offset is not None:
+            count = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 4)[0]
         else:
             return
         remaining = MAX_ALL_NAMES_BYTES
         for index in range(1, min(count, MAX_SYMBOLS)):
-            name, info, _, section, _, _ = SYM64.unpack_from(self._map, self._symbols + index * SYM64.size)
+            name, info, _, section, _, _ = SYM64.unpack_from(
+                self._map, self._symbols_offset + index * SYM64.size
+            )
             if section == SHN_UNDEF and info >> 4 == STB_GLOBAL and name:
                 symbol = self._read_name(name)
                 remaining -= len(symbol)
@@ -104,20 +110,22 @@ class SymbolTable:
 
     def filter_missing(self, names: Iterable[tuple[bytes, int]]) -> list[tuple[bytes, int]]:
         """Return the (name, `gnu_hash`) pairs for which this object has no global or weak definition."""
-        if self._symbols is None or self._strings is None:
+        if self._symbols_offset is None or self._strings_offset is None:
             return list(names)
-        if self._gnu is None:
+        if self._gnu_hash_offset is None:
             return [symbol for symbol in names if not self._is_in_sysv(symbol[0])]
-        buckets, first_hashed, bloom_words, shift = struct.unpack_from("<IIII", self._map, self._gnu)
+        buckets, first_hashed, bloom_words, shift = struct.unpack_from(
+            "<IIII", self._map, self._gnu_hash_offset
+        )
         if not buckets or not bloom_words:
             return list(names)
-        bloom = self._gnu + 16
+        bloom = self._gnu_hash_offset + 16
         chains = bloom + bloom_words * 8
         data, read = self._map, WORD.unpack_from
         missing = []
         for symbol in names:
             value = symbol[1]
-            # A Bloom filter rejects most names.
+            # The Bloom filter rejects most names.
             (bloom_word,) = read(data, bloom + (value // 64 % bloom_words) * 8)
             if not (
                 bloom_word >> (value % 64) & bloom_word >> ((value >> shift) % 64) & 1
@@ -128,13 +136,16 @@ class SymbolTable:
 
     def _defines(self, index: int, name: bytes) -> bool:
         """Return whether the symbol at an index has this name and is a global, weak or unique definition."""
-        at, info, _, section, _, _ = SYM64.unpack_from(self._map, (self._symbols or 0) + index * SYM64.size)
-        start = (self._strings or 0) + at
-        same = self._map[start : start + len(name) + 1] == name + b"\0"
-        return bool(same and section != SHN_UNDEF and info >> 4 in (STB_GLOBAL, STB_WEAK, 10))
+        name_offset, info, _, section, _, _ = SYM64.unpack_from(
+            self._map, (self._symbols_offset or 0) + index * SYM64.size
+        )
+        start = (self._strings_offset or 0) + name_offset
+        is_same_name = self._map[start : start + len(name) + 1] == name + b"\0"
+        # 10 is STB_GNU_UNIQUE.
+        return bool(is_same_name and section != SHN_UNDEF and info >> 4 in (STB_GLOBAL, STB_WEAK, 10))
 
     def _count_step(self) -> None:
-        """Count one hash chain link. Raises ValueError after MAX_STEPS, because a damaged chain can be endless."""
+        """Count one hash chain link. Raise ValueError after MAX_STEPS links, because a damaged chain can be endless."""
         self._steps += 1
         if self._steps > MAX_STEPS:
             raise ValueError("hash chains too long")
@@ -146,6 +157,7 @@ class SymbolTable:
             if index < first_hashed:
                 return False
             (chained,) = struct.unpack_from("<I", self._map, table + buckets * 4 + (index - first_hashed) * 4)
+            # The lowest bit is not part of the hash: it marks the end of the chain.
             if chained | 1 == value | 1 and self._defines(index, name):
                 return True
             if chained & 1:
@@ -153,20 +165,22 @@ class SymbolTable:
             index += 1
 
     def _is_in_sysv(self, name: bytes) -> bool:
-        if self._sysv is None:
+        if self._sysv_hash_offset is None:
             return False
         value = 0
         for byte in name:
             value = (value << 4) + byte
             high = value & 0xF0000000
             value = (value ^ (high >> 24)) & ~high & 0xFFFFFFFF
-        buckets, _ = struct.unpack_from("<II", self._map, self._sysv)
-        (index,) = struct.unpack_from("<I", self._map, self._sysv + 8 + value % max(1, buckets) * 4)
+        buckets, _ = struct.unpack_from("<II", self._map, self._sysv_hash_offset)
+        (index,) = struct.unpack_from(
+            "<I", self._map, self._sysv_hash_offset + 8 + value % max(1, buckets) * 4
+        )
         while index:
             self._count_step()
             if self._defines(index, name):
                 return True
-            (index,) = struct.unpack_from("<I", self._map, self._sysv + 8 + (buckets + index) * 4)
+            (index,) = struct.unpack_from("<I", self._map, self._sysv_hash_offset + 8 + (buckets + index) * 4)
         return False
 
 
@@ -180,9 +194,9 @@ def gnu_hash(name: bytes) -> int:
 
 
 def find_unresolved(path: str, providers: Iterable[str]) -> tuple[str, ...]:
-    """Return the strong undefined symbols of `path` that none of `providers` (paths) defines.
+    """Return the strong undefined symbols of the object at `path` that no object at `providers` defines.
 
-    The result is empty if a table cannot be parsed. Raises OSError if a file cannot be opened.
+    Empty if a table cannot be parsed. Raise OSError if a file cannot be opened.
     """
     try:
         with SymbolTable(path) as symbols:

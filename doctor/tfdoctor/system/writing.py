@@ -1,7 +1,7 @@
-"""Writing files that a user names on the command line: completely or not at all, and replacing nothing else.
+"""Write the files that a user names on the command line, either completely or not at all.
 
-A regular file is replaced only with --force. Pipes, terminals and devices are written to directly. Everything
-else is refused, symbolic links included.
+A regular file is replaced only with --force. Pipes, terminals and devices are written to directly. All other
+targets are refused, including symbolic links.
 """
 
 from __future__ import annotations
@@ -27,20 +27,22 @@ __all__ = ["append_line", "check_file", "place_file", "scratch_folder", "write_a
 
 SCRATCH = "tfdoctor-run-"
 PIPE_TIMEOUT_S = 10
-"""Seconds to wait until a program opens a pipe for reading."""
+"""Seconds to wait for a program to open a pipe for reading."""
 
 _DESCRIPTOR = re.compile(r"/dev/fd/([0-9]{1,6})|/proc/(?:self|thread-self)/fd/([0-9]{1,6})")
-_STANDARD = {"/dev/stdout": 1, "/dev/stderr": 2}
+_STANDARD_STREAMS = {"/dev/stdout": 1, "/dev/stderr": 2}
 _CANNOT_REPLACE_ERRORS = (errno.EACCES, errno.EPERM, errno.EBUSY, errno.EROFS, errno.EXDEV)
 
 
 def check_file(
     target: Path, *, force: bool, option: str = "-o", reads: Iterable[Path | str | None] = ()
 ) -> None:
-    """Check that a file can be written to `target`. Raises UsageError, or Error if this user may not write there.
+    """Check that a file can be written to `target`.
 
-    reads: files and folders that the command reads. None of them, and no file in such a folder, is replaced,
-    even with --force.
+    `reads` are the files and folders that the command reads. Neither they nor files in these folders are
+    replaced, even with --force; None is ignored.
+
+    Raise UsageError if the target is invalid, or Error if this user may not write there.
     """
     display_name = clean_line(str(target))
     if not target.name or "\0" in str(target):
@@ -67,7 +69,7 @@ def check_file(
     if kind == "file":
         resolved = target.resolve()
         if any(
-            resolved.is_relative_to(Path(source).resolve()) or _is_same(target, source)
+            resolved.is_relative_to(Path(source).resolve()) or _is_same_file(target, source)
             for source in reads
             if source
         ):
@@ -78,7 +80,7 @@ def check_file(
         raise Error(message, hint="Name another place.")
 
 
-def _is_same(target: Path, other: Path | str) -> bool:
+def _is_same_file(target: Path, other: Path | str) -> bool:
     try:
         return target.samefile(other)
     except (OSError, ValueError):
@@ -86,11 +88,14 @@ def _is_same(target: Path, other: Path | str) -> bool:
 
 
 def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o") -> None:
-    """Write one file completely or not at all; write to a pipe or a device directly. Raises UsageError or Error."""
+    """Write a file completely or not at all. A pipe or a device is written to directly.
+
+    Raise UsageError if the target is invalid, or Error if it cannot be written.
+    """
     check_file(target, force=force, option=option)
     try:
         number = _get_descriptor(target)
-        if number is not None:  # opening it by name would write a file from its start
+        if number is not None:  # opening it by name would overwrite a redirected file from its start
             _write_descriptor(os.dup(number), content)
             return
         if _get_kind(target, option) == "stream":
@@ -104,16 +109,19 @@ def write_file(target: Path, content: bytes, *, force: bool, option: str = "-o")
 
 
 def _get_descriptor(target: Path) -> int | None:
-    """Return the descriptor that `target` names, such as 1 for /dev/stdout; None if it names none."""
+    """Return the descriptor that `target` names, such as 1 for /dev/stdout; None if it is not such a path."""
     text = str(target)
     match = _DESCRIPTOR.fullmatch(text)
     if match:
         return int(match[1] or match[2])
-    return _STANDARD.get(text)
+    return _STANDARD_STREAMS.get(text)
 
 
 def _get_kind(path: Path, option: str) -> str:
-    """Return the kind of a path: "nothing", "file", "stream" (a pipe or a character device) or "other"."""
+    """Return the kind of a path: "nothing", "file", "stream" (a pipe or a character device) or "other".
+
+    Raise UsageError if the path cannot be inspected.
+    """
     try:
         mode = path.stat().st_mode
     except (FileNotFoundError, NotADirectoryError):
@@ -127,7 +135,10 @@ def _get_kind(path: Path, option: str) -> str:
 
 
 def _open_stream(target: Path) -> int:
-    """Open a device, or a pipe once a program reads it. Raises OSError if none does within PIPE_TIMEOUT_S."""
+    """Open a device, or a pipe as soon as a program reads it. Return the descriptor.
+
+    Raise OSError if no program reads the pipe within PIPE_TIMEOUT_S.
+    """
     deadline = time.monotonic() + PIPE_TIMEOUT_S
     while True:
         try:
@@ -149,11 +160,11 @@ def _write_descriptor(descriptor: int, content: bytes) -> None:
 
 
 def _replace_file(target: Path, content: bytes, *, force: bool) -> None:
-    """Write a file atomically; with `force`, overwrite it in place if it cannot be replaced."""
+    """Write a file atomically. If `force` is true and it cannot be replaced, overwrite it in place."""
     try:
         place_file(target, content, force=force)
     except OSError as error:
-        # A file that is itself a mount point, or in a read-only folder, cannot be replaced: overwrite it.
+        # A mount point and a file in a read-only folder cannot be replaced, but overwritten.
         if not (
             force
             and error.errno in _CANNOT_REPLACE_ERRORS
@@ -165,7 +176,10 @@ def _replace_file(target: Path, content: bytes, *, force: bool) -> None:
 
 
 def place_file(target: Path, content: bytes, *, force: bool) -> None:
-    """Write a file completely or not at all; an existing file is replaced only with `force`. Raises OSError."""
+    """Write a file completely or not at all.
+
+    An existing file is replaced only if `force` is true. Raise OSError if the file cannot be written.
+    """
 
     def make(temporary: Path) -> None:
         with temporary.open("xb") as stream:
@@ -178,8 +192,8 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
 
     def place(temporary: Path) -> None:
         if not force:
-            with contextlib.suppress(OSError):  # file systems without hard links
-                # It raises FileExistsError, suppressed here, if the file appeared meanwhile.
+            with contextlib.suppress(OSError):  # some file systems have no hard links
+                # This raises FileExistsError if the file has appeared meanwhile. The check below reports it.
                 os.link(temporary, target)
                 return
             if os.path.lexists(target):
@@ -190,7 +204,10 @@ def place_file(target: Path, content: bytes, *, force: bool) -> None:
 
 
 def append_line(target: Path, text: str) -> None:
-    """Append a line to a regular file, creating it if necessary; symbolic links are not followed. Raises OSError."""
+    """Append a line to a regular file. The file is created if necessary, and symbolic links are not followed.
+
+    Raise OSError if it is not a regular file or cannot be written.
+    """
     flags = (
         os.O_WRONLY | os.O_APPEND | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0)
     )
@@ -202,9 +219,9 @@ def append_line(target: Path, text: str) -> None:
 
 @contextlib.contextmanager
 def scratch_folder() -> Iterator[Path]:
-    """Make a temporary folder; remove the folders of this user's earlier processes that were killed.
+    """Yield a temporary folder, and remove the folders of this user's earlier processes that were killed.
 
-    A process holds a lock on its folder while it runs.
+    A process locks its folder while it runs, so the folders of killed processes are not locked.
     """
     try:
         import fcntl
@@ -231,9 +248,9 @@ def scratch_folder() -> Iterator[Path]:
 
 
 def write_atomically(target: Path, make: Callable[[Path], None], place: Callable[[Path], None]) -> None:
-    """Call `make` with a temporary path beside the target, then `place` to move it there.
+    """Call `make` to create a temporary path beside the target, then `place` to move it to the target.
 
-    The temporary file or folder is removed in every case, also after Ctrl-C or on a full disk.
+    The temporary file or folder is removed in every case, for example after Ctrl-C or if the disk is full.
     """
     with tempfile.TemporaryDirectory(
         prefix=".tfdoctor-", dir=target.parent, ignore_cleanup_errors=True

@@ -1,4 +1,4 @@
-"""Timing of the TensorFlow of a Python on this machine, while the GPUs are watched."""
+"""Benchmark the TensorFlow of a Python on this machine, and sample the state of the GPUs meanwhile."""
 
 from __future__ import annotations
 
@@ -35,11 +35,11 @@ __all__ = ["PROBE_TIMEOUT_S", "BenchRequest", "Timing", "bench_python", "list_li
 
 PROBE_TIMEOUT_S = 30.0
 SETUP_TIMEOUT_S = 300.0
-"""Seconds allowed beyond `time` for importing TensorFlow, building the graphs and the last measurement."""
+"""Seconds in addition to the requested time, for importing TensorFlow, building graphs and the last measurement."""
 WATCH_INTERVAL_S = 3.0
 """Seconds between two samples of the GPUs. nvidia-smi takes little processor time."""
 MAX_KEPT_LINES = 20_000
-"""Most lines of the payload that are kept."""
+"""Largest number of payload lines that are kept."""
 
 
 class _Conditions(TypedDict):
@@ -50,14 +50,14 @@ class _Conditions(TypedDict):
 
 @dataclass(frozen=True, slots=True)
 class BenchRequest:
-    """What to measure, and for how long in seconds."""
+    """A request for a benchmark."""
 
     seconds: float = 60.0
     devices: tuple[str, ...] = ()
-    """Names of the devices; empty for the CPU and each GPU."""
+    """Names of the devices. Empty means the CPU and each GPU."""
     workloads: tuple[str, ...] = ()
     dtypes: tuple[str, ...] = ()
-    """Data types; empty for float32 and, on each GPU, those that it supports."""
+    """Data types. Empty means float32 and, on each GPU, the other types that it supports."""
     sizes: tuple[int, ...] = ()
     xla: bool = False
 
@@ -68,18 +68,19 @@ class BenchRequest:
 
     @property
     def conditions(self) -> _Conditions:
-        """Timeout and environment changes for the run of TensorFlow."""
+        """The timeout and the changes of the environment for the TensorFlow process."""
         return {
             "timeout": self.seconds + SETUP_TIMEOUT_S,
             "env": {} if self.gpus else {"CUDA_VISIBLE_DEVICES": "-1"},
-            # The log would mention compilation, and nobody reads it.
+            # The payload reads messages about compilation from the log.
             "unset": ("TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL"),
         }
 
     def as_json(self, *, shortly: bool = False) -> str:
         """Return the request for the payload.
 
-        With `shortly`, each timing is sent at most twice, for the case that all output comes at the end.
+        With `shortly`, the payload prints each timing at most twice instead of after every round, because its output
+        arrives only at the end.
         """
         bench = {
             "shortly": shortly,
@@ -95,17 +96,18 @@ class BenchRequest:
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """Measured times, with what is known about the GPUs."""
+    """The measurements, and what is known about the GPUs."""
 
     target: str
     measured: Measured
     peaks: dict[str, dict[str, float]]
+    """Expected GFLOP/s by data type for each GPU, by the name of the GPU."""
     software: bool = False
-    """Whether the GPUs are not real: software GPUs or those of a stand-in driver."""
+    """Whether the GPUs are simulated by a software GPU or a stand-in driver."""
     look: str = "tfdoctor check"
-    """Command that says what is wrong with this TensorFlow."""
+    """Command that finds out what is wrong with this TensorFlow."""
     interrupted: BaseException | None = None
-    """The interrupt (Ctrl-C) that ended the run early; what was measured before is kept."""
+    """The exception of the signal that ended the run early; None if there was none. Earlier results are kept."""
 
 
 def bench_python(
@@ -116,7 +118,10 @@ def bench_python(
     *,
     on_line: OnLine,
 ) -> Timing:
-    """Run the requested benchmark with a Python of this machine. Raise UsageError if the Python is not found."""
+    """Run the requested benchmark with a Python on this machine. Raise UsageError if no Python is found.
+
+    `on_line` is called with each line of the payload as it arrives.
+    """
     facts = collect_facts(system, compat, python=python, timeout=PROBE_TIMEOUT_S)
     interpreter = value_of(facts.python)
     if interpreter is None:
@@ -146,13 +151,14 @@ def run_bench(
     watched: System | None,
     look: str = "tfdoctor check",
 ) -> Timing:
-    """Run the benchmark with `run`, and watch the GPUs through `watched`, the machine that has them.
+    """Run the benchmark with `run`, and sample the GPUs of `watched` meanwhile.
 
-    `look` is the command that says what is wrong with this TensorFlow.
+    `told` is called with each line of the payload. `watched` is the machine that has the GPUs; None if they cannot
+    be sampled. `look` is the command that finds out what is wrong with this TensorFlow.
     """
     peaks = {f"GPU:{index}": speeds for index, speeds in find_expected_speeds(facts, compat.cards).items()}
     cuda = value_of(facts.driver.cuda)
-    software = cuda is not None and (cuda.software or cuda.stand_in)
+    is_simulated = cuda is not None and (cuda.software or cuda.stand_in)
     parts: list[dict[str, Any]] = []
 
     def keep(part: dict[str, Any]) -> None:
@@ -160,14 +166,14 @@ def run_bench(
             parts.append(part)
         told(part)
 
-    watch = _GpuSampler(watched, facts) if watched is not None else None
+    sampler = _GpuSampler(watched, facts) if watched is not None else None
     interrupted: BaseException | None = None
     stopped = ""
     pairs: dict[tuple[str, str], str] = {}
     peers: dict[tuple[str, str], bool] = {}
-    if watch is not None and watched is not None and wish.gpus and find_tensorflow_names(facts):
+    if sampler is not None and watched is not None and wish.gpus and find_tensorflow_names(facts):
         pairs, peers = read_interconnects(watched, facts), read_peer_access(watched, facts)
-        watch.start()
+        sampler.start()
     try:
         with stop_on_signal(system):
             result = run(keep)
@@ -177,10 +183,10 @@ def run_bench(
         if not parse_lines(parts).any_timed:
             stopped = "It was interrupted before anything was timed."
     finally:
-        if watch is not None:
-            watch.over.set()
+        if sampler is not None:
+            sampler.over.set()
     measured = parse_lines(parts)
-    samples = watch.list_samples() if watch is not None else ()
+    samples = sampler.list_samples() if sampler is not None else ()
     return Timing(
         target,
         replace(
@@ -192,14 +198,14 @@ def run_bench(
             asked=bool(wish.devices),
         ),
         peaks,
-        software,
+        is_simulated,
         look,
         interrupted,
     )
 
 
 LINK_KINDS = {"PIX": "switch", "PXB": "switch", "PSB": "switch", "PHB": "bridge", "NODE": "bridges"}
-"""Topology codes of nvidia-smi, each with the kind of connection between two GPUs."""
+"""The kind of connection between two GPUs, by nvidia-smi's topology code."""
 
 
 def list_links(
@@ -209,21 +215,21 @@ def list_links(
     facts: Facts,
     cards: Cards,
 ) -> tuple[Interconnect, ...]:
-    """List the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
+    """Return the links between the host and each GPU, and between two GPUs, with their speed in GB/s.
 
-    `pairs` maps two devices to nvidia-smi's code for their link. `peers` maps them to whether one can access the
-    other's memory.
+    `seen` are the samples of the GPUs. `pairs` has the nvidia-smi code of the link between two devices. `peers` says
+    whether one device can access the memory of the other.
     """
     cuda = value_of(facts.driver.cuda)
     capability = {
         f"GPU:{first.ordinal}": first.compute_capability for first in (cuda.devices if cuda else ())
     }
     host_links = {}
-    for card in seen:
-        if card.lanes and card.generation:
-            speed = cards.pcie_gbps(card.generation, card.lanes)
-            description = f"PCI Express {card.generation}.0 x{card.lanes}"
-            host_links[card.device] = Interconnect("CPU:0", card.device, "pcie", description, speed)
+    for sample in seen:
+        if sample.lanes and sample.generation:
+            speed = cards.pcie_gbps(sample.generation, sample.lanes)
+            description = f"PCI Express {sample.generation}.0 x{sample.lanes}"
+            host_links[sample.device] = Interconnect("CPU:0", sample.device, "pcie", description, speed)
     links = list(host_links.values())
     for (first, second), code in pairs.items():
         speed = None
@@ -260,39 +266,43 @@ class _GpuSampler(threading.Thread):
         self.over = threading.Event()
         self._system = system
         self._devices = find_tensorflow_names(facts)
-        # Processes that compute now are not ours: TensorFlow's process starts later.
-        self._earlier: dict[str, dict[int | None, str]] = {}
-        self._cards: dict[str, Watched] = {}
+        # The processes that compute before the benchmark starts belong to others.
+        self._earlier_processes: dict[str, dict[int | None, str]] = {}
+        self._samples: dict[str, Watched] = {}
 
     def start(self) -> None:
-        """Record the processes that compute on the GPUs now, then start to sample."""
-        for bus, card in read_cards(self._system).items():
-            computing = (p for p in card.processes if p.kind != "G")
-            self._earlier[bus] = {p.pid: clean_line(p.name or f"process {p.pid}") for p in computing}
+        """Record the processes that already compute on the GPUs, then start to sample."""
+        for bus, gpu in read_cards(self._system).items():
+            computing = (p for p in gpu.processes if p.kind != "G")  # "G" is a graphics process
+            self._earlier_processes[bus] = {
+                p.pid: clean_line(p.name or f"process {p.pid}") for p in computing
+            }
         super().start()
 
     def run(self) -> None:
         while not self.over.wait(WATCH_INTERVAL_S):
-            for bus, card in read_cards(self._system).items():
+            for bus, gpu in read_cards(self._system).items():
                 if bus in self._devices:
-                    self._cards[self._devices[bus]] = self._add_sample(bus, card)
+                    self._samples[self._devices[bus]] = self._add_sample(bus, gpu)
 
-    def _add_sample(self, bus: str, card: SmiGpu) -> Watched:
-        """Return the GPU's sample, extended by the current values."""
+    def _add_sample(self, bus: str, gpu: SmiGpu) -> Watched:
+        """Return the sample of a GPU, merged with its current values."""
         device = self._devices[bus]
-        sample, health = self._cards.get(device, Watched(device)), card.health
+        sample, health = self._samples.get(device, Watched(device)), gpu.health
         temperatures = [
             t for t in (sample.temperature, health.temperature if health else None) if t is not None
         ]
-        running = {p.pid for p in card.processes}
-        remaining = [name for pid, name in self._earlier.get(bus, {}).items() if pid in running]
+        running = {p.pid for p in gpu.processes}
+        remaining_names = [
+            name for pid, name in self._earlier_processes.get(bus, {}).items() if pid in running
+        ]
         return Watched(
             device,
             tuple(dict.fromkeys((*sample.slowdowns, *(health.slowdowns if health else ())))),
             max(temperatures, default=None),
             health.power_limit if health else None,
             health.power_default if health else None,
-            tuple(dict.fromkeys((*sample.processes, *remaining))),
+            tuple(dict.fromkeys((*sample.processes, *remaining_names))),
             _max_known(sample.lanes, health.link_width if health else None),
             _max_known(sample.lanes_most, health.link_width_most if health else None),
             _max_known(sample.generation, health.link_generation if health else None),
@@ -301,8 +311,8 @@ class _GpuSampler(threading.Thread):
         )
 
     def list_samples(self) -> tuple[Watched, ...]:
-        """Return one merged sample for each GPU that was sampled."""
-        return tuple(self._cards[name] for name in sorted(self._cards))
+        """Return the merged sample of each GPU that was sampled."""
+        return tuple(self._samples[name] for name in sorted(self._samples))
 
 
 def _max_known(first: int | None, second: int | None) -> int | None:

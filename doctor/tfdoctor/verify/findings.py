@@ -1,6 +1,6 @@
-"""Findings of a verification that no rule makes: a timeout, killed processes, missing GPUs, no Python. Pure.
+"""Build findings of a verification that no rule covers: timeouts, killed processes, missing GPUs, no Python.
 
-They say nothing about tfdoctor's prediction, and a TensorFlow that could not finish is not assessed.
+The functions do no I/O. The findings neither confirm nor contradict tfdoctor's prediction.
 """
 
 from __future__ import annotations
@@ -27,19 +27,19 @@ __all__ = [
 ]
 
 TIMEOUT_FACTOR = 4
-"""Factor by which the suggested time limit is longer."""
+"""Factor by which the suggested time limit exceeds the previous one."""
 
 
 def report_late(run: VerificationRun, stage: str, detail: str) -> Finding:
-    """Return the finding for a stage that did not end within its limit."""
+    """Return the finding for a stage that did not end within its time limit."""
     seconds = run.wish.limits.get_limit(stage)
-    more = f"{run.build_command()} --timeout {max(seconds * TIMEOUT_FACTOR, 60):.0f}"
+    longer_command = f"{run.build_command()} --timeout {max(seconds * TIMEOUT_FACTOR, 60):.0f}"
     return make_finding(
         run.cause or Cause.INCONCLUSIVE,
         f"{stage} did not end within {seconds:.0f} s",
         f"It was stopped, so what it would have done is not known. TensorFlow {detail}",
         (
-            Remedy("Give it more time.", (more,)),
+            Remedy("Give it more time.", (longer_command,)),
             Remedy("If it still does not end, check whether the driver answers at all.", ("nvidia-smi",)),
         ),
     )
@@ -48,12 +48,12 @@ def report_late(run: VerificationRun, stage: str, detail: str) -> Finding:
 def report_failed(run: VerificationRun, stage: Stage) -> Finding:
     """Return the finding for a failed stage, from its error and the log of the run."""
     cause = run.cause or Cause.INCONCLUSIVE
-    known = cause is not Cause.INCONCLUSIVE
+    is_known = cause is not Cause.INCONCLUSIVE
     causes_remedies = (
         cause.data.remedies if isinstance(cause.data.remedies, tuple) else (cause.data.remedies,)
     )
-    remedies = [remedy for remedy in causes_remedies if isinstance(remedy, Remedy)] if known else []
-    if known:
+    remedies = [remedy for remedy in causes_remedies if isinstance(remedy, Remedy)] if is_known else []
+    if is_known:
         remedies.append(
             Remedy("See what this cause means, and how to fix it.", (f"tfdoctor explain {cause.value}",))
         )
@@ -66,8 +66,8 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
         )
     return make_finding(
         cause,
-        cause.data.title if known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
-        cause.data.meaning if known else "Neither its error nor its log says why.",
+        cause.data.title if is_known else f"TensorFlow sees the GPUs, and fails at the stage {stage.name}",
+        cause.data.meaning if is_known else "Neither its error nor its log says why.",
         tuple(remedies),
         (Evidence(f"the stage {stage.name}", stage.detail),),
     )
@@ -76,7 +76,8 @@ def report_failed(run: VerificationRun, stage: Stage) -> Finding:
 def report_killed(run: VerificationRun, *, sure: bool) -> Finding:
     """Return the finding for a process that was killed because memory was used up.
 
-    `sure` says that the engine reported it; otherwise it is the most common reason for SIGKILL.
+    `sure` says whether the engine reported that reason. Otherwise it is assumed, as the most common reason for
+    SIGKILL.
     """
     limit = f" of {format_size(run.wish.memory)}" if run.wish.memory else ""
     if run.wish.memory:
@@ -95,10 +96,10 @@ def report_killed(run: VerificationRun, *, sure: bool) -> Finding:
 def report_gpu_count(run: VerificationRun, visible: int, given: int | None) -> Finding:
     """Return the finding for an unexpected number of GPUs.
 
-    `given` is the number that the driver shows in the container; None if it is not known.
+    `visible` is the number that TensorFlow lists. `given` is the number that the driver shows; None if it is unknown.
     """
     expected = run.expected or 0
-    fewer = visible < expected
+    is_fewer = visible < expected
     if given is None:
         explanation = ""
     elif given == visible:
@@ -108,11 +109,11 @@ def report_gpu_count(run: VerificationRun, visible: int, given: int | None) -> F
     remedies = [
         Remedy("If that is correct, expect this number.", (f"{run.build_command()} --expect-gpus {visible}",))
     ]
-    if fewer and given == visible and run.image is not None and run.wish.gpus not in (None, "all"):
+    if is_fewer and given == visible and run.image is not None and run.wish.gpus not in (None, "all"):
         remedies.insert(
             0, Remedy("Give the container all of them.", (f"{run.build_command(gpus=False)} --gpus all",))
         )
-    elif fewer and given == visible:
+    elif is_fewer and given == visible:
         remedies.insert(0, Remedy("See which cards the driver of this machine shows.", ("nvidia-smi -L",)))
     return make_finding(
         Cause.INCONCLUSIVE,
@@ -155,7 +156,7 @@ def make_finding(
     remedies: tuple[Remedy, ...],
     evidence: tuple[Evidence, ...] = (),
 ) -> Finding:
-    """Return the finding of a failed stage, with the code of its cause."""
+    """Return an error finding for a failed stage, with the code of its cause."""
     return Finding(
         code=cause.data.code,
         cause=cause,

@@ -1,4 +1,4 @@
-"""Verification of the TensorFlow of an image, in a container with the GPUs."""
+"""Verify the TensorFlow of an image, in a container with the GPUs."""
 
 from __future__ import annotations
 
@@ -43,10 +43,10 @@ if TYPE_CHECKING:
 
 __all__ = ["find_python", "get_gpu_option", "list_gpu_access", "verify_image"]
 
-_PYTHONS = ("python", "python3", "python2")
+_PYTHON_COMMANDS = ("python", "python3", "python2")
 
 
-_HAS_TENSORFLOW = (
+_TENSORFLOW_TEST_CODE = (
     "import sys\n"
     "try:\n from importlib.util import find_spec\n"
     "except ImportError:\n from pkgutil import find_loader as find_spec\n"
@@ -65,11 +65,13 @@ def verify_image(
     stand_in: Path | None = None,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify an image of the engine, in a container that is removed at the end.
+    """Verify an image in a container that is removed at the end.
 
-    `host` holds the facts of this machine if the engine runs on it, else None. `stand_in` is the folder of the
-    stand-in driver's libraries, for `wish.simulated`; a copy is put into the container. `progress` gets notes about
-    long operations outside the stages. Raise EngineError if the image or the engine is not found.
+    `host` are the facts about this machine; None if the engine runs on another one. `stand_in` is the folder with
+    the libraries of the stand-in driver, which are copied into the container if `wish.simulated` is set. `progress`
+    shows long operations outside the stages.
+
+    Raise EngineError if the image or the engine is not found.
     """
     image_info = engine.image(image)
     if image_info is None:
@@ -113,11 +115,11 @@ def verify_image(
                     *(finding for finding in run.findings if finding.cause is not Cause.OOM),
                 ]
     except ContainerEndedError as error:
-        _add_ended(run, error, time.monotonic() - started)
+        _record_early_end(run, error, time.monotonic() - started)
     return run.result()
 
 
-def _add_ended(run: VerificationRun, error: ContainerEndedError, seconds: float) -> None:
+def _record_early_end(run: VerificationRun, error: ContainerEndedError, seconds: float) -> None:
     """Add the finding for a container that ended before or during the stages."""
     finding = report_ended_early(run, error)
     run.findings.insert(0, finding)
@@ -125,16 +127,16 @@ def _add_ended(run: VerificationRun, error: ContainerEndedError, seconds: float)
 
 
 def get_gpu_option(engine: ContainerEngine) -> str:
-    """Return the engine's most common option that gives a container all GPUs."""
+    """Return the engine's usual option that gives a container access to all GPUs."""
     return list_gpu_access(engine, None)[0].option
 
 
 def _add_stand_in(
     request: RunRequest, simulated: Simulated, environment: Mapping[str, str], stand_in: Path
 ) -> RunRequest:
-    """Return the request with the stand-in driver after everything on the image's own search path.
+    """Return the request with the stand-in driver added at the end of the image's library path.
 
-    `environment` holds the image's variables.
+    `environment` are the image's variables.
     """
     return dataclasses.replace(
         request,
@@ -157,21 +159,22 @@ def _start_container(
 ) -> tuple[ContainerSystem | None, GpuAccess]:
     """Start the container with the first kind of GPU access that the engine accepts.
 
-    If it accepts none, record the failure in `run` and return None as the system.
+    Return the system and the access. If the engine accepts no kind of access, record the failure in `run` and return
+    None as the system.
     """
     started = time.monotonic()
-    refused: list[tuple[GpuAccess, str]] = []
+    refusals: list[tuple[GpuAccess, str]] = []
     for access in list_gpu_access(engine, wish.gpus):
         try:
             return ContainerSystem(engine, dataclasses.replace(request, gpus=access)), access
         except StartError as error:
-            refused.append((access, error.said))
+            refusals.append((access, error.said))
         except ContainerEndedError as error:
             run.access = access.option
-            _add_ended(run, error, time.monotonic() - started)
+            _record_early_end(run, error, time.monotonic() - started)
             return None, access
-    access, message = refused[0]
-    finding = _explain_refusal(engine, compat, refused, host)
+    access, message = refusals[0]
+    finding = _explain_refusal(engine, compat, refusals, host)
     run.access = access.option
     run.findings.append(finding)
     detail = f"{finding.title}: {_shorten_message(message)}"
@@ -180,7 +183,7 @@ def _start_container(
 
 
 def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess]:
-    """List the kinds of GPU access that this engine may accept, the most common first."""
+    """Return the kinds of GPU access that this engine may accept, the most common first."""
     if gpus == "none":
         return [GpuAccess("none")]
     devices = ("all",) if gpus in (None, "all", "") else tuple(str(gpus).split(","))
@@ -198,7 +201,7 @@ def list_gpu_access(engine: ContainerEngine, gpus: str | None) -> list[GpuAccess
 def _explain_refusal(
     engine: ContainerEngine, compat: Compat, refused: Sequence[tuple[GpuAccess, str]], host: Facts | None
 ) -> Finding:
-    """Return the finding for the engine's error messages, recognized by the signatures of `diagnose`."""
+    """Return the finding for the engine's error messages, using the signatures of `diagnose`."""
     text = "\n".join(f"docker: Error response from daemon: {message}" for _, message in refused)
     evidence = tuple(
         Evidence(f"{engine.name} run {access.option}", clean_line(message, limit=600))
@@ -211,12 +214,12 @@ def _explain_refusal(
     cause = report.cause
     if cause in (Cause.INCONCLUSIVE, Cause.HEALTHY):
         cause = Cause.NO_NVIDIA_RUNTIME if _mentions_gpus(text) else Cause.INCONCLUSIVE
-    general = list(report.root.remedies) if report.root is not None else []
+    general_remedies = list(report.root.remedies) if report.root is not None else []
     if engine.name == "podman" and cause is Cause.NO_NVIDIA_RUNTIME:
-        general = [engine_advice.make_spec_remedy()]
-    specific: list[Remedy] = []
+        general_remedies = [engine_advice.make_spec_remedy()]
+    specific_remedies: list[Remedy] = []
     if containers is not None:
-        specific = [
+        specific_remedies = [
             r
             for item in engine_state.list_engine_problems(containers)
             if item.cause is cause
@@ -237,12 +240,12 @@ def _explain_refusal(
         explanation=clean_line(explanation, limit=1000),
         evidence=evidence,
         # Remedies for this machine replace the general ones.
-        remedies=_drop_duplicates(specific or general),
+        remedies=_drop_duplicates(specific_remedies or general_remedies),
     )
 
 
 def _drop_duplicates(remedies: Sequence[Remedy]) -> tuple[Remedy, ...]:
-    """Return the remedies without those whose commands (or text, if there are none) were seen before."""
+    """Return the remedies without duplicates. Remedies are duplicates if their commands, or else texts, are equal."""
     unique: dict[object, Remedy] = {}
     for remedy in remedies:
         unique.setdefault(remedy.commands or remedy.text, remedy)
@@ -253,7 +256,7 @@ _UNKNOWN_DEVICE = re.compile(r"device error: .{0,400}unknown device|unresolvable
 
 
 def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
-    """Return whether the engine has GPUs, but not the requested one."""
+    """Return whether the engine has GPUs, but not the requested one. `text` are its error messages."""
     if "unresolvable CDI" in text:
         return containers is not None and bool(engine_advice.gpu_specs(containers))
     return _UNKNOWN_DEVICE.search(text) is not None
@@ -262,7 +265,7 @@ def _is_unknown_device(text: str, containers: ContainerFacts | None) -> bool:
 def _report_unknown_gpu(
     engine: ContainerEngine, access: GpuAccess, host: Facts | None, evidence: tuple[Evidence, ...]
 ) -> Finding:
-    """Return the finding for a GPU that was requested but does not exist."""
+    """Return the finding for a requested GPU that does not exist."""
     count = count_expected_gpus(host, None) if host is not None else None
     requested = ",".join(access.devices)
     count_text = f"The driver shows {count} GPU{'s' * (count != 1)} (from 0 on). " if count else ""
@@ -284,7 +287,7 @@ _ERROR_REASON = re.compile(
 
 
 def _shorten_message(message: str) -> str:
-    """Return the end of the engine's message, which has the reason; before it come the components that passed it on."""
+    """Return the end of the engine's message, which has the reason. The beginning names only engine components."""
     match = _ERROR_REASON.search(message)
     return clean_line(match[0] if match is not None else message, limit=300)
 
@@ -294,34 +297,34 @@ def _mentions_gpus(text: str) -> bool:
 
 
 def find_python(system: System) -> str | None:
-    """Return the command of an image's Python that has TensorFlow; None if the first three candidates have none."""
-    for name in _PYTHONS:
+    """Return the path of the first Python in the image that has TensorFlow; None if no Python on PATH has it."""
+    for name in _PYTHON_COMMANDS:
         path = system.which(name)
         if path is None:
             continue
-        result = system.run([path, "-B", "-c", _HAS_TENSORFLOW], timeout=20)
+        result = system.run([path, "-B", "-c", _TENSORFLOW_TEST_CODE], timeout=20)
         if result.ok:
             return path
     return None
 
 
 INIT_PROGRAMS = frozenset({"tini", "tini-static", "dumb-init", "catatonit", "docker-init"})
-"""Init programs, which start another program and pass signals on."""
+"""Init programs, which start another program and forward signals to it."""
 
 
 def _describe_entrypoint(entrypoint: Sequence[str]) -> str:
-    """Return a note that the image's ENTRYPOINT, which may set variables, is not run; "" if there is none."""
+    """Return a note that the image's ENTRYPOINT is not run; "" if it has none, or only an init program."""
     arguments = [
         a for a in entrypoint if not a.startswith("-") and PurePosixPath(a).name not in INIT_PROGRAMS
     ]
-    shown = clean_line(" ".join(arguments), limit=40)
-    return f"; its ENTRYPOINT ({shown}) is not run" if arguments else ""
+    command = clean_line(" ".join(arguments), limit=40)
+    return f"; its ENTRYPOINT ({command}) is not run" if arguments else ""
 
 
 def _check_runtime(
     run: VerificationRun, facts: Facts, access: GpuAccess, seconds: float, entrypoint: Sequence[str]
 ) -> None:
-    """Record that the container starts, and whether it has a driver or device nodes."""
+    """Record the stage `runtime`: the container starts, and it has a driver or device nodes if GPUs are expected."""
     cuda = value_of(facts.driver.cuda)
     nodes = value_of(facts.driver.nodes)
     has_gpu = (cuda is not None and cuda.loaded) or (
@@ -339,11 +342,11 @@ def _check_runtime(
         detail = f"a container starts with {access.option or 'no GPUs'}{_describe_entrypoint(entrypoint)}"
         run.add("runtime", "passed", detail, seconds)
         return
-    no_gpus_requested = run.wish.gpus == "none"
+    is_without_gpus = run.wish.gpus == "none"
     cause = Cause.CONTAINER_NO_GPU
     detail = (
         "the container was started without GPUs, as asked"
-        if no_gpus_requested
+        if is_without_gpus
         else f"the container starts with {access.option}, but gets neither a driver nor a device node"
     )
     run.fail("runtime", detail, cause, seconds)

@@ -1,4 +1,4 @@
-"""Timing of the TensorFlow of an image in a container. Its lines arrive when the container ends."""
+"""Benchmark the TensorFlow of an image in a container. The lines of the payload arrive only at its end."""
 
 from __future__ import annotations
 
@@ -36,11 +36,13 @@ def bench_image(
     told: Callable[[dict[str, Any]], None],
     machine: System | None,
 ) -> Timing:
-    """Run the benchmark in a container with the GPUs; the container is removed at the end.
+    """Run the benchmark in a container with the GPUs, and remove the container.
 
-    `python` is the interpreter in the image; None searches for one. `machine` is this machine if the engine runs on
-    it, so that its GPUs can be watched. Raise EngineError if the image or the engine is not found or no container
-    starts, UsageError if no Python answers in the image.
+    `python` is the interpreter in the image; None means that one is searched for. `told` is called with each line of
+    the payload. `machine` is this machine, whose GPUs are sampled; None if the engine runs on another machine.
+
+    Raise EngineError if the image or the engine is not found or no container starts, or UsageError if no Python runs
+    in the image.
     """
     if engine.image(image) is None:
         message = f"the image {image} is not here."
@@ -68,7 +70,7 @@ def bench_image(
 def _start_container(engine: ContainerEngine, image: str, wish: BenchRequest) -> ContainerSystem:
     """Start a container with the first kind of GPU access that the engine accepts.
 
-    Raise EngineError with the engine's answer to the first one if it accepts none.
+    Raise EngineError with the engine's first error message if it accepts none.
     """
     first_error = None
     for access in list_gpu_access(engine, None if wish.gpus else "none"):

@@ -1,4 +1,4 @@
-"""Verification of the TensorFlow of a Python on this machine."""
+"""Verify the TensorFlow of a Python on this machine."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ def verify_python(
     on_stage: Callable[[Stage], None] = ignore_stage,
     progress: Progress | None = None,
 ) -> Verification:
-    """Verify the TensorFlow of a Python on this machine. Raise UsageError if the Python is not found.
+    """Verify the TensorFlow of a Python on this machine.
 
-    With `wish.simulated`, `system` must have the variables that `add_stand_in` returns. `progress` gets notes about
-    long operations outside the stages.
+    If `wish.simulated` is set, `system` must have the variables that `add_stand_in` returns. `progress` shows long
+    operations outside the stages. Raise UsageError if the Python is not found.
     """
     wish = complete_request(replace(wish, stages=tuple(name for name in wish.stages if name != "runtime")))
     simulation = SimulatedFacts() if wish.simulated is not None else None

@@ -1,4 +1,4 @@
-"""Request for a verification, and the stages of a running verification."""
+"""The request for a verification, and the state of a running verification."""
 
 from __future__ import annotations
 
@@ -37,35 +37,38 @@ STAGE_MEANINGS = {
     "import": "TensorFlow imports",
     "visible": "TensorFlow registers such cards behind such a driver",
 }
-"""What each stage shows if it passes; valid for a stand-in GPU and driver, too."""
+"""What it means that a stage passes. This is also valid for simulated GPUs and drivers."""
 
 
 @dataclass(frozen=True, slots=True)
 class VerifyRequest:
-    """Request for a verification."""
+    """A request for a verification."""
 
     stages: tuple[str, ...] = STAGES
     expected: int | None = None
-    """Number of GPUs that there must be; None for as many as the host has."""
+    """Required number of GPUs; None for as many as the host has."""
     gpus: str | None = None
-    """GPUs for the container: "all", "0,1", UUIDs or "none"; None for all."""
+    """GPUs for the container: "all", "none", indexes such as "0,1", or UUIDs; None for all."""
     limits: Limits = field(default_factory=Limits)
     memory: int | None = None
     """Memory limit of the container in bytes; None for no limit."""
     python: str | None = None
-    """Python in the image; None to search for one."""
+    """Path of the Python in the image; None to search for one."""
     device: str = "GPU"
-    """"GPU", or "CPU" to run the same computations without a GPU."""
+    """"GPU", or "CPU" to run the same computations on the CPU."""
     simulated: Simulated | None = None
-    """GPUs and driver to simulate with stand-ins; None to use the real ones."""
+    """GPUs and driver to simulate; None to use the real ones."""
 
 
 def complete_request(wish: VerifyRequest) -> VerifyRequest:
-    """Return the request with the stages that others need; on the CPU without the stages that need a GPU."""
+    """Return the request with the stages that others depend on.
+
+    For the CPU, the stages that need a GPU are removed.
+    """
     stages = wish.stages
     last_index = max((PAYLOAD.index(name) for name in stages if name in PAYLOAD), default=-1)
-    needed = PAYLOAD[: min(last_index, 1) + 1]
-    stages = tuple(name for name in STAGES if name in stages or name in needed)
+    dependencies = PAYLOAD[: min(last_index, 1) + 1]
+    stages = tuple(name for name in STAGES if name in stages or name in dependencies)
     if wish.simulated is not None:
         return replace(wish, stages=stages, gpus="none")
     if wish.device == "GPU":
@@ -75,27 +78,28 @@ def complete_request(wish: VerifyRequest) -> VerifyRequest:
 
 
 def count_expected_gpus(facts: Facts, gpus: str | None) -> int | None:
-    """Return how many CUDA devices the host can provide, or None if it is not known.
+    """Return the number of CUDA devices that the host can provide; None if it is unknown.
 
-    These are the selected devices, or all devices that its driver lists if none are hidden.
+    `gpus` selects devices as in `VerifyRequest`. Otherwise all devices that the driver lists are counted, even if
+    CUDA_VISIBLE_DEVICES hides some.
     """
     if gpus == "none":
         return 0
     if gpus not in (None, "", "all"):
         return len(str(gpus).split(","))
     for fact in (facts.driver.cuda_unhidden, facts.driver.cuda):
-        answer = value_of(fact) if fact is not None else None
-        if answer is not None and answer.loaded and answer.init == 0 and answer.count is not None:
-            return answer.count
+        driver = value_of(fact) if fact is not None else None
+        if driver is not None and driver.loaded and driver.init == 0 and driver.count is not None:
+            return driver.count
     return None
 
 
 def ignore_stage(stage: Stage) -> None:
-    """Do nothing; the default callback for finished stages."""
+    """Do nothing. This is the default callback for finished stages."""
 
 
 def format_size(size: int | None) -> str:
-    """Return a number of bytes in the notation of --memory."""
+    """Return a number of bytes in the notation of --memory, such as "4g"."""
     for unit, letter in ((1 << 30, "g"), (1 << 20, "m"), (1 << 10, "k")):
         if size and size % unit == 0:
             return f"{size // unit}{letter}"
@@ -103,7 +107,7 @@ def format_size(size: int | None) -> str:
 
 
 class VerificationRun:
-    """State of a running verification: its stages and its findings."""
+    """The state of a running verification: its stages and its findings."""
 
     def __init__(
         self,
@@ -122,20 +126,20 @@ class VerificationRun:
         self.report: Report | None = None
         self.access = ""
         self.other_libcuda: str | None = None
-        """Path of the libcuda.so.1 that the loader finds before the stand-in; None if it finds the stand-in."""
+        """Path of another libcuda.so.1 that the loader finds before the stand-in; None if there is none."""
         self.software: Callable[[LibrarySet, tuple[int, ...] | None], str] | None = None
-        """Function that builds the software GPU's libraries and returns their folder in the target.
+        """Function that builds the libraries of the software GPU and returns their folder in the target.
 
-        Its second argument is the newest glibc that they may need (None: any). None means that nothing can be
-        computed beside a stand-in.
+        Its second argument is the newest glibc that the libraries may need; None means any glibc. The attribute is
+        None if no software GPU is available.
         """
         self.shown_by_simulation: tuple[str, ...] = ()
-        """Phrases that say what a simulation has shown beyond its stages."""
+        """Phrases for what a simulation has shown in addition to its stages."""
         if wish.simulated is not None:
             self.expected = wish.expected if wish.expected is not None else len(wish.simulated.cards)
 
     def add(self, name: str, status: str, detail: str, seconds: float = 0.0) -> None:
-        """Record a finished stage and pass it to the callback; ignore stages that were not requested."""
+        """Record a finished stage, and pass it to the callback. A stage that was not requested is ignored."""
         if name not in self.wish.stages:
             return
         stage = Stage(name, status, clean_line(detail, limit=1000), round(seconds, 2))
@@ -143,7 +147,7 @@ class VerificationRun:
         self._on_stage(stage)
 
     def fail(self, name: str, detail: str, cause: Cause | None, seconds: float = 0.0) -> None:
-        """Record a failure at this stage, or at the next requested one, because it stops the later stages as well."""
+        """Record a failure at this stage. If it was not requested, record the failure at the next requested stage."""
         requested = [stage_name for stage_name in STAGES if stage_name in self.wish.stages]
         later = [stage_name for stage_name in requested if STAGES.index(stage_name) >= STAGES.index(name)]
         for stage_name in (later or requested[-1:])[:1]:
@@ -157,11 +161,11 @@ class VerificationRun:
         return any(stage.status == "failed" for stage in self.stages)
 
     def result(self) -> Verification:
-        """Return the result; stages that were not run are added as skipped."""
-        done = {stage.name for stage in self.stages}
+        """Return the result of the verification. Stages that were not run are added as skipped."""
+        recorded_names = {stage.name for stage in self.stages}
         failed = next((stage for stage in self.stages if stage.status == "failed"), None)
         for name in self.wish.stages:
-            if name not in done:
+            if name not in recorded_names:
                 reason = f"not tried: {failed.name} failed" if failed is not None else "not tried"
                 self.add(name, "skipped", reason)
         self.stages.sort(key=lambda stage: STAGES.index(stage.name))
@@ -181,7 +185,7 @@ class VerificationRun:
         )
 
     def _build_simulation(self) -> Simulation | None:
-        """Return what was simulated, and what that has shown; None if nothing was simulated."""
+        """Return what was simulated and what the simulation has shown; None if nothing was simulated."""
         simulated = self.wish.simulated
         if simulated is None:
             return None
@@ -192,7 +196,10 @@ class VerificationRun:
         )
 
     def build_command(self, *, memory: bool = True, gpus: bool = True) -> str:
-        """Return the command that repeats this verification, without its stages and time limits."""
+        """Return the command that repeats this verification, without its stages and time limits.
+
+        The options --memory and --gpus can be omitted.
+        """
         wish, image = self.wish, self.image
         if image is None:
             arguments = ["--python", quote(self.target)]
@@ -212,11 +219,11 @@ class VerificationRun:
         return " ".join(["tfdoctor verify", *arguments])
 
     def _list_findings(self, failed: Stage | None) -> list[Finding]:
-        """Return the findings; none if all stages passed and the stage `driver` was not requested."""
+        """Return the findings. Empty if no stage failed and the stage `driver` was not requested."""
         return self.findings if failed is not None or "driver" in self.wish.stages else []
 
     def _summarize(self, failed: Stage | None) -> str:
-        """Return the result in one sentence."""
+        """Summarize the result in one sentence."""
         if failed is not None:
             return f"{failed.name} failed: {failed.detail}"
         listed = self.visible if "visible" in self.wish.stages else None

@@ -1,4 +1,4 @@
-"""Parts of a verification that differ for a simulated GPU: kernels are read, and software computes."""
+"""Verify with a simulated GPU: check the kernels in the binaries, and compute in software."""
 
 from __future__ import annotations
 
@@ -27,23 +27,24 @@ if TYPE_CHECKING:
 __all__ = ["COMPUTING_STAGES", "can_list_gpus", "check_kernels", "has_driver_refused"]
 
 CODE_CAUSES = (Cause.DRIVER_TOO_OLD, Cause.GPU_TOO_NEW, Cause.GPU_TOO_OLD)
-"""Causes that depend only on the release's code, the GPU and the driver; they are valid for stand-ins, too."""
+"""Causes that depend only on the code of the release, the GPU and the driver. They are valid for simulations, too."""
 
 
 def has_driver_refused(run: VerificationRun, facts: Facts) -> bool:
-    """Return whether the stage `driver` failed for a reason that only simulations have, and record that.
+    """Record a failure of the stage `driver` that only simulations have, and return whether there is one.
 
-    Either the driver does not show such a GPU, or another libcuda is found before the stand-in.
+    Either such a driver does not show such a GPU, or the loader finds another libcuda before the stand-in.
     """
     simulated, cuda = run.wish.simulated, value_of(facts.driver.cuda)
     if simulated is not None and not simulated.shown and cuda is not None and not cuda.count:
         run.fail("driver", "; ".join(simulated.refusal_reasons), Cause.NO_DEVICE)
-        run.findings.append(_report_undriven(simulated))
+        run.findings.append(_report_unsupported_gpu(simulated))
         return True
-    other = run.other_libcuda
-    if other is None or (cuda is not None and cuda.init == 34):  # the toolkit's stub, which a rule reports
+    other_libcuda = run.other_libcuda
+    # 34 is CUDA_ERROR_STUB_LIBRARY: a rule reports the toolkit's stub.
+    if other_libcuda is None or (cuda is not None and cuda.init == 34):
         return False
-    title = f"{other} is found before the stand-in"
+    title = f"{other_libcuda} is found before the stand-in"
     run.fail("driver", f"{title}: nothing could be simulated", Cause.INCONCLUSIVE)
     run.findings.append(
         make_finding(
@@ -58,7 +59,10 @@ def has_driver_refused(run: VerificationRun, facts: Facts) -> bool:
 
 
 def can_list_gpus(run: VerificationRun, tensorflow: TensorFlowFacts, compat: Compat) -> bool:
-    """Return whether this TensorFlow can list GPUs without computing; if not, record the stages as skipped."""
+    """Return whether this TensorFlow can list GPUs without computing.
+
+    If it cannot, record the stages `import` and `visible` as skipped.
+    """
     if describe_build(tensorflow, compat).linkage != "needed":
         return True
     for name in ("import", "visible"):
@@ -78,9 +82,9 @@ def check_kernels(
     report: Report,
     compat: Compat,
 ) -> None:
-    """Replace the stage `compute`: check that there is code for each GPU that the driver accepts, then compute.
+    """Check that the binaries have code for each simulated GPU, then run the computing stages on a software GPU.
 
-    The computation runs on the software GPU. If the binaries cannot be read, only the rules decide.
+    If the binaries cannot be read, the stage `compute` is decided by the rules alone.
     """
     simulated = run.wish.simulated
     if simulated is None or run.stopped:
@@ -112,28 +116,38 @@ def _check_binaries(
     coverages: list[Coverage],
     compat: Compat,
 ) -> str | None:
-    """Check the fat binaries. Return a description of their code, or None if a GPU cannot run it."""
+    """Return a description of the code in the fat binaries.
+
+    If a GPU or the driver cannot run the code, record the failure of the stage `compute` and return None.
+    """
     description = "; ".join(item.sentence for item in coverages)
-    lacking = next(
+    uncovered = next(
         (item for item in coverages if item.kernels in (KernelCoverage.TOO_NEW, KernelCoverage.TOO_OLD)), None
     )
-    if lacking is not None:
-        cause = Cause.GPU_TOO_NEW if lacking.kernels is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
+    if uncovered is not None:
+        cause = Cause.GPU_TOO_NEW if uncovered.kernels is KernelCoverage.TOO_NEW else Cause.GPU_TOO_OLD
         run.fail("compute", description, cause)
         if all(finding.cause is not cause for finding in report.findings):
-            run.findings.append(_report_missing_code(build, lacking, cause))
+            run.findings.append(_report_missing_code(build, uncovered, cause))
         return None
-    too_old = next((f for f in report.findings if _is_blocking(f) and f.cause is Cause.DRIVER_TOO_OLD), None)
-    if too_old is not None:
-        run.fail("compute", too_old.title, Cause.DRIVER_TOO_OLD)
+    driver_finding = next(
+        (f for f in report.findings if _is_blocking(f) and f.cause is Cause.DRIVER_TOO_OLD), None
+    )
+    if driver_finding is not None:
+        run.fail("compute", driver_finding.title, Cause.DRIVER_TOO_OLD)
         return None
-    ptx = [
+    ptx_requirements = [
         (item, _find_needed_cuda(item, build, compat))
         for item in coverages
         if item.kernels is KernelCoverage.PTX
     ]
     uncompilable = next(
-        ((item, cuda) for item, cuda in ptx if cuda and not versions.is_at_least(simulated.cuda, cuda)), None
+        (
+            (item, cuda)
+            for item, cuda in ptx_requirements
+            if cuda and not versions.is_at_least(simulated.cuda, cuda)
+        ),
+        None,
     )
     if uncompilable is not None:
         ptx_item, cuda = uncompilable
@@ -146,7 +160,7 @@ def _check_binaries(
 
 
 def _check_by_rules(run: VerificationRun, report: Report, reason: str) -> None:
-    """Record the result of the rules alone, because the files could not be read."""
+    """Record the stage `compute` according to the rules, because the binaries could not be read for `reason`."""
     finding = next((f for f in report.findings if _is_blocking(f)), None)
     if finding is not None:
         run.fail("compute", finding.title, finding.cause)
@@ -162,9 +176,9 @@ def _is_blocking(finding: Finding) -> bool:
 
 
 def _find_needed_cuda(coverage_item: Coverage, build: Build, compat: Compat) -> str | None:
-    """Return the CUDA version that the driver needs to compile the PTX.
+    """Return the CUDA version that a driver must support to compile the PTX.
 
-    It is the toolkit's version if the PTX version was not read; None if neither is known.
+    If the PTX version was not read, this is the CUDA version of the build; None if neither is known.
     """
     cuda = compat.cuda_of_ptx(coverage_item.isa) if coverage_item.isa is not None else None
     if cuda is not None:
@@ -173,7 +187,7 @@ def _find_needed_cuda(coverage_item: Coverage, build: Build, compat: Compat) -> 
     return versions.major_minor(build.cuda) if has_version and build.cuda is not None else None
 
 
-def _report_undriven(simulated: Simulated) -> Finding:
+def _report_unsupported_gpu(simulated: Simulated) -> Finding:
     return make_finding(
         Cause.NO_DEVICE,
         "This driver does not show this card",

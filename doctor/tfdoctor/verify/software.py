@@ -1,7 +1,6 @@
-"""Computation beside stand-ins: TensorFlow's own kernels, from the PTX of its wheel, on a software GPU.
+"""Run the computing stages of a simulation on a software GPU, which executes the PTX of TensorFlow's kernels.
 
-Correct results are reported. A computation that fails says nothing about the image, so such a stage is skipped and
-never fails.
+Correct results are reported. A failed computation says nothing about the image, so its stage is reported as skipped.
 """
 
 from __future__ import annotations
@@ -32,20 +31,20 @@ __all__ = ["COMPUTING_STAGES", "NOT_SIMULATED", "run_computing"]
 COMPUTING_STAGES = ("compute", "cudnn", "nccl")
 """Stages in which a GPU has to compute."""
 NOT_SIMULATED = "not simulated: a stand-in computes nothing"
-COMPUTED_MEANINGS = {
+COMPUTED_MEANINGS = {  # what it means that a stage passes on a software GPU
     "compute": "products are right where software runs TensorFlow's kernels from their PTX",
     "cudnn": "a convolution, forward and backward, is right there",
     "nccl": "an all-reduce is right there",
 }
 SOFTWARE_LIMITS = Limits(importing=180.0, visible=120.0, compute=120.0, cudnn=120.0, nccl=60.0)
-"""Time limits in seconds; the computation itself takes less than one."""
+"""Time limits in seconds. The computation itself takes less than a second."""
 
 
 def run_computing(
     run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: Binaries, said: str
 ) -> None:
-    """Run the requested computing stages if their requirements are met. `said` describes the kernels."""
-    answer, reason = _try_computing(run, system, python, build, binaries)
+    """Run the requested computing stages, and record their results. `said` describes the kernels in the binaries."""
+    answer, reason = _run_payload(run, system, python, build, binaries)
     for name in (stage_name for stage_name in COMPUTING_STAGES if stage_name in run.wish.stages):
         kernel_note = f". There is {said}" if name == "compute" else ""
         stage = answer.stage(name) if answer is not None else None
@@ -64,10 +63,10 @@ def run_computing(
         run.add(name, "skipped", f"{detail.rstrip('. ')}{kernel_note}" if kernel_note else detail)
 
 
-def _try_computing(
+def _run_payload(
     run: VerificationRun, system: System, python: PythonFacts, build: Build, binaries: Binaries
 ) -> tuple[PayloadAnswer | None, str]:
-    """Return what TensorFlow computed, or (None, reason) if it was not tried."""
+    """Return the payload's results and "", or (None, reason) if the computation was not tried."""
     ptx = find_newest_ptx(binaries.counts)
     if run.software is None:
         return None, NOT_SIMULATED
@@ -87,7 +86,7 @@ def _try_computing(
     stages = ["import", "visible", *(name for name in COMPUTING_STAGES if name in run.wish.stages)]
     limits = Limits(
         **{
-            _limit_field(name): min(SOFTWARE_LIMITS.get_limit(name), run.wish.limits.get_limit(name))
+            _get_limit_field(name): min(SOFTWARE_LIMITS.get_limit(name), run.wish.limits.get_limit(name))
             for name in SOFTWARE_LIMITS.as_json()
         }
     )
@@ -98,7 +97,7 @@ def _try_computing(
             python.executable,
             "stages",
             [json.dumps(request)],
-            timeout=limits.total(stages) + 15,
+            timeout=limits.total(stages) + 15,  # seconds to start Python and to end
             env=make_software_variables(system.env, folder, ptx),
             unset=("TF_CPP_MAX_VLOG_LEVEL",),
             variant="software",
@@ -107,25 +106,25 @@ def _try_computing(
 
 
 def _list_libraries(build: Build) -> LibrarySet | None:
-    """Return the libraries that TensorFlow opens; None if they are not known.
+    """Return the libraries that TensorFlow opens; None if they are unknown.
 
-    Its build information has only the major version of cuDNN, and it refuses a cuDNN older than its build's, so the
-    release's version is used if the major versions match.
+    The build information has only the major version of cuDNN, but TensorFlow rejects a cuDNN that is older than the
+    one of its build. The exact version of the release is therefore used if the major versions match.
     """
     release, cudnn = build.release, build.cudnn
     if release is not None and release.cudnn is not None and cudnn is not None:
-        same_major = versions.numbers(cudnn)[:1] == versions.numbers(release.cudnn)[:1]
-        cudnn = release.cudnn if same_major else cudnn
+        is_same_major = versions.numbers(cudnn)[:1] == versions.numbers(release.cudnn)[:1]
+        cudnn = release.cudnn if is_same_major else cudnn
     if build.cuda is None or cudnn is None or not build.required:
         return None
     return LibrarySet(build.required, build.cuda, cudnn)
 
 
-def _limit_field(name: str) -> str:
+def _get_limit_field(name: str) -> str:
     return "importing" if name == "import" else name
 
 
 def _explain_skipped(answer: PayloadAnswer | None) -> str:
-    """Return why a stage was not reached."""
+    """Return why a stage was not reached: because another stage failed, or for an unknown reason."""
     failed = next((stage for stage in answer.stages if stage.status == "failed"), None) if answer else None
     return f"{failed.name} failed there: {failed.detail}" if failed is not None else "it was not come to"

@@ -1,4 +1,4 @@
-"""Stages of a verification, and parsing of the output of payload/stages.py. Pure."""
+"""The stages of a verification, and the parser of the output of payload/stages.py. There is no I/O."""
 
 from __future__ import annotations
 
@@ -25,30 +25,30 @@ STAGES = ("runtime", "driver", "libraries", "import", "visible", "compute", "cud
 PAYLOAD = ("import", "visible", "compute", "cudnn", "nccl")
 """Stages that payload/stages.py runs, in this order."""
 ALARM = 14
-"""SIGALRM, with which the payload ends itself at a stage's time limit."""
+"""SIGALRM, which ends the payload at the time limit of a stage."""
 KILL = 9
 LAST_SIGNAL = 64
 IDLE, BUSY = 0.05, 0.5
-"""Processors that a process keeps busy: at most IDLE if it waits, at least BUSY if it works."""
+"""Average number of busy processors: less than IDLE if the process waits, at least BUSY if it works."""
 MAX_ACTIVITY_LINES = 3
-"""Number of last "running" lines that say what the process was doing at the end."""
+"""Number of "running" lines, from the end, that say what the process was doing."""
 FATAL = re.compile(
     r"(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? F |F\d{4} |Fatal |terminate called|\s{0,8}what\(\): |.{0,80}Check failed:)"
 )
-"""Beginning of a line that says why a process ends itself: a fatal log message, or an error of Python or C++."""
+"""Beginning of a line that says why a process ended itself: a fatal log message, or an error of Python or C++."""
 GLOG_PREFIX = re.compile(
     r"^(?:[\d\-]{8,10} [\d:.,]{6,20} ?:? [IWEF] |[IWEF]\d{4} [\d:.]{6,30} {1,8}\d{1,8} )(?:\S{0,120}/)?"
 )
-"""What glog writes before a message: the time, and the folder of the source file."""
+"""The prefix of a glog message: the time and the folder of the source file."""
 CUDA_ERROR = re.compile(
     r"CUDA_ERROR_(?!NO_DEVICE)[A-Z]|(?:CUBLAS|CUDNN|CUFFT|CUSOLVER|CUSPARSE)_STATUS_(?!SUCCESS)[A-Z]"
 )
 STATUS = "Status: "
-"""Beginning of the line after a failed check, in TensorFlow 2.17 and newer: the status."""
+"""Beginning of the line that follows a failed check in TensorFlow 2.17 and newer."""
 MAX_LINE_CHARS, HEAD_CHARS = 300, 110
-"""Most characters of a line that are shown, and how many of them come from its beginning."""
+"""Largest number of characters that are shown of a line, and the number of those from its beginning."""
 MAX_CAUSE_LINES = 8
-"""Number of lines before the fatal one that may name its cause."""
+"""Number of lines before the fatal line that may name its cause."""
 SIGNALS = {
     4: "an illegal instruction (SIGILL): this processor lacks what TensorFlow was built for",
     6: "abort (SIGABRT)",
@@ -77,12 +77,12 @@ ERROR_EXPLANATIONS = (
         "The driver that answers does not compute.",
     ),
 )
-"""Explanations of unclear TensorFlow errors that are not log signatures."""
+"""Explanations of unclear TensorFlow errors for which there are no log signatures."""
 
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Time limits in seconds. `compute` is long because compiling PTX for a new GPU can take half an hour."""
+    """The time limit of each stage in seconds. `compute` is long, because compiling PTX can take half an hour."""
 
     importing: float = 180.0
     visible: float = 120.0
@@ -107,23 +107,23 @@ class Limits:
 
     @classmethod
     def with_seconds(cls, seconds: float) -> Limits:
-        """Return the same limit for every stage."""
+        """Return limits with the same number of seconds for every stage."""
         return cls(seconds, seconds, seconds, seconds, seconds)
 
 
 @dataclass(frozen=True, slots=True)
 class PayloadAnswer:
-    """What the payload reported, even if it did not run to its end."""
+    """The results that the payload reported, even if it did not run to its end."""
 
     stages: tuple[Stage, ...]
     devices: tuple[str, ...] = ()
-    """Names that TensorFlow gives the devices."""
+    """TensorFlow's names of the devices."""
     computed: dict[int, str] = field(default_factory=dict)
-    """Error of each GPU by its number; "" if it computes correctly."""
+    """The error of each GPU, by its number; "" if the GPU computes correctly."""
     error: str = ""
     timed_out: bool = False
     topology: str = ""
-    """Topology matrix of nvidia-smi; "" if NCCL was not tried."""
+    """The topology matrix of nvidia-smi; "" if NCCL was not tried."""
 
     def stage(self, name: str) -> Stage | None:
         return next((stage for stage in self.stages if stage.name == name), None)
@@ -149,22 +149,22 @@ _LOCATION_LINE = lazy_pattern(
 
 
 def _strip_location(error: str) -> str:
-    """Return an error without the location in the program, which TensorFlow 2 puts before it."""
+    """Return an error without the lines for the location in the program, which TensorFlow 2 adds."""
     lines = [line.strip() for line in error.splitlines() if line.strip() and not _LOCATION_LINE.match(line)]
     return "\n".join(lines) or error
 
 
 @dataclass(slots=True)
 class _PayloadState:
-    """State of the payload according to the lines that were read."""
+    """The state of the payload according to its lines so far."""
 
     stages: dict[str, Stage] = field(default_factory=dict)
     begun: str | None = None
-    """Stage that has begun and not ended; None if there is none."""
+    """The unfinished stage; None if there is none."""
     computing: tuple[int, str] | None = None
-    """Number of the GPU and the dtype of an unfinished computation; None if there is none."""
+    """The number of the GPU and the dtype of the unfinished computation; None if there is none."""
     busy: list[float] = field(default_factory=list)
-    """Processors that the unfinished stage kept busy, one value per report."""
+    """Number of processors that the unfinished stage kept busy, in each "running" line."""
     devices: tuple[str, ...] = ()
     computed: dict[int, str] = field(default_factory=dict)
     error: str = ""
@@ -210,7 +210,7 @@ class _PayloadState:
 
 
 def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
-    """Return what the payload reported, completed by how its process ended."""
+    """Return the results that the payload reported. If its process ended early, the unfinished stage has failed."""
     state = _PayloadState()
     for line in _parse_lines(result.stdout):
         state.take(line)
@@ -227,7 +227,7 @@ def read_answer(result: CommandResult, limits: Limits) -> PayloadAnswer:
             if state.computing is not None and stage == "compute":
                 state.computed[state.computing[0]] = detail
             detail = add_explanation(detail)
-            if state.error:  # an error of another GPU before is closer to the cause
+            if state.error:  # an earlier error of another GPU is closer to the cause
                 detail = add_explanation(
                     f"{state.error.splitlines()[0][:300]}. Then TensorFlow {detail.removeprefix('TensorFlow ')}"
                 )
@@ -266,14 +266,17 @@ def _as_text(value: object) -> str:
 
 
 def _as_number(value: object) -> float:
-    """Return the value as a finite number, else 0."""
+    """Return the value if it is a finite number, else 0."""
     return (
         float(value) if isinstance(value, (int, float)) and abs(value) < math.inf else 0.0
     )  # NaN fails the comparison, too
 
 
 def _find_next_stage(done: Iterable[str]) -> str | None:
-    """Return the stage after the last one that ended, for a process that ended between two; None after the last."""
+    """Return the stage after the last finished one; None if all stages have finished.
+
+    A process that ended between two stages counts as ended in the later one.
+    """
     last_index = max(PAYLOAD.index(name) for name in done)
     return PAYLOAD[last_index + 1] if last_index + 1 < len(PAYLOAD) else None
 
@@ -281,10 +284,10 @@ def _find_next_stage(done: Iterable[str]) -> str | None:
 def _describe_end(
     stage: str, result: CommandResult, limits: Limits, state: _PayloadState
 ) -> tuple[str, bool]:
-    """Return how the process ended during a stage, and whether the time limit was reached."""
+    """Return a description of how the process ended during a stage, and whether the time limit was reached."""
     number = None
     code = result.returncode or 0
-    for candidate in (-code, code - 128):
+    for candidate in (-code, code - 128):  # a shell exits with 128 + N if signal N ended the program
         if 0 < candidate <= LAST_SIGNAL:
             number = candidate
     device = ""
@@ -308,7 +311,7 @@ def _describe_end(
 
 
 def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) -> str:
-    """Return what the process was doing at its time limit: compiling PTX keeps it busy, and most hangs do not."""
+    """Describe what the process was doing at its time limit. Compiling PTX keeps it busy, but most hangs do not."""
     last_values = state.busy[-MAX_ACTIVITY_LINES:]
     mean_busy = sum(last_values) / len(last_values) if last_values else None
     if stage == "nccl":  # it waits for the other GPUs, idle or not
@@ -334,7 +337,7 @@ def _describe_activity(stage: str, result: CommandResult, state: _PayloadState) 
 
 
 def _cut_middle(line: str) -> str:
-    """Return the line with its middle cut if it is long; the check is at its beginning, the status at its end."""
+    """Return the line without its middle if it is long. The beginning has the failed check, and the end the status."""
     return (
         line
         if len(line) <= MAX_LINE_CHARS
@@ -343,9 +346,9 @@ def _cut_middle(line: str) -> str:
 
 
 def _find_last_error(stderr: str, *, fatal: bool = False) -> str:
-    """Return why the process ended: its last fatal line, else (unless `fatal`) its last line.
+    """Return the last fatal line of the log, with the CUDA error right before it.
 
-    The CUDA error right before that line is included.
+    If there is no fatal line, return the last line, or "" if `fatal` is true.
     """
     lines = [line.strip() for line in stderr.splitlines() if line.strip()] or [""]
     index = next((number for number in reversed(range(len(lines))) if FATAL.match(lines[number])), -1)

@@ -1,4 +1,4 @@
-"""Stages that images and environments share: the driver, the libraries, and TensorFlow itself."""
+"""Run the stages that images and environments share: the driver, the libraries, and TensorFlow itself."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ if TYPE_CHECKING:
 __all__ = ["PROBE_TIMEOUT_S", "run_stages"]
 
 PROBE_TIMEOUT_S = 30.0
-"""Seconds that one probe of the container or environment may take."""
+"""Time limit of a probe of the container or environment, in seconds."""
 SHOW_NCCL = {"NCCL_DEBUG": "WARN"}
 NCCL_WARNING = re.compile(r"NCCL WARN ([^\n]{1,300})")
 DRIVER_LIBRARIES = frozenset({"libcuda.so.1", "libnvidia-ml.so.1"})
-"""Libraries of the driver, which the stage `driver` checks."""
+"""The driver libraries, which the stage `driver` checks."""
 
 
 def run_stages(run: VerificationRun, system: System, compat: Compat, report: Report) -> None:
-    """Run the stages driver and libraries, then those of TensorFlow itself."""
+    """Run the stages `driver` and `libraries`, then the stages of the payload, and record them in `run`."""
     facts, run.report = report.facts, report
     requested = run.wish.stages
     if not run.stopped and run.wish.device == "GPU" and "driver" in requested:
@@ -70,25 +70,30 @@ def run_stages(run: VerificationRun, system: System, compat: Compat, report: Rep
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
         run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
         return
-    answer, result = _compute(run, system, interpreter.executable, find_expected_speed(facts, compat.cards))
+    results, result = _run_payload(
+        run, system, interpreter.executable, find_expected_speed(facts, compat.cards)
+    )
     observation = make_observation(
-        _build_run_output(answer, result), result, list_relevant_libraries(tensorflow, compat), compat
+        _build_run_output(results, result), result, list_relevant_libraries(tensorflow, compat), compat
     )
     report = evaluate_facts(facts, compat, observation, image=run.image)
     run.report = report
-    _add_stages(run, answer, result, report, compat)
+    _record_stages(run, results, result, report, compat)
     if run.wish.simulated is not None:
         simulation.check_kernels(run, system, interpreter, tensorflow, report, compat)
     stage = next((s for s in run.stages if s.status == "failed"), None)
     if stage is not None and stage.name in PAYLOAD:
-        run.findings += _list_stage_findings(run, stage, answer, result, report)
+        run.findings += _list_stage_findings(run, stage, results, result, report)
     run.findings += [f for f in report.findings if f.severity is not Severity.INFO]
 
 
 def _list_stage_findings(
     run: VerificationRun, stage: Stage, answer: PayloadAnswer, result: CommandResult, report: Report
 ) -> list[Finding]:
-    """Return findings for a failed stage that no rule explains, so that no unrelated finding seems to be its reason."""
+    """Return findings for a failed stage that no rule explains.
+
+    Otherwise an unrelated finding would seem to be the reason of the failure.
+    """
     if answer.timed_out:
         return [report_late(run, stage.name, stage.detail)]
     if result.returncode in KILLED and run.cause in (None, Cause.INCONCLUSIVE):
@@ -104,7 +109,7 @@ def _list_stage_findings(
 
 
 def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
-    """Add the stage `driver`, according to the answers of libcuda."""
+    """Record the stage `driver`, according to the facts about libcuda."""
     cuda = value_of(facts.driver.cuda)
     missing = [name for name in report.prediction.missing_libraries if name in DRIVER_LIBRARIES]
     simulated_note = " (simulated)" if run.wish.simulated is not None else ""
@@ -126,7 +131,7 @@ def _check_driver(run: VerificationRun, facts: Facts, report: Report) -> None:
 
 
 def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None:
-    """Add the stage `libraries`, according to the loader's results."""
+    """Record the stage `libraries`, according to the resolutions of the loader."""
     tensorflow = value_of(facts.tensorflow)
     if tensorflow is None:
         return
@@ -136,10 +141,10 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
         run.fail("libraries", f"the loader cannot give {', '.join(missing)}", cause)
         return
     loader = value_of(facts.loader)
-    opened = [
+    resolutions = [
         r for r in (loader.resolutions if loader is not None else ()) if r.soname not in DRIVER_LIBRARIES
     ]
-    count = sum(resolution.ok for resolution in opened)
+    count = sum(resolution.ok for resolution in resolutions)
     if not count:
         run.add("libraries", "skipped", "which libraries this TensorFlow opens is not known")
         return
@@ -147,15 +152,16 @@ def _check_libraries(run: VerificationRun, facts: Facts, report: Report) -> None
 
 
 def find_expected_speed(facts: Facts, cards: Cards) -> dict[str, float]:
-    """Return the expected float32 speed in GFLOP/s of each GPU (by its number), if it is known."""
+    """Return the expected float32 speed of each GPU in GFLOP/s, by its number. GPUs with an unknown speed are omitted."""
     gpu_speeds = find_expected_speeds(facts, cards)
     return {gpu: speeds["float32"] for gpu, speeds in gpu_speeds.items() if "float32" in speeds}
 
 
 def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, float]]:
-    """Return the expected GFLOP/s of each GPU and type (float32, tf32, float16, bfloat16), by the GPU's number.
+    """Return the expected speed of each GPU in GFLOP/s, by its number and the data type.
 
-    Tensor cores are assumed if the GPU has them. GPUs with unknown properties are left out.
+    The types are float32, tf32, float16 and bfloat16. The speed is that of the tensor cores if the GPU has them.
+    GPUs with unknown properties are omitted.
     """
     cuda = value_of(facts.driver.cuda)
     gpu_speeds = {}
@@ -170,10 +176,10 @@ def find_expected_speeds(facts: Facts, cards: Cards) -> dict[str, dict[str, floa
     return gpu_speeds
 
 
-def _compute(
+def _run_payload(
     run: VerificationRun, system: System, python: str, speed: dict[str, float]
 ) -> tuple[PayloadAnswer, CommandResult]:
-    """Run the payload. It ends itself at each stage's time limit; it is killed if it does not."""
+    """Run the payload, and return its results. It ends itself at the time limit of a stage, or else is killed."""
     wish = run.wish
     names = [name for name in wish.stages if name in PAYLOAD]
     if wish.simulated is not None:
@@ -187,7 +193,7 @@ def _compute(
             python,
             "stages",
             [json.dumps(request)],
-            timeout=wish.limits.total(names) + 15,
+            timeout=wish.limits.total(names) + 15,  # seconds to start Python and to end
             env={
                 **LOADER_LOG_VARIABLES,
                 **(SHOW_NCCL if wish.device == "GPU" else {"CUDA_VISIBLE_DEVICES": "-1"}),
@@ -209,10 +215,10 @@ def _build_run_output(answer: PayloadAnswer, result: CommandResult) -> DeepAnswe
     )
 
 
-def _add_stages(
+def _record_stages(
     run: VerificationRun, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> None:
-    """Add the payload's stages, with the root cause of the first failure."""
+    """Record the payload's stages, with the root cause of the first failure."""
     for name in PAYLOAD:
         if name not in run.wish.stages:
             continue
@@ -235,13 +241,13 @@ def _add_stages(
 
 
 def _add_nccl_warning(detail: str, stderr: str) -> str:
-    """Return TensorFlow's message with NCCL's last warning, because the message itself has no reason."""
+    """Return TensorFlow's message with the last NCCL warning, because the message does not name the reason."""
     warnings = NCCL_WARNING.findall(stderr)
     return f"{detail.rstrip('. ')}. NCCL: {warnings[-1].strip()}" if warnings else detail
 
 
 def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
-    """Return the stage, as failed if another number of GPUs was expected."""
+    """Return the stage, changed to failed if a different number of GPUs was expected."""
     if run.expected is None or visible == run.expected:
         return stage
     plural = "s" * (run.expected != 1)
@@ -251,7 +257,7 @@ def _check_gpu_count(run: VerificationRun, stage: Stage, visible: int) -> Stage:
 def _find_cause(
     name: str, answer: PayloadAnswer, result: CommandResult, report: Report, compat: Compat
 ) -> Cause | None:
-    """Return the cause according to the rules, else according to the log; None if neither says one."""
+    """Return the cause of a failed stage according to the rules, or else to the log; None if it is unknown."""
     root = report.root
     if name in ("import", "visible") and root is not None:
         return root.cause
@@ -264,8 +270,7 @@ def _find_cause(
             return finding.cause
     if name == "nccl":
         return Cause.NCCL_FAILURE
-    is_error = (
-        root is not None and root.severity is Severity.ERROR
-    )  # a warning about something else is not the cause
+    # A warning about something else is not the cause.
+    is_error = root is not None and root.severity is Severity.ERROR
     cause = find_failure_cause(result, answer.error, compat)
     return cause or (root.cause if is_error and root is not None else None)

@@ -1,4 +1,4 @@
-"""The checks of a Dockerfile, sorted by code. Each has its own file, as the rules of `check` do."""
+"""The Dockerfile checks, one module each. Findings are reported in the order of this list."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The context and the type of a Dockerfile check."""
+"""The base types of Dockerfile checks."""
 
 from __future__ import annotations
 
@@ -24,35 +24,36 @@ __all__ = ["CheckContext", "DockerfileRule", "Foresee", "IndexAnswer"]
 
 
 class IndexAnswer(Protocol):
-    """The package index's answer about requirements; both fields are empty if they can be installed together."""
+    """The reply of the package index about requirements. Both texts are empty if they can be installed together."""
 
     @property
     def conflict(self) -> str:
-        """Why the requirements cannot be installed together."""
+        """The reason why the requirements cannot be installed together, or an empty string."""
 
     @property
     def unknown(self) -> str:
-        """Why the index could not be asked."""
+        """The reason why the index could not be queried, or an empty string."""
 
 
 class Foresee(Protocol):
-    """A function that asks whether requirements, constraints and a Python (`3.11`) go together."""
+    """A function that queries the index whether requirements, constraints and a Python (`3.11`) are compatible."""
 
     def __call__(self, wanted: Sequence[str], limits: Sequence[str], python: str) -> IndexAnswer: ...
 
 
 @dataclass(frozen=True)
 class CheckContext:
-    """The input of a check. No method reads files or the network, except through `foresee`."""
+    """The input of a check. Only `foresee` uses files or the network."""
 
     subject: ImageModel
+    """The model of the image that is checked."""
     compat: Compat
     file: str
-    """The Dockerfile's name, for evidence."""
+    """The name of the Dockerfile, for evidence."""
     start: ContainerStart | None = None
-    """How its containers are started; None unless a compose file or a dev container says so."""
+    """The way the container is started. None unless a compose file or a dev container says so."""
     foresee: Foresee | None = None
-    """Asks the package index; None if it must not be asked."""
+    """Queries the package index. None if it must not be used."""
 
     @cached_property
     def tensorflow(self) -> TensorFlow:
@@ -63,7 +64,7 @@ class CheckContext:
         return list_libraries(self.subject, self.tensorflow, self.compat)
 
     def make_evidence(self, line: int, text: str, source: str = "") -> Evidence:
-        """Return evidence in the Dockerfile, or in a file that it copies (`source`)."""
+        """Return a line of the Dockerfile, or of the file `source` that it copies, as evidence."""
         return Evidence(source or self.file, text, line)
 
     def cite(self, seen: SourceLine) -> Evidence:
@@ -77,7 +78,7 @@ class CheckContext:
 
     @cached_property
     def tensorflow_evidence(self) -> Evidence:
-        """The line that installs TensorFlow, or the FROM line if it comes with the base image."""
+        """The line that installs TensorFlow, or the FROM line if TensorFlow comes with the base image."""
         tensorflow = self.tensorflow
         return (
             self.make_evidence(tensorflow.line, tensorflow.text, tensorflow.source)
@@ -86,13 +87,13 @@ class CheckContext:
         )
 
     def build(self, text: str = "Build an image whose parts fit together.") -> Remedy:
-        """Return the remedy `tfdoctor build` for the release in the Dockerfile."""
+        """Return the remedy to run `tfdoctor build` for the release in the Dockerfile."""
         return make_build_remedy(self.tensorflow.release, text)
 
 
 @dataclass(frozen=True, slots=True)
 class DockerfileRule(Check):
-    """A check of a Dockerfile. The docstring of its module is its documentation, as for the rules of `check`."""
+    """A Dockerfile check. The docstring of its module is its documentation, as for the `check` rules."""
 
     code: str
     name: str
@@ -100,4 +101,4 @@ class DockerfileRule(Check):
     causes: tuple[Cause, ...]
     check: Callable[[CheckContext], Sequence[Finding]]
     about_base: bool = False
-    """Whether it is about the base image: without that, nothing else matters."""
+    """Whether it is about the base image. Findings of such checks are reported first."""

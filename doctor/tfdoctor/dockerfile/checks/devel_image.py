@@ -2,7 +2,8 @@
 
 What it means
 -------------
-A `devel` image has compilers, headers and static libraries: several gigabytes that TensorFlow does not use. It works.
+A `devel` image works, but has several gigabytes of compilers, headers and static libraries that TensorFlow does not
+use.
 
 How it is seen
 --------------
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 def check(context: CheckContext) -> Sequence[Finding]:
     """Return a finding if the base image is a `devel` image that still exists."""
     base = context.subject.base
-    # All tags of a deleted release are gone; the check `image-deleted` says what to build on.
+    # The `image-deleted` check reports a release whose tags are all deleted, and says what to build on.
     if (
         base.kind != "cuda"
         or base.flavour != "devel"

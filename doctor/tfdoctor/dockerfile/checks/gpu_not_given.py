@@ -10,14 +10,14 @@ GPU unless the file asks for one.
 
 How it is seen
 --------------
-The ENV instructions of the last stage and of those that it builds on are read. In a compose file these are the
-service's `environment`, `deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices`, in devcontainer.json
-`containerEnv`, `runArgs` and `hostRequirements`.
+tfdoctor reads the ENV instructions of the last stage and of the stages that it builds on. In a compose file it reads
+`environment`, `deploy.resources.reservations.devices`, `gpus`, `runtime` and `devices` of the service. In
+devcontainer.json it reads `containerEnv`, `runArgs` and `hostRequirements`.
 
 What to do
 ----------
 Set NVIDIA_VISIBLE_DEVICES=all and NVIDIA_DRIVER_CAPABILITIES=compute,utility, and leave CUDA_VISIBLE_DEVICES to
-`docker run -e`. Ask for the GPU where the container is started.
+`docker run -e`. Request the GPU in the file or command that starts the container.
 """
 
 from __future__ import annotations
@@ -37,31 +37,35 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return findings about variables of the image, and about the file that starts the container."""
+    """Return findings about environment variables of the image and about the file that starts the container."""
     environment = context.subject.environment
     findings: list[Finding] = []
-    visible = environment.get("CUDA_VISIBLE_DEVICES")
+    visible_devices = environment.get("CUDA_VISIBLE_DEVICES")
     if (
-        visible is not None
-        and visible.value is not None
-        and visible.value.strip() in ("", "-1", "NoDevFiles")
+        visible_devices is not None
+        and visible_devices.value is not None
+        and visible_devices.value.strip() in ("", "-1", "NoDevFiles")
     ):
         findings.append(
             _make_finding(
                 context,
-                visible,
+                visible_devices,
                 Cause.HIDDEN_BY_ENV,
                 Severity.ERROR,
                 "It hides every GPU from CUDA, in every container of this image.",
                 "Remove the line.",
             )
         )
-    devices = environment.get("NVIDIA_VISIBLE_DEVICES")
-    if devices is not None and devices.value is not None and devices.value.strip() in ("none", "void", ""):
+    container_devices = environment.get("NVIDIA_VISIBLE_DEVICES")
+    if (
+        container_devices is not None
+        and container_devices.value is not None
+        and container_devices.value.strip() in ("none", "void", "")
+    ):
         findings.append(
             _make_finding(
                 context,
-                devices,
+                container_devices,
                 Cause.CONTAINER_NO_GPU,
                 Severity.WARNING,
                 "A container of this image gets no GPU, unless `docker run --gpus` or -e says otherwise.",
@@ -78,28 +82,30 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
     """Return findings about the file that starts the container."""
-    subject = f"The service {start.name}" if start.name else "The dev container"
+    container_name = f"The service {start.name}" if start.name else "The dev container"
     findings = []
     if start.gpu is False:
         findings.append(
             RULE.finding(
                 Cause.CONTAINER_NO_GPU,
                 Severity.ERROR,
-                f"{subject} is started without a GPU: nothing in {start.file} asks for one.",
-                title=f"{subject} is given no GPU",
+                f"{container_name} is started without a GPU: nothing in {start.file} asks for one.",
+                title=f"{container_name} is given no GPU",
                 evidence=[context.make_evidence(start.line, start.name or "devcontainer.json", start.file)],
                 remedies=[Remedy(start.gpu_setting)],
             )
         )
-    hidden = start.environment.get("CUDA_VISIBLE_DEVICES")
-    if hidden is not None and hidden.strip() in ("", "-1", "NoDevFiles"):
+    visible_devices = start.environment.get("CUDA_VISIBLE_DEVICES")
+    if visible_devices is not None and visible_devices.strip() in ("", "-1", "NoDevFiles"):
         findings.append(
             RULE.finding(
                 Cause.HIDDEN_BY_ENV,
                 Severity.ERROR,
                 "It hides every GPU from CUDA.",
-                title=f"CUDA_VISIBLE_DEVICES={hidden or '(empty)'} keeps the GPU away",
-                evidence=[context.make_evidence(start.line, f"CUDA_VISIBLE_DEVICES={hidden}", start.file)],
+                title=f"CUDA_VISIBLE_DEVICES={visible_devices or '(empty)'} keeps the GPU away",
+                evidence=[
+                    context.make_evidence(start.line, f"CUDA_VISIBLE_DEVICES={visible_devices}", start.file)
+                ],
                 remedies=[Remedy("Remove the line.")],
             )
         )
@@ -107,7 +113,7 @@ def _check_start(context: CheckContext, start: ContainerStart) -> list[Finding]:
 
 
 def _check_capabilities(context: CheckContext, setting: Setting) -> list[Finding]:
-    """Return findings about NVIDIA_DRIVER_CAPABILITIES."""
+    """Return a finding if NVIDIA_DRIVER_CAPABILITIES omits a part of the driver that TensorFlow needs."""
     capabilities = {name.strip() for name in (setting.value or "").split(",")}
     release = context.tensorflow.release
     advice = "ENV NVIDIA_DRIVER_CAPABILITIES=compute,utility"
@@ -130,6 +136,7 @@ def _check_capabilities(context: CheckContext, setting: Setting) -> list[Finding
 def _make_finding(
     context: CheckContext, setting: Setting, cause: Cause, severity: Severity, reason: str, advice: str
 ) -> Finding:
+    """Return a finding about an environment variable of the image."""
     return RULE.finding(
         cause,
         severity,

@@ -12,8 +12,8 @@ The tag is looked up in tfdoctor's list of releases whose tags are all deleted.
 
 What to do
 ----------
-Use the tag that replaced it, if there is one. For a TensorFlow that needs a CUDA without images, `tfdoctor build`
-makes one.
+Use the tag that replaced it, if there is one. If TensorFlow needs a CUDA version that has no images any more,
+`tfdoctor build` builds an image for it.
 """
 
 from __future__ import annotations
@@ -53,13 +53,13 @@ def check(context: CheckContext) -> Sequence[Finding]:
             reason,
             title=f"{base.reference} no longer exists",
             evidence=[context.base_evidence],
-            remedies=_make_replacements(context),
+            remedies=_make_remedies(context),
         )
     ]
 
 
-def _make_replacements(context: CheckContext) -> list[Remedy]:
-    """Return remedies: another base image, or `tfdoctor build`."""
+def _make_remedies(context: CheckContext) -> list[Remedy]:
+    """Return remedies that name another base image, and the remedy to run `tfdoctor build`."""
     base, tensorflow = context.subject.base, context.tensorflow
     if tensorflow.release is not None:
         replacements = suggest_base_images(context.compat, tensorflow.release, tensorflow.python)

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-tfdoctor knows the tags of nvidia/cuda for Ubuntu, the GPU images of tensorflow/tensorflow and some of NVIDIA's own.
-A tag that is not among them may be misspelt, newer than this tfdoctor, or of a kind that the tables do not cover. The
-content of an image of your own cannot be determined.
+tfdoctor knows the tags of nvidia/cuda for Ubuntu, the GPU images of tensorflow/tensorflow and some of NVIDIA's own
+TensorFlow images. Any other tag may be misspelt, newer than this tfdoctor, or of a kind that the tables do not cover.
+The content of your own images cannot be determined.
 
 How it is seen
 --------------
-The tag is looked up in the tables; no registry is asked.
+The tag is looked up in the tables. No registry is queried.
 
 What to do
 ----------
-Compare the tag with the registry's list. A tag of CUDA has all three numbers: 12.5.1-cudnn-runtime-ubuntu22.04.
+Compare the tag with the registry's list. A CUDA tag has a version of three numbers: 12.5.1-cudnn-runtime-ubuntu22.04.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 
 def _check_cuda_tag(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding if the tag of nvidia/cuda is unknown."""
+    """Return a finding if an nvidia/cuda tag is unknown."""
     base, images = context.subject.base, context.compat.images
     if base.tag == "latest" or explain_deleted_tag(context.compat, base) is not None:
-        return ()  # the check image-deleted reports it
+        return ()  # the image-deleted check reports it
     if base.cuda is None:
         return [_make_finding(context, Severity.INFO, "The tag has no CUDA version that could be read.")]
     is_known = is_known_tag(context.compat, base)
@@ -92,6 +92,7 @@ def _parse_flavour(text: str | None) -> Flavour | None:
 def _make_finding(
     context: CheckContext, severity: Severity, reason: str, remedies: Sequence[Remedy] = ()
 ) -> Finding:
+    """Return a finding about the base image."""
     return RULE.finding(
         Cause.INCONCLUSIVE,
         severity,

@@ -2,8 +2,8 @@
 
 What it means
 -------------
-The version was never published, or it is a tensorflow-gpu of 2.12 or newer. That name is retired: its 2.12.0 is a
-source package whose installation stops with a message. Since 2.1 `tensorflow` itself has the GPU code.
+The version was never published, or it is a tensorflow-gpu of 2.12 or newer. That package is retired: its version 2.12.0
+is a source package whose installation stops with a message. Since 2.1, `tensorflow` itself has the GPU code.
 
 How it is seen
 --------------
@@ -11,7 +11,7 @@ The version is looked up in tfdoctor's table of all releases.
 
 What to do
 ----------
-Install a release that exists, under the name tensorflow.
+Install an existing release of the tensorflow package.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding if the release does not exist, is retired, or is newer than the tables."""
+    """Return a finding if the release does not exist, is retired, or is newer than the table."""
     tensorflow = context.tensorflow
     installed = tensorflow.installed
     if installed is None:
         return ()
     if tensorflow.state == "retired":
-        any_version = (
+        newest_note = (
             "" if installed.requirement.specifier else " Without a version pip takes the newest, 2.12.0."
         )
         return [
             _make_finding(
                 context,
                 "tensorflow-gpu is retired",
-                f"tensorflow-gpu 2.12.0 is an empty package whose installation stops with an error.{any_version}",
+                f"tensorflow-gpu 2.12.0 is an empty package whose installation stops with an error.{newest_note}",
                 "Install tensorflow; with CUDA from wheels tensorflow[and-cuda]. 2.11.0 is the last tensorflow-gpu.",
             )
         ]
@@ -70,6 +70,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 
 def _make_finding(context: CheckContext, title: str, reason: str, advice: str) -> Finding:
+    """Return a finding about a release that cannot be installed."""
     return RULE.finding(
         Cause.NO_MATCHING_WHEEL,
         Severity.ERROR,

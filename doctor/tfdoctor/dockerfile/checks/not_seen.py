@@ -2,12 +2,12 @@
 
 What it means
 -------------
-Some parts are unknown: an image of your own, a requirements file that is not beside the Dockerfile, a version that
---build-arg gives, the lock of another tool, or CUDA from a runfile. tfdoctor does not guess what they contain.
+A part of the image is unknown: your own base image, a requirements file that is not beside the Dockerfile, a version
+that --build-arg sets, the lock file of another tool, or CUDA from a runfile. tfdoctor does not guess the content.
 
 How it is seen
 --------------
-The reader notes what it could not read.
+tfdoctor records each part that it could not read.
 
 What to do
 ----------
@@ -28,27 +28,27 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Evidence, Finding
 
 MAX_EVIDENCE = 8
-"""Pieces of evidence that are reported."""
+"""Limit for the pieces of evidence that are reported."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return one finding with everything that is unknown."""
-    unseen = list_unknowns(context)
-    if not unseen:
+    """Return a finding that lists everything unknown, if there is anything."""
+    unknowns = list_unknowns(context)
+    if not unknowns:
         return ()
     return [
         RULE.finding(
             Cause.INCONCLUSIVE,
             Severity.INFO,
-            "; ".join(evidence.text for evidence in unseen[:MAX_EVIDENCE]) + ".",
-            evidence=unseen[:MAX_EVIDENCE],
+            "; ".join(evidence.text for evidence in unknowns[:MAX_EVIDENCE]) + ".",
+            evidence=unknowns[:MAX_EVIDENCE],
             remedies=[Remedy("Build the image and examine it.", ("tfdoctor verify IMAGE",))],
         )
     ]
 
 
 def list_unknowns(context: CheckContext) -> list[Evidence]:
-    """Return everything unknown on which the result may depend, each as a piece of evidence."""
+    """Return evidence for each unknown part that may change the result."""
     subject, tensorflow = context.subject, context.tensorflow
     evidence: list[Evidence] = []
     if subject.base.kind == "unknown":

@@ -7,11 +7,11 @@ Some images of tensorflow/tensorflow were built with the CUDA or cuDNN of an ear
 
 How it is seen
 --------------
-The tag is looked up in tfdoctor's table of these images, which was made from their recipes.
+The tag is looked up in tfdoctor's table of these images, which is based on their recipes.
 
 What to do
 ----------
-Use another tag or another base, or install the missing library in a layer of your own; `tfdoctor build` does this.
+Use another tag or another base image, or install the missing library in your own layer. `tfdoctor build` does this.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
     if image is None or image.recipe.works:
         return ()
     if any(name.startswith("nvidia-cudnn-") for name in context.subject.packages):
-        return ()  # cuDNN is installed; the rules cuda-library-versions and cudnn check it
+        return ()  # the cuda-library-versions and cudnn rules check an installed cuDNN
     problem = next(
         (
             candidate
@@ -46,12 +46,12 @@ def check(context: CheckContext) -> Sequence[Finding]:
         ),
         None,
     )
-    today = f" {base.reference} is {base.tensorflow} today." if base.tag.startswith("latest") else ""
+    latest_note = f" {base.reference} is {base.tensorflow} today." if base.tag.startswith("latest") else ""
     return [
         RULE.finding(
             Cause(problem.cause) if problem is not None else Cause.LIBS_WRONG_VERSION,
             Severity.ERROR,
-            image.recipe.why + today,
+            image.recipe.why + latest_note,
             title=f"{base.reference} does not find its own CUDA libraries",
             evidence=[context.base_evidence],
             remedies=[

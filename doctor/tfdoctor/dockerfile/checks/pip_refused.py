@@ -2,17 +2,17 @@
 
 What it means
 -------------
-Debian 12 and Ubuntu 23.04, and newer ones, mark their Python as managed by the system (PEP 668). pip then ends with
-`error: externally-managed-environment`, in an image as on any host, and the build stops there.
+Since Debian 12 and Ubuntu 23.04, the system's Python is marked as externally managed (PEP 668). pip then stops with
+`error: externally-managed-environment`, and so does the build.
 
 How it is seen
 --------------
-The pip in a RUN instruction is the system's, no virtual environment is in use, and nothing allows pip to change the
+A RUN instruction uses the system's pip, no virtual environment is active, and nothing allows pip to change the
 system's packages.
 
 What to do
 ----------
-Make a virtual environment in the image and put it first on PATH, or allow pip to change the system's packages.
+Create a virtual environment in the image and put it first on PATH, or allow pip to change the system's packages.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding with every line on which pip refuses to install."""
-    refused = context.subject.refused_lines
-    if not refused:
+    """Return a finding with every line on which pip refuses to install, if there is any."""
+    refused_lines = context.subject.refused_lines
+    if not refused_lines:
         return ()
     return [
         RULE.finding(
@@ -40,7 +40,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
             Severity.ERROR,
             f"The Python of {context.subject.base.reference} is its system's own, and pip ends with "
             "`error: externally-managed-environment`.",
-            evidence=[context.cite(line) for line in refused],
+            evidence=[context.cite(line) for line in refused_lines],
             remedies=[
                 Remedy(
                     "Before that line, make a virtual environment and put it first.",

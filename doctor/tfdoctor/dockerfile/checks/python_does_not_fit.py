@@ -2,17 +2,17 @@
 
 What it means
 -------------
-TensorFlow has no source package. Each release has wheels for a few Pythons, and for all others pip reports `No
-matching distribution found`. The Python is the base image's: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. There are
-no wheels for Alpine.
+TensorFlow has no source package. Each release has wheels for a few Python versions, and for all others pip reports `No
+matching distribution found`. The base image determines the version: python:3.12 has 3.12, Ubuntu 22.04 has 3.10. There
+are no wheels for Alpine.
 
 How it is seen
 --------------
-The Python that `pip` belongs to at that line, as far as the Dockerfile shows, is compared with the release's wheels.
+The Python version of `pip` on that line, as far as the Dockerfile shows, is compared with the wheels of the release.
 
 What to do
 ----------
-Use a Python that the release has a wheel for, or a release that has one for this Python.
+Use a Python version that the release has a wheel for, or a release that has a wheel for this Python.
 """
 
 from __future__ import annotations
@@ -52,14 +52,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
         return ()
     supported = ", ".join(release.linux_pythons)
     remedies = [Remedy(f"Take one of the Pythons that it has wheels for: {supported}.")]
-    best = recommend(
+    best_options = recommend(
         context.compat, Request(python=tensorflow.python, method=Method.CONTAINER), Host()
     ).options
-    if best:
+    if best_options:
         remedies.append(
             Remedy(
-                f"The best release for Python {tensorflow.python} is {best[0].tensorflow}.",
-                (f"tfdoctor build --tf {best[0].tensorflow} --python {tensorflow.python}",),
+                f"The best release for Python {tensorflow.python} is {best_options[0].tensorflow}.",
+                (f"tfdoctor build --tf {best_options[0].tensorflow} --python {tensorflow.python}",),
             )
         )
     return [

@@ -2,17 +2,17 @@
 
 What it means
 -------------
-pip looks for versions that meet all requirements of one command, and everything that those packages require. If there
-are none, it ends with `ResolutionImpossible`, often after long downloads, and the build stops.
+pip searches for versions that satisfy all requirements of one command and of the packages that it installs. If there
+are none, pip stops with `ResolutionImpossible`, often after long downloads, and so does the build.
 
 How it is seen
 --------------
-The requirements of the named TensorFlow release are in tfdoctor's tables. For other packages, uv or pip asks the
-package index for metadata. If there is no network, or another index is used, that is reported.
+The requirements of the TensorFlow release are in tfdoctor's tables. For other packages, uv or pip requests the metadata
+from the package index. If there is no network, a finding says that this could not be checked.
 
 What to do
 ----------
-Loosen the limit that the finding names, or use the release of TensorFlow that goes with it.
+Loosen the limit that the finding names, or use a TensorFlow release that is compatible with it.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding
 
 FIRST_STRICT_UBUNTU = "22.04"
-"""The first Ubuntu release of base images whose pip refuses conflicting requirements."""
+"""The first Ubuntu LTS release whose pip refuses conflicting requirements."""
 JUST_ABOVE_SUFFIX = ".0.0.0.1"
-"""Suffix for a version just above another one."""
+"""Appended to a version to make one that is just above it."""
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
@@ -48,14 +48,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
     findings = []
     for call in context.subject.calls:
         conflict = next(_find_known_conflicts(context, call), None)
-        findings += [conflict] if conflict is not None else _ask_index(context, call)
+        findings += [conflict] if conflict is not None else _query_index(context, call)
     return findings
 
 
 def _has_old_pip(context: CheckContext) -> bool:
-    """Return whether the image's pip may be older than 20.3, which installs conflicting requirements.
+    """Return whether the image's pip may be older than 20.3. Such a pip installs conflicting requirements.
 
-    What such a pip installs is left to the rules of `check`.
+    The `check` rules report what such a pip installs.
     """
     subject = context.subject
     if "pip" in subject.packages:
@@ -67,33 +67,33 @@ def _has_old_pip(context: CheckContext) -> bool:
 
 
 def _find_known_conflicts(context: CheckContext, call: PipInstall) -> Iterator[Finding]:
-    """Yield conflicts between requirements and constraints, and with what TensorFlow's own wheel requires."""
+    """Yield conflicts of a call's requirements with its constraints and with what the TensorFlow wheel requires."""
     tensorflow = next(
         (requirement for requirement in call.requirements if _is_tensorflow(context, requirement)), None
     )
     release = context.tensorflow.release
-    required = (
-        dict(_list_limits(release, call.python)) if tensorflow is not None and release is not None else {}
+    release_limits = (
+        dict(_iter_limits(release, call.python)) if tensorflow is not None and release is not None else {}
     )
     for requirement in call.requirements:
         limits = [
             text for other in call.limits if other.name == requirement.name and (text := other.specifier)
         ]
-        for text, author in (
+        for text, source_phrase in (
             *((text, "the constraints ask") for text in limits),
-            *_find_release_conflicts(required, requirement, release),
+            *_find_release_conflicts(release_limits, requirement, release),
         ):
             if requirement.known and not _can_both_hold(requirement.specifier, text):
                 yield _make_finding(
                     context,
                     requirement,
-                    f"{requirement.name}{requirement.specifier} is asked for, and {author} for "
+                    f"{requirement.name}{requirement.specifier} is asked for, and {source_phrase} for "
                     f"{requirement.name}{text}.",
                 )
 
 
 def _is_tensorflow(context: CheckContext, requirement: WantedDistribution) -> bool:
-    """Return whether a requirement is the one that installs TensorFlow."""
+    """Return whether a requirement is the one that installs the image's TensorFlow."""
     installed = context.tensorflow.installed
     return (
         installed is not None
@@ -105,14 +105,17 @@ def _is_tensorflow(context: CheckContext, requirement: WantedDistribution) -> bo
 def _find_release_conflicts(
     required: dict[str, str], requirement: WantedDistribution, release: Release | None
 ) -> Iterator[tuple[str, str]]:
-    """Yield the release's limit on a required package, with its author for the message."""
+    """Yield the specifier that the release requires for a package, with a phrase for the message.
+
+    Nothing is yielded if the release does not require the package. `required` has its specifiers by project.
+    """
     text = required.get(requirement.name, "")
     if text and release is not None:
         yield text, f"TensorFlow {release.version} asks"
 
 
-def _list_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
-    """Yield (project, specifier) for each requirement of the wheel, without those of extras."""
+def _iter_limits(release: Release, python: str | None) -> Iterator[tuple[str, str]]:
+    """Yield (project, specifier) for each requirement of a release, except those of extras."""
     environment = {
         "python_version": python or "",
         "sys_platform": "linux",
@@ -130,25 +133,28 @@ def _list_limits(release: Release, python: str | None) -> Iterator[tuple[str, st
             yield canonicalize_name(requirement.name), str(requirement.specifier)
 
 
-def _can_both_hold(left: str, right: str) -> bool:
+def _can_both_hold(first: str, second: str) -> bool:
     """Return whether any version meets both specifiers.
 
-    The smallest such version is a limit itself or just above one.
+    If there are such versions, one of them is a limit itself, just above a limit, or 0.
     """
     try:
-        both = SpecifierSet(f"{left},{right}".strip(","))
+        combined = SpecifierSet(f"{first},{second}".strip(","))
     except InvalidSpecifier:
         return True
-    limits = [specifier.version.removesuffix(".*") for specifier in both]
+    limits = [specifier.version.removesuffix(".*") for specifier in combined]
     limits = [version for version in limits if versions.is_version(version)]
     return any(
-        both.contains(version, prereleases=True)
+        combined.contains(version, prereleases=True)
         for version in ["0", *limits, *(limit + JUST_ABOVE_SUFFIX for limit in limits)]
     )
 
 
-def _ask_index(context: CheckContext, call: PipInstall) -> list[Finding]:
-    """Return what the package index reports about a call, if it may be asked."""
+def _query_index(context: CheckContext, call: PipInstall) -> list[Finding]:
+    """Return the findings from a query of the package index about a call.
+
+    The index is queried only if that is allowed and all requirements of the call are known.
+    """
     requirements = [
         requirement
         for requirement in call.requirements
@@ -162,15 +168,15 @@ def _ask_index(context: CheckContext, call: PipInstall) -> list[Finding]:
         or call.python is None
     ):
         return []
-    answer = context.foresee(
+    reply = context.foresee(
         [_format_requirement(requirement) for requirement in requirements],
         [_format_requirement(requirement) for requirement in call.limits],
         call.python,
     )
-    if answer.conflict:
-        return [_make_finding(context, requirements[-1], answer.conflict)]
-    if answer.unknown:
-        reason = f"Whether pip can install all of it together could not be asked: {answer.unknown}"
+    if reply.conflict:
+        return [_make_finding(context, requirements[-1], reply.conflict)]
+    if reply.unknown:
+        reason = f"Whether pip can install all of it together could not be asked: {reply.unknown}"
         return [
             RULE.finding(
                 Cause.INCONCLUSIVE,
@@ -184,7 +190,7 @@ def _ask_index(context: CheckContext, call: PipInstall) -> list[Finding]:
 
 
 def _format_requirement(requirement: WantedDistribution) -> str:
-    """Return a requirement as a line for pip."""
+    """Return a requirement in the syntax of a requirements file."""
     extras = f"[{','.join(sorted(requirement.extras))}]" if requirement.extras else ""
     return f"{requirement.name}{extras}{requirement.specifier}" + (
         f"; {requirement.marker}" if requirement.marker else ""
@@ -192,6 +198,7 @@ def _format_requirement(requirement: WantedDistribution) -> str:
 
 
 def _make_finding(context: CheckContext, requirement: WantedDistribution, reason: str) -> Finding:
+    """Return a finding about a requirement that conflicts with others."""
     return RULE.finding(
         Cause.PACKAGE_CONFLICT,
         Severity.ERROR,

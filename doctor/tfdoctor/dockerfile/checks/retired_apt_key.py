@@ -7,12 +7,12 @@ On 2022-04-27 NVIDIA replaced the key of its apt repositories. Older images have
 
 How it is seen
 --------------
-The release in the base image is older than the new key, and nothing in the Dockerfile removes the repository's list or
-renews the key before the first `apt-get update`.
+The release in the base image is older than the new key, and the Dockerfile neither removes the source list of the
+repository nor renews the key before the first `apt-get update`.
 
 What to do
 ----------
-Remove the lists first: rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list
+Remove the source lists first: rm -f /etc/apt/sources.list.d/cuda*.list /etc/apt/sources.list.d/nvidia-ml.list
 """
 
 from __future__ import annotations

@@ -2,13 +2,13 @@
 
 What it means
 -------------
-`/usr/local/cuda/lib64/stubs` has a libcuda.so for linking programs on hosts without a driver. It answers every call
-with CUDA_ERROR_STUB_LIBRARY. TensorFlow does not open libcuda.so. If there is a link libcuda.so.1 beside it, the
-loader finds it before the driver's own library, and TensorFlow finds no GPU.
+`/usr/local/cuda/lib64/stubs` has a libcuda.so for linking programs on hosts without a driver. Its functions only
+return CUDA_ERROR_STUB_LIBRARY. TensorFlow does not open libcuda.so, but libcuda.so.1. If the folder has a link with
+that name, the loader finds the link before the driver's own library, and TensorFlow finds no GPU.
 
 How it is seen
 --------------
-ENV LD_LIBRARY_PATH names the folder; the finding also says whether a command makes such a link.
+ENV LD_LIBRARY_PATH names the folder. The finding also says whether a command creates such a link.
 
 What to do
 ----------
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding if LD_LIBRARY_PATH names a folder of stubs."""
+    """Return a finding if LD_LIBRARY_PATH names a stubs folder."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     if path is None or not re.search(r"/stubs/?(?=:|$|\s)", path.value or path.text):
         return ()

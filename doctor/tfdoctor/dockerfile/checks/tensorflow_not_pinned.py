@@ -3,8 +3,8 @@
 What it means
 -------------
 Without a version, pip installs the newest release that has a wheel for the image's Python on the day of the build. The
-next release may need another CUDA, and then the same Dockerfile makes an image without a GPU. In a shell,
-`tensorflow>=2.4` without quotes even writes a file called =2.4, and the limit is lost.
+next release may need another CUDA version, and then TensorFlow finds no GPU in an image from the same Dockerfile. In a
+shell, `tensorflow>=2.4` without quotes even writes to a file called =2.4, and the limit is lost.
 
 How it is seen
 --------------
@@ -30,26 +30,26 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return findings about lost limits and about a version that is not fixed."""
+    """Return findings about limits that the shell drops and about a version that is not pinned."""
     return [*_report_lost_limits(context), *_report_unpinned(context)]
 
 
 def _report_lost_limits(context: CheckContext) -> list[Finding]:
-    """Return a finding for each limit that the shell takes for a redirection."""
+    """Return a finding for each version limit that the shell interprets as a redirection."""
     findings = []
     for installed in context.subject.packages.values():
         requirement = installed.requirement
         if not requirement.lost_limit:
             continue
-        name = requirement.lost_limit.lstrip("<>&|").strip()
+        file_name = requirement.lost_limit.lstrip("<>&|").strip()
         is_input = requirement.lost_limit.startswith("<")
-        read_effect = f"reads a file called {name}, which stops the build where there is none"
+        read_effect = f"reads a file called {file_name}, which stops the build where there is none"
         findings.append(
             RULE.finding(
                 Cause.INCONCLUSIVE,
                 Severity.ERROR if is_input else Severity.WARNING,
                 f"The shell takes `{requirement.lost_limit[0]}` for a redirection: pip gets `{requirement.text}` alone, "
-                f"and the shell {read_effect if is_input else f'writes a file called {name}'}.",
+                f"and the shell {read_effect if is_input else f'writes a file called {file_name}'}.",
                 title=f"The limit of {requirement.text} is lost in the shell",
                 evidence=[
                     context.make_evidence(
@@ -63,7 +63,7 @@ def _report_lost_limits(context: CheckContext) -> list[Finding]:
 
 
 def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
-    """Return a finding if the version of TensorFlow is not fixed."""
+    """Return a finding if the TensorFlow version is not limited from above."""
     tensorflow, base = context.tensorflow, context.subject.base
     installed = tensorflow.installed
     if installed is None:
@@ -98,6 +98,10 @@ def _report_unpinned(context: CheckContext) -> Sequence[Finding]:
 
 
 def _make_finding(context: CheckContext, reason: str, title: str, pinned: str = "") -> Finding:
+    """Return a finding with the remedy to pin the version, as `pinned` if that is given.
+
+    An empty `title` means the title of the check.
+    """
     return RULE.finding(
         Cause.INCONCLUSIVE,
         Severity.WARNING,

@@ -2,9 +2,9 @@
 
 What it means
 -------------
-`tensorflow[and-cuda]` brings CUDA as wheels, and TensorFlow finds them by a search path in its own files. In some
-releases this path is wrong (2.16.1, 2.21.0), before 2.14 there is none, and some extras cannot be installed at all
-(2.15.0; 2.14 on Python 3.11).
+`tensorflow[and-cuda]` installs CUDA as wheels, and TensorFlow finds them by a search path in its own libraries. This
+path is wrong in some releases (2.16.1, 2.21.0) and missing before 2.14. Some extras cannot be installed at all (2.15.0;
+2.14 on Python 3.11).
 
 How it is seen
 --------------
@@ -12,7 +12,7 @@ tfdoctor's tables list these releases. The Dockerfile shows whether the loader k
 
 What to do
 ----------
-Use a release without this fault, or name the folders: in LD_LIBRARY_PATH, or in a file in /etc/ld.so.conf.d and then
+Use a release without this defect. Or name the folders in LD_LIBRARY_PATH, or in a file in /etc/ld.so.conf.d, and then
 run `ldconfig`.
 """
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 
 def check(context: CheckContext) -> Sequence[Finding]:
-    """Return findings about the extra of this release, and about wheels that the loader does not find."""
+    """Return findings about problems of the `and-cuda` extra, and about wheels that the loader does not find."""
     tensorflow, release = context.tensorflow, context.tensorflow.release
     if release is None or tensorflow.installed is None:
         return ()
@@ -51,7 +51,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
                 continue
             if "capability" in problem.when and "nvidia-cudnn-cu12" in context.subject.packages:
                 continue
-            # A problem of some GPUs only is worth reporting, but is no error in the Dockerfile.
+            # A problem that depends on the GPU is worth reporting, but it is not an error in the Dockerfile.
             severity = Severity.INFO if "capability" in problem.when else Severity.ERROR
             findings.append(
                 _make_finding(
@@ -63,14 +63,14 @@ def check(context: CheckContext) -> Sequence[Finding]:
         for library in context.libraries
         if library.found and library.offer is not None
     ]
-    from_wheels = [soname for soname, offer in offers if offer.path.startswith(SITE_FOLDER)]
+    wheel_libraries = [soname for soname, offer in offers if offer.path.startswith(SITE_FOLDER)]
     if (
-        from_wheels
+        wheel_libraries
         and not has_extra
         and not context.compat.has(release.version, "wheels-on-runpath")
         and not _has_search_path(context)
     ):
-        names = ", ".join(from_wheels[:3])
+        names = ", ".join(wheel_libraries[:3])
         findings.append(
             _make_finding(
                 context,
@@ -87,7 +87,7 @@ def check(context: CheckContext) -> Sequence[Finding]:
 
 
 def _matches_python(context: CheckContext, condition: str | None) -> bool:
-    """Return whether a condition on the Python version holds; False if the version is unknown."""
+    """Return whether a condition on the Python version is met. It is not if the version is unknown."""
     if condition is None:
         return True
     python = context.tensorflow.python
@@ -95,7 +95,7 @@ def _matches_python(context: CheckContext, condition: str | None) -> bool:
 
 
 def _has_search_path(context: CheckContext) -> bool:
-    """Return whether the loader knows the wheels' folders, as far as the Dockerfile shows."""
+    """Return whether the Dockerfile adds folders to the loader's search path that may be those of the wheels."""
     path = context.subject.environment.get("LD_LIBRARY_PATH")
     in_path = path is not None and bool(re.search(r"nvidia/|cusolver|site-packages", path.value or path.text))
     return in_path or bool(context.subject.loader_lines)
@@ -104,6 +104,7 @@ def _has_search_path(context: CheckContext) -> bool:
 def _make_finding(
     context: CheckContext, cause: Cause, severity: Severity, title: str, reason: str, remedy: str
 ) -> Finding:
+    """Return a finding about NVIDIA's wheels."""
     return RULE.finding(
         cause,
         severity,

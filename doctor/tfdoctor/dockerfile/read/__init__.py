@@ -1,1 +1,1 @@
-"""A user's own Dockerfile, read without building it."""
+"""Read a user's Dockerfile without building it."""

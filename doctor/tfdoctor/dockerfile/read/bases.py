@@ -1,4 +1,4 @@
-"""The base image of a Dockerfile, as far as its name and compat/images.toml describe it. Pure."""
+"""Describe the base image of a Dockerfile by its name and the tables in compat/images.toml."""
 
 from __future__ import annotations
 
@@ -16,50 +16,59 @@ if TYPE_CHECKING:
 __all__ = ["BaseReference", "describe_base", "explain_deleted_tag", "is_known_tag"]
 
 Kind = Literal["cuda", "official", "ngc", "python", "plain", "unknown"]
+# Such as 12.5.1-cudnn-runtime-ubuntu22.04, 11.2-base or 10.0-cudnn7-devel.
 _CUDA_TAG = re.compile(
     r"(?P<cuda>\d{1,2}\.\d{1,2}(?:\.\d{1,2})?)(?:-(?P<cudnn>cudnn\d*))?(?:-(?P<flavour>base|runtime|devel))?"
     r"(?:-(?P<system>[a-z]+)(?P<number>[0-9.]*))?"
 )
+# Such as 2.15.0-gpu-jupyter, 1.14.0-gpu-py3 or latest-gpu.
 _OFFICIAL_TAG = re.compile(
     r"(?P<version>\d{1,2}\.\d{1,3}(?:\.\d{1,3})?(?:rc\d{1,2}|-rc\d{1,2}|\.post\d{1,2})?|latest|nightly)?"
     r"(?P<rest>(?:-?(?:gpu|py3|jupyter|devel|custom-op|ubuntu\d{1,4}|lite))*)"
 )
+# Such as 3.11, 3.11.7-slim-bookworm or 3.12-rc.
 _PYTHON_TAG = re.compile(r"(\d\.\d{1,2})(?:\.\d{1,2}|-rc|rc\d)?(?:-(.*))?")
 _CONDA = ("continuumio/", "condaforge/", "mambaorg/")
 
 
 @dataclass(frozen=True, slots=True)
 class BaseReference:
-    """The image in the first FROM of the chain."""
+    """The base image of a Dockerfile's last stage, and what is known about its content."""
 
     kind: Kind
     reference: str
-    """The name in FROM with its variables expanded; as written if they are unknown."""
+    """The name in FROM with its variables expanded, or as written if they are unknown."""
     line: int
+    """The line of that FROM."""
     tag: str = ""
     mirror: bool = False
-    """Whether it is from another registry than the one that the table describes."""
+    """Whether it comes from another registry than the images in the table."""
     pinned: bool = False
     """Whether it is pinned by digest."""
     cuda: str | None = None
+    """The CUDA version in the image. None if there is none, or if it is unknown."""
     flavour: str | None = None
+    """The flavour of a CUDA image: `base`, `runtime` or `devel`. None for other images, or if unknown."""
     cudnn: str | None = None
-    """The cuDNN version in the image, as far as it is known: `8.1.1.33` or `8`. None if unknown."""
+    """The cuDNN version in the image, complete (`8.1.1.33`) or its major number (`8`). None if unknown."""
     has_cudnn: bool = False
+    """Whether the image has cuDNN, possibly in an unknown version."""
     system: str | None = None
-    """An Ubuntu release: `20.04`. None for other systems."""
+    """The Ubuntu release, such as `20.04`. None for other systems."""
     python: str | None = None
-    """The version of `python3`, or of `python` in the image `python`. None if unknown."""
+    """The Python version that `python3` runs, such as `3.10`. None if unknown."""
     musl: bool = False
-    """Whether the image is Alpine, which has no glibc."""
+    """Whether the image is Alpine, which has musl instead of glibc."""
     managed: bool = False
     """Whether pip refuses to install into the system's Python (PEP 668)."""
     tensorflow: str | None = None
-    """The TensorFlow release in the image; None if unknown or none."""
+    """The TensorFlow release in the image. None if there is none, or if it is unknown."""
     package: str = "tensorflow"
+    """The package that this release comes from."""
     gpu: bool | None = None
-    """Whether an official image is one for GPUs; None for other images, or if unknown."""
+    """Whether an official or NGC image is for GPUs. None for other images."""
     why_unknown: str = ""
+    """The reason why the content is unknown; empty unless `kind` is "unknown"."""
 
     @property
     def source_line(self) -> SourceLine:
@@ -67,15 +76,18 @@ class BaseReference:
 
 
 def describe_base(reference: str | None, written: str, line: int, compat: Compat) -> BaseReference:
-    """Return what is known about an image; `reference` is None if the name is unknown. Never raise."""
+    """Return what is known about an image.
+
+    `reference` is its name with variables expanded, or None if that is unknown. `written` is the name as written.
+    """
     if reference is None:
         return BaseReference(
             "unknown", written, line, why_unknown=f"`{written}` depends on what the build is given"
         )
     name, _, digest = reference.partition("@")
-    first, slash, rest = name.partition("/")
-    has_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
-    host, path = (first, rest) if has_host else ("", name)
+    first_part, slash, remainder = name.partition("/")
+    has_host = bool(slash) and ("." in first_part or ":" in first_part or first_part == "localhost")
+    host, path = (first_part, remainder) if has_host else ("", name)
     path, colon, tag = path.rpartition(":")
     if not colon:
         path, tag = tag, "latest"
@@ -100,37 +112,37 @@ def _recognize_base(
         return _describe_official_image(reference, line, tag, compat, mirror=not is_hub, pinned=pinned)
     if path.endswith("nvidia/tensorflow") and host:
         return _describe_ngc_image(reference, line, tag, compat, mirror=host != "nvcr.io", pinned=pinned)
-    short = path.removeprefix("library/").rpartition("library/")[2]
+    library_name = path.removeprefix("library/").rpartition("library/")[2]
     is_library = is_hub or "library/" in path
     if not is_library:
         return None
-    if short == "python":
+    if library_name == "python":
         return _describe_python_image(reference, line, tag, mirror=not is_hub, pinned=pinned)
-    plain = partial(BaseReference, "plain", reference, line, tag, pinned=pinned)
-    if short == "ubuntu":
+    make_plain_base = partial(BaseReference, "plain", reference, line, tag, pinned=pinned)
+    if library_name == "ubuntu":
         system = compat.pythons.system(tag.partition("-")[0])
-        return plain(
+        return make_plain_base(
             system=system.name if system is not None else None,
             python=system.default if system is not None else None,
             managed=system is not None and system.managed,
         )
-    if short == "debian":
+    if library_name == "debian":
         release = tag.partition("-")[0].split(".")[0]
-        return plain(
+        return make_plain_base(
             python=compat.pythons.get_default("debian", release),
             managed=compat.pythons.is_managed("debian", release),
         )
-    if short == "alpine":
-        return plain(musl=True)
+    if library_name == "alpine":
+        return make_plain_base(musl=True)
     if is_hub and path.startswith(_CONDA):
-        return plain()
+        return make_plain_base()
     return None
 
 
 def _describe_cuda_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return what the tag of an nvidia/cuda image says."""
+    """Return the description of an nvidia/cuda image, which its tag determines."""
     match = _CUDA_TAG.fullmatch(tag)
     if match is None:
         return BaseReference("cuda", reference, line, tag, mirror, pinned)
@@ -139,11 +151,11 @@ def _describe_cuda_image(
     cudnn = None
     if match["cudnn"]:
         installed_cudnn = image.cudnn.get(system or "") if image is not None else None
-        number = match["cudnn"].removeprefix("cudnn")
+        cudnn_number = match["cudnn"].removeprefix("cudnn")
         cudnn = (
             installed_cudnn
-            if installed_cudnn and installed_cudnn.startswith(f"{number}." if number else "")
-            else number or None
+            if installed_cudnn and installed_cudnn.startswith(f"{cudnn_number}." if cudnn_number else "")
+            else cudnn_number or None
         )
     ubuntu = compat.pythons.system(system) if system else None
     return BaseReference(
@@ -166,7 +178,7 @@ def _describe_cuda_image(
 def _describe_official_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return what the tag of a tensorflow/tensorflow image says, with its recipe in the table."""
+    """Return the description of a tensorflow/tensorflow image, from its tag and the table of recipes."""
     match = _OFFICIAL_TAG.fullmatch(tag)
     if (
         match is None
@@ -208,7 +220,7 @@ def _describe_official_image(
 def _describe_ngc_image(
     reference: str, line: int, tag: str, compat: Compat, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return the entry of one of NVIDIA's TensorFlow images in the table."""
+    """Return the description of one of NVIDIA's TensorFlow images, from the table."""
     image = next((image for image in compat.images.ngc if image.tag == tag), None)
     if image is None:
         return BaseReference("ngc", reference, line, tag, mirror, pinned, gpu=True)
@@ -233,7 +245,7 @@ def _describe_ngc_image(
 def _describe_python_image(
     reference: str, line: int, tag: str, *, mirror: bool, pinned: bool
 ) -> BaseReference:
-    """Return what the tag of the image `python` says."""
+    """Return the description of a `python` image, which its tag determines."""
     match = _PYTHON_TAG.fullmatch(tag)
     return BaseReference(
         "python",
@@ -247,11 +259,11 @@ def _describe_python_image(
     )
 
 
-# ---------------------------------------------------------------- tags of nvidia/cuda
+# ---------------------------------------------------------------- nvidia/cuda tags
 
 
 def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
-    """Return why every tag of this CUDA version is deleted, or None.
+    """Return the reason why every tag of this CUDA version is deleted, or None if they exist.
 
     The tags of `11.0` are deleted, for example, while those of `11.0.3` exist.
     """
@@ -267,9 +279,9 @@ def explain_deleted_tag(compat: Compat, base: BaseReference) -> str | None:
 
 
 def is_known_tag(compat: Compat, base: BaseReference) -> bool | None:
-    """Return whether a tag of nvidia/cuda is in the table.
+    """Return whether an nvidia/cuda tag is in the table.
 
-    None if the table does not cover it, as for other systems than Ubuntu.
+    Return None if the table does not cover such tags, as for other systems than Ubuntu.
     """
     image = next((image for image in compat.images.cuda if image.version == base.cuda), None)
     match = _CUDA_TAG.fullmatch(base.tag)

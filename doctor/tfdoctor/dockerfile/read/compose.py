@@ -1,7 +1,7 @@
-"""From compose.yaml and devcontainer.json to the images of their containers and their access to GPUs. Pure text.
+"""Parse compose.yaml and devcontainer.json: the image of each container and its access to GPUs.
 
-The files are read as Compose reads them, with limits. What is not understood (a variable without a default, another
-file) is None, never a guess.
+The files are read as Compose reads them, within limits. A value that depends on another file or on a variable without
+a default is None.
 """
 
 from __future__ import annotations
@@ -28,50 +28,58 @@ __all__ = [
 
 _COMPOSE = re.compile(r"(?:docker-)?compose(?:[.-][\w.-]{1,60})?\.ya?ml")
 _DEVCONTAINER = re.compile(r"\.?devcontainer\.json")
+# Comments, empty lines and document markers at the beginning of a YAML file.
 _PREAMBLE = re.compile(r"\A\ufeff?(?:[ \t]*(?:#[^\n]*|---[ \t]*|%YAML[^\n]*)?\n)*")
 _TOP_KEY = re.compile(
     r"(?:services|name|version|include|networks|volumes|configs|secrets|x-[\w.-]{1,100})[ \t]*:(?:\s|\Z)"
 )
 """A top-level key of a compose file."""
+# A brace as the first token after whitespace and comments.
 _FIRST_BRACE = re.compile(r"\A\ufeff?(?:\s|//[^\n]*\n|/\*(?:[^*]|\*(?!/))*\*/)*\{")
+# $$ for a dollar sign, ${NAME}, ${NAME:-DEFAULT}, ${NAME-DEFAULT} or $NAME.
 _VARIABLE = re.compile(r"\$(?:\$|\{([A-Za-z_]\w{0,100})(?::?-([^${}]{0,500}))?\}|([A-Za-z_]\w{0,100}))")
+# `docker run` options that give a container a GPU.
 _GPU_OPTION = re.compile(r"--gpus(?:=|$)|--device=nvidia\.com/gpu|nvidia\.com/gpu=|--runtime=nvidia$")
 MAX_DEPTH = 60
-"""Nested merges that are followed, and entries of a merge that are read."""
+"""Limit for nested merges, and for the mappings in one merge."""
 
 
 class StartFileError(Exception):
-    """The file cannot be read; the message is a part of a sentence."""
+    """The file cannot be parsed. The message is part of a sentence."""
 
 
 @dataclass(frozen=True, slots=True)
 class ContainerStart:
-    """How a container is started."""
+    """The way a container is started."""
 
     name: str
-    """The service; empty for a dev container."""
+    """The name of the service; empty for a dev container."""
     file: str
     line: int
     image: str | None = None
-    """None if no image is named, or if its name is unknown."""
+    """The name of the image. None if it is built, or if the name is unknown."""
     dockerfile: str | None = None
-    """Path from the folder of the file; None if nothing is built."""
+    """The path of the Dockerfile, relative to the folder of the file. None if no Dockerfile is used."""
     inline: str | None = None
-    """A Dockerfile within the file itself."""
+    """The text of a Dockerfile within the file itself, or None."""
     context: str = "."
+    """The folder of the build context, relative to the folder of the file."""
     target: str | None = None
+    """The stage to build. None for the last one."""
     arguments: Mapping[str, str] = field(default_factory=dict)
+    """Build arguments."""
     gpu: bool | None = None
-    """Whether the container gets a GPU; None if another file decides."""
+    """Whether the container gets a GPU. None if that depends on another file."""
     environment: Mapping[str, str] = field(default_factory=dict)
+    """Environment variables that are set at the start, except those with an unknown value."""
     gpu_setting: str = ""
-    """The setting that gives the container a GPU."""
+    """The setting to add, in the syntax of the file, so that the container gets a GPU."""
 
 
 def is_compose(name: str, text: str) -> bool:
     """Return whether a file is a compose file, by its name or its first key.
 
-    The key is for files of other names and for standard input: a Dockerfile never begins with `services:`.
+    The key identifies files with other names and standard input. A Dockerfile never begins with such a key.
     """
     return (
         _COMPOSE.fullmatch(name) is not None or _TOP_KEY.match(_PREAMBLE.sub("", text, count=1)) is not None
@@ -87,12 +95,12 @@ def is_devcontainer(name: str, text: str) -> bool:
 
 
 def parse_services(text: str, file: str) -> list[ContainerStart]:
-    """Return the services of a compose file, in order. Raise StartFileError."""
+    """Return the services of a compose file, in order. Raise StartFileError if it is invalid or has none."""
     import yaml
 
     try:
         document = yaml.compose(text, Loader=yaml.BaseLoader)
-        entries = list(_list_entries(_get_node(document, "services")))
+        entries = list(_iter_entries(_find_node(document, "services")))
         starts = [_parse_service(name, node, file) for name, node in entries]
     except yaml.MarkedYAMLError as error:
         line = f", line {error.problem_mark.line + 1}" if error.problem_mark is not None else ""
@@ -107,8 +115,8 @@ def parse_services(text: str, file: str) -> list[ContainerStart]:
     return starts
 
 
-def _list_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
-    """Yield the entries of a mapping; its own come before those that it merges (`<<`)."""
+def _iter_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node]]:
+    """Yield the entries of a mapping, then those of the mappings that it merges (`<<`)."""
     import yaml
 
     if not isinstance(node, yaml.MappingNode) or depth > MAX_DEPTH:
@@ -122,23 +130,23 @@ def _list_entries(node: Node | None, depth: int = 0) -> Iterator[tuple[str, Node
         if isinstance(key, yaml.ScalarNode) and key.value == "<<":
             merged = value.value if isinstance(value, yaml.SequenceNode) else [value]
             for mapping in merged[:MAX_DEPTH]:
-                for name, inner in _list_entries(mapping, depth + 1):
+                for name, inner in _iter_entries(mapping, depth + 1):
                     if name not in names:
                         names.add(name)
                         yield name, inner
 
 
-def _get_node(node: Node | None, *names: str) -> Node | None:
-    """Return the node under nested keys, or None."""
+def _find_node(node: Node | None, *names: str) -> Node | None:
+    """Return the node below nested keys, or None if it is missing."""
     for name in names:
-        node = next((value for key, value in _list_entries(node) if key == name), None)
+        node = next((value for key, value in _iter_entries(node) if key == name), None)
     return node
 
 
 def _parse_text(node: Node | None) -> str | None:
-    """Return a scalar with its variables expanded.
+    """Return the text of a scalar with its variables expanded.
 
-    None if it is not a scalar, or depends on a variable without a default.
+    Return None if the node is not a scalar, or depends on a variable without a default.
     """
     import yaml
 
@@ -151,7 +159,7 @@ def _parse_text(node: Node | None) -> str | None:
 
 
 def _parse_texts(node: Node | None) -> list[str]:
-    """Return the texts of a list or of a single scalar; unknown ones are left out."""
+    """Return the texts in a list or a single scalar, without unknown ones."""
     import yaml
 
     if isinstance(node, yaml.SequenceNode):
@@ -161,68 +169,68 @@ def _parse_texts(node: Node | None) -> list[str]:
 
 
 def _parse_environment(node: Node | None) -> dict[str, str]:
-    """Return the variables of a mapping or of a list of `NAME=value`; those without a value are left out."""
+    """Return the variables in a mapping or in a list of `NAME=value`, except those without a known value."""
     import yaml
 
     if isinstance(node, yaml.MappingNode):
-        return {name: text for name, value in _list_entries(node) if (text := _parse_text(value)) is not None}
+        return {name: text for name, value in _iter_entries(node) if (text := _parse_text(value)) is not None}
     pairs = [text_item.partition("=") for text_item in _parse_texts(node) if "=" in text_item]
     return {name: value for name, _, value in pairs}
 
 
 def _parse_service(name: str, node: Node, file: str) -> ContainerStart:
-    """Return the container of a service."""
-    build = _get_node(node, "build")
-    context = _parse_text(build) or _parse_text(_get_node(build, "context")) or "."
+    """Return the way the container of a service is started."""
+    build = _find_node(node, "build")
+    context = _parse_text(build) or _parse_text(_find_node(build, "context")) or "."
     dockerfile = None
-    inline = _parse_text(_get_node(build, "dockerfile_inline"))
+    inline = _parse_text(_find_node(build, "dockerfile_inline"))
     if build is not None and inline is None:
-        dockerfile = f"{context.rstrip('/')}/{_parse_text(_get_node(build, 'dockerfile')) or 'Dockerfile'}"
+        dockerfile = f"{context.rstrip('/')}/{_parse_text(_find_node(build, 'dockerfile')) or 'Dockerfile'}"
     return ContainerStart(
         name=name,
         file=file,
         line=node.start_mark.line + 1,
-        image=_parse_text(_get_node(node, "image")) if build is None else None,
+        image=_parse_text(_find_node(node, "image")) if build is None else None,
         dockerfile=dockerfile,
         inline=inline,
         context=context,
-        target=_parse_text(_get_node(build, "target")),
-        arguments=_parse_environment(_get_node(build, "args")),
+        target=_parse_text(_find_node(build, "target")),
+        arguments=_parse_environment(_find_node(build, "args")),
         gpu=_has_gpu(node),
-        environment=_parse_environment(_get_node(node, "environment")),
+        environment=_parse_environment(_find_node(node, "environment")),
         gpu_setting="deploy: {resources: {reservations: {devices: [{driver: nvidia, count: all, capabilities: [gpu]}]}}}",
     )
 
 
 def _has_gpu(node: Node) -> bool | None:
-    """Return whether a service gets a GPU; None if it extends another service and asks for none itself."""
+    """Return whether a service gets a GPU, or None if that depends on a service that it extends."""
     import yaml
 
-    devices = _get_node(node, "deploy", "resources", "reservations", "devices")
+    devices = _find_node(node, "deploy", "resources", "reservations", "devices")
     if isinstance(devices, yaml.SequenceNode):
         for entry in devices.value[:1000]:
-            if {"gpu", "nvidia"} & {*_parse_texts(_get_node(entry, "capabilities"))}:
-                return _parse_text(_get_node(entry, "count")) != "0"
-    if _get_node(node, "gpus") is not None:
+            if {"gpu", "nvidia"} & {*_parse_texts(_find_node(entry, "capabilities"))}:
+                return _parse_text(_find_node(entry, "count")) != "0"
+    if _find_node(node, "gpus") is not None:
         return True
-    if _parse_text(_get_node(node, "runtime")) == "nvidia":
-        return _parse_environment(_get_node(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
+    if _parse_text(_find_node(node, "runtime")) == "nvidia":
+        return _parse_environment(_find_node(node, "environment")).get("NVIDIA_VISIBLE_DEVICES") not in (
             "",
             "none",
             "void",
         )
-    if any("nvidia.com/gpu=" in entry for entry in _parse_texts(_get_node(node, "devices"))):
+    if any("nvidia.com/gpu=" in entry for entry in _parse_texts(_find_node(node, "devices"))):
         return True
-    return None if _get_node(node, "extends") is not None else False
+    return None if _find_node(node, "extends") is not None else False
 
 
 # ---------------------------------------------------------------- dev containers
 
 
 def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str], str]:
-    """Return how a dev container is started, or its compose files and the name of its service.
+    """Return the way a dev container is started, or its compose files and the name of its service.
 
-    Raise StartFileError.
+    Raise StartFileError if the file is invalid or names no image.
     """
     try:
         document = json.loads(_strip_comments(text))
@@ -245,14 +253,14 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
         message = "it names no image, no Dockerfile and no compose file"
         raise StartFileError(message)
     run_options = [str(item) for item in document.get("runArgs") or () if isinstance(item, str)]
-    joined = [
+    joined_options = [
         *run_options,
-        *(f"{option}={following}" for option, following in itertools.pairwise(run_options)),
+        *(f"{option}={next_option}" for option, next_option in itertools.pairwise(run_options)),
     ]
     requirements = (
         (document.get("hostRequirements") or {}) if isinstance(document.get("hostRequirements"), dict) else {}
     )
-    has_gpu = bool(requirements.get("gpu")) or any(_GPU_OPTION.match(item) for item in joined)
+    has_gpu = bool(requirements.get("gpu")) or any(_GPU_OPTION.match(item) for item in joined_options)
     environment = document.get("containerEnv") if isinstance(document.get("containerEnv"), dict) else {}
     return ContainerStart(
         name="",
@@ -270,12 +278,13 @@ def parse_devcontainer(text: str, file: str) -> ContainerStart | tuple[list[str]
 
 
 def _list_text_items(mapping: Any) -> list[tuple[Any, Any]]:
-    """Return the entries of a mapping whose values are texts."""
+    """Return the entries of a mapping whose values are strings."""
     return [(name, value) for name, value in mapping.items() if isinstance(value, str)] if mapping else []
 
 
 def _strip_comments(text: str) -> str:
-    """Return plain JSON: without comments and without commas before a closing bracket, except within strings."""
-    parts = re.compile(r'"(?:[^"\\\n]|\\.){0,100000}"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
-    bare = parts.sub(lambda match: match[0] if match[0].startswith(('"', ",")) else " ", text)
-    return parts.sub(lambda match: "" if match[0] == "," else match[0], bare)
+    """Return the text as plain JSON, without comments and without commas before a closing bracket."""
+    tokens = re.compile(r'"(?:[^"\\\n]|\\.){0,100000}"|//[^\n]*|/\*.*?\*/|,(?=\s*[}\]])', re.DOTALL)
+    # A string is matched as one token, so that comments and commas within it are not removed.
+    without_comments = tokens.sub(lambda match: match[0] if match[0].startswith(('"', ",")) else " ", text)
+    return tokens.sub(lambda match: "" if match[0] == "," else match[0], without_comments)

@@ -1,6 +1,6 @@
-"""The image that a Dockerfile makes, without building it: base, Python, packages, CUDA and variables.
+"""Model the image that a Dockerfile builds, without building it: base, Python, packages, CUDA and variables.
 
-Pure. What cannot be determined is listed in `unseen`.
+Parts that cannot be determined are listed in `ImageModel.unseen`.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 __all__ = ["ImageModel", "InstalledDistribution", "PipInstall", "parse_image"]
 
 MAX_CALLS = 100
-"""pip commands that are kept for the check of conflicts."""
+"""Limit for the pip commands that are stored for the conflict check."""
 _INDEX_OPTIONS = frozenset(
     {
         "-i",
@@ -50,26 +50,31 @@ _INDEX_OPTIONS = frozenset(
         "--no-index",
     }
 )
-"""pip options that lead to another index than the usual one."""
+"""pip options that select another index than the default one."""
 _INDEX_VARIABLES = frozenset(
     {"PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX", "UV_DEFAULT_INDEX"}
 )
-"""Variables that lead pip or uv to another index than the usual one."""
+"""Environment variables that select another index for pip or uv than the default one."""
 MAX_FILES = 50
-"""Requirement files that are read."""
+"""Limit for the number of requirements files that are read."""
 _ENVIRONMENT_FOLDERS = re.compile(
     r"(?:^|/)(?:site-packages|dist-packages|\.?venv|env|virtualenv|\.local|usr/local|opt|conda|mini(?:conda|forge)3?|"
     r"wheels|wheelhouse|dist|install|packages|root|home)(?:/|$)"
 )
-"""Folders whose copy brings the packages of another stage along."""
+"""Matches folders that may contain Python packages: copying them also copies the packages of another stage."""
+# Matches paths that may contain shared libraries.
 _LIBRARY_FOLDERS = re.compile(
     r"^/(?:usr/?|usr/local/?|opt/?)?$|(?:^|/)(?:lib(?:64|s|raries)?|x86_64-linux-gnu)/?$|\.so\b"
 )
-_CUDA_WORD = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
+# Matches package names, paths and commands that mention CUDA.
+_CUDA_MENTION = re.compile(r"cuda|cudnn|nvidia-|libnvinfer", re.IGNORECASE)
 _NVIDIA_APT_PACKAGE = re.compile(
     r"(?:cuda|libcu|libnpp|libnccl|libnv|nsight|nvidia-)[a-z0-9-]*|tensorrt[a-z0-9-]*|libnvinfer[a-z0-9-]*"
 )
-_HARMLESS_CUDA = re.compile(r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so")
+# Matches texts that mention CUDA but install no CUDA libraries.
+_HARMLESS_MENTION = re.compile(
+    r"cuda-keyring|3bf863cc|7fa2af80|sources\.list|apt-key|CUDA_VISIBLE|libcuda\.so"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +83,21 @@ class InstalledDistribution:
 
     requirement: WantedDistribution
     python: str | None
-    """The Python that it is installed for; None if unknown."""
+    """The version of the Python that it is installed for. None if unknown."""
 
 
 @dataclass(frozen=True, slots=True)
 class PipInstall:
-    """One `pip install`. pip checks only the requirements of one command against each other."""
+    """A `pip install` command. pip checks only the requirements of one command against each other."""
 
     python: str | None
+    """The version of the Python that it installs for. None if unknown."""
     requirements: tuple[WantedDistribution, ...]
+    """The requirements of the command and of its requirements files."""
     limits: tuple[WantedDistribution, ...]
-    """Constraints from its constraint files."""
+    """The constraints in its constraints files."""
     is_complete: bool
-    """Whether all of its requirements are known and come from pip's usual index."""
+    """Whether all of its requirements are known and are installed from the default index."""
 
 
 @dataclass(slots=True)
@@ -99,35 +106,37 @@ class ImageModel:
 
     base: BaseReference
     packages: dict[str, InstalledDistribution] = field(default_factory=dict)
-    """By normalised name; a later requirement replaces an earlier one."""
+    """The installed packages, by normalised name. A later requirement replaces an earlier one."""
     tensorflows: list[InstalledDistribution] = field(default_factory=list)
-    """Every TensorFlow that is installed and not uninstalled later, in order."""
+    """Every TensorFlow package that is installed and not uninstalled later, in order."""
     constraints: dict[str, list[WantedDistribution]] = field(default_factory=dict)
+    """The constraints of all pip commands, by normalised name."""
     other_count: int = 0
     """Number of projects installed by path or URL, whose requirements are unknown."""
     apt: dict[str, tuple[str | None, int]] = field(default_factory=dict)
-    """Package to (version, line); the version is None if none is given."""
+    """(version, line) of each apt package, by name. The version is None if none is given."""
     conda: dict[str, tuple[str, int]] = field(default_factory=dict)
-    """Package to (version as written, line)."""
+    """(version as written, line) of each conda package, by name."""
     environment: dict[str, Setting] = field(default_factory=dict)
+    """The last setting of each environment variable, by name."""
     unseen: list[SourceLine] = field(default_factory=list)
-    """What could not be determined, although the result may depend on it."""
+    """Lines whose effect could not be determined, although the result may depend on it."""
     cuda_elsewhere: list[SourceLine] = field(default_factory=list)
-    """Signs of a CUDA from a source that is not read: a runfile, a copy, a downloaded package."""
+    """Lines that may install CUDA from a source that is not read, such as a runfile, a copy or a downloaded package."""
     loader_lines: list[SourceLine] = field(default_factory=list)
     """Lines that add folders for the loader: ld.so.conf.d, or LD_LIBRARY_PATH in a command."""
     stub_links: list[SourceLine] = field(default_factory=list)
     """Commands that link, copy or move CUDA's stub of libcuda.so."""
     apt_updates: list[tuple[SourceLine, bool]] = field(default_factory=list)
-    """`apt-get update`, and whether NVIDIA's list was removed or its key replaced before."""
+    """Each `apt-get update`, and whether NVIDIA's list was removed or its key replaced before it."""
     no_deps: bool = False
     """Whether a pip command has `--no-deps`."""
     calls: list[PipInstall] = field(default_factory=list)
     refused_lines: list[SourceLine] = field(default_factory=list)
-    """Installs into a Python that the system manages; pip refuses them (PEP 668)."""
+    """Lines that install into a Python that the system manages, which pip refuses (PEP 668)."""
 
     def list_limits(self, name: str) -> tuple[str, ...]:
-        """Return every limit on a package, from its own requirement and from constraints."""
+        """Return the specifiers for a package, from its own requirement and from constraints."""
         specifiers = [self.packages[name].requirement.specifier] if name in self.packages else []
         return tuple(
             text
@@ -140,7 +149,7 @@ class ImageModel:
 
 
 def parse_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
-    """Return the image of the last stage.
+    """Return the model of the image that the last stage builds.
 
     `read` returns the text of a path in the build context, or None if it cannot be read.
     """
@@ -157,7 +166,7 @@ def parse_image(file: Dockerfile, compat: Compat, read: Reader) -> ImageModel:
 
 
 class _ImageReader:
-    """Reads the steps of the stages, in order, into a subject."""
+    """Applies the steps of the stages, in order, to an image model."""
 
     def __init__(self, file: Dockerfile, subject: ImageModel, read: Reader, pythons: PythonTracker) -> None:
         self.file = file
@@ -167,11 +176,14 @@ class _ImageReader:
         self.copies: list[Copy] = []
         self.files = 0
         self.list_gone = False
+        """Whether NVIDIA's apt list was removed or its key replaced so far."""
         self.taken: set[int] = set()
+        """Indexes of the stages whose packages were copied."""
         self.wants: list[WantedDistribution] = []
         self.limits: list[WantedDistribution] = []
 
     def take(self, step: Step, stage: BuildStage) -> None:
+        """Apply one step of a stage to the model."""
         if isinstance(step, Setting):
             self.subject.environment[step.name] = step
             self.pythons.apply_setting(step)
@@ -183,16 +195,19 @@ class _ImageReader:
     # --- files ---
 
     def _parse_copy(self, step: Copy, stage: BuildStage) -> None:
-        """Read a COPY: remember files of the context; look for CUDA and packages of another stage."""
+        """Apply a COPY instruction.
+
+        Files of the build context are recorded, and copies from other stages may bring CUDA or packages.
+        """
         if step.origin is None:
             self.copies.append(step)
             return
         source = self.file.stage(step.origin, stage.index)
         if source is None:
-            if any(_CUDA_WORD.search(text) for text in (step.origin, *step.sources)):
+            if any(_CUDA_MENTION.search(text) for text in (step.origin, *step.sources)):
                 self.subject.cuda_elsewhere.append(SourceLine(f"COPY --from={step.origin}", step.line))
             return
-        names_cuda = any(_CUDA_WORD.search(path) for path in (*step.sources, step.target or ""))
+        names_cuda = any(_CUDA_MENTION.search(path) for path in (*step.sources, step.target or ""))
         has_packages = any(_ENVIRONMENT_FOLDERS.search(path) for path in step.sources) or step.sources == (
             "/",
         )
@@ -207,32 +222,36 @@ class _ImageReader:
             )
         if has_packages and source.index not in self.taken:
             self.taken.add(source.index)
-            self._add_packages_of(source)
+            self._add_stage_packages(source)
 
     def _list_ancestors(self, stage: BuildStage) -> list[BuildStage]:
-        """Return a stage and those that it builds on, the first stage last."""
+        """Return a stage followed by the stages that it builds on."""
         stages = [stage]
         while (parent := stages[-1].parent) is not None:
             stages.append(self.file.stages[parent])
         return stages
 
     def _has_cuda(self, source: BuildStage) -> bool:
-        """Return whether a stage has a CUDA that is not from pip: from its image, apt, conda or a command."""
-        return bool(_CUDA_WORD.search(self._list_ancestors(source)[-1].base or "")) or any(
-            parse_pip_call(command) is None and _CUDA_WORD.search(command.text)
-            for command in self._list_commands(source)
+        """Return whether a stage has CUDA from its base image, apt, conda or another command than pip."""
+        return bool(_CUDA_MENTION.search(self._list_ancestors(source)[-1].base or "")) or any(
+            parse_pip_call(command) is None and _CUDA_MENTION.search(command.text)
+            for command in self._iter_commands(source)
         )
 
     def _has_conda_cuda(self, source: BuildStage) -> bool:
-        calls = (parse_conda_call(command) for command in self._list_commands(source))
-        return any(_CUDA_WORD.search(name) for call in calls if call is not None for name, _ in call.packages)
+        """Return whether a stage installs CUDA packages with conda."""
+        calls = (parse_conda_call(command) for command in self._iter_commands(source))
+        return any(
+            _CUDA_MENTION.search(name) for call in calls if call is not None for name, _ in call.packages
+        )
 
-    def _list_commands(self, source: BuildStage) -> Iterator[Command]:
+    def _iter_commands(self, source: BuildStage) -> Iterator[Command]:
+        """Yield the shell commands of a stage and of those that it builds on."""
         for stage in self._list_ancestors(source):
             yield from (step.command for step in stage.steps if isinstance(step, ShellCommand))
 
-    def _add_packages_of(self, source: BuildStage) -> None:
-        """Add the packages that pip installed in another stage, because a copy brings them along."""
+    def _add_stage_packages(self, source: BuildStage) -> None:
+        """Add the packages that pip installed in another stage, because they are copied from there."""
         stages = self._list_ancestors(source)
         first = stages[-1]
         pythons, copies = self.pythons, self.copies
@@ -251,7 +270,7 @@ class _ImageReader:
         self.pythons, self.copies = pythons, copies
 
     def _find_file(self, path: str, folder: str | None) -> tuple[str, str] | None:
-        """Return (name, text) of a file that was copied from the context into the image, or None."""
+        """Return (name, text) of a file that was copied from the build context into the image, or None."""
         if path.startswith(("http://", "https://")) or "$" in path:
             return None
         target = path if path.startswith("/") else None if folder is None else posixpath.join(folder, path)
@@ -270,7 +289,7 @@ class _ImageReader:
     # --- commands ---
 
     def _parse_command(self, step: ShellCommand) -> None:
-        """Read one shell command."""
+        """Apply a shell command."""
         command = step.command
         text = command.text
         subject = self.subject
@@ -282,7 +301,7 @@ class _ImageReader:
                 subject.apt_updates.append((SourceLine(text[:200], apt.line), self.list_gone))
             for name, version in apt.packages if apt.action in ("install", "satisfy", "reinstall") else ():
                 subject.apt[name] = (version, apt.line)
-            if apt.has_unknown and _CUDA_WORD.search(text):
+            if apt.has_unknown and _CUDA_MENTION.search(text):
                 subject.cuda_elsewhere.append(SourceLine(text[:200], apt.line))
             self.pythons.apply_apt(apt)
             return
@@ -294,15 +313,19 @@ class _ImageReader:
             self.pythons.apply_conda(conda)
             return
         self.pythons.apply_command(command)
-        self._add_other(
+        self._record_other_command(
             command.name, text, command.line, " ".join(redirect.target for redirect in command.redirects)
         )
 
-    def _add_other(self, name: str, text: str, line: int, targets: str) -> None:
-        """Record what any other command does to the loader, the repositories or CUDA."""
+    def _record_other_command(self, name: str, text: str, line: int, targets: str) -> None:
+        """Record the effect of another command on the loader, the apt repositories or CUDA.
+
+        `targets` are the files that its output is redirected to.
+        """
         subject = self.subject
         if "sources.list.d" in text and name in ("rm", "mv", "sed", "find", "unlink"):
             self.list_gone = True
+        # 3bf863cc is the key that replaced the retired one, and the cuda-keyring package contains it.
         if "3bf863cc" in text or "cuda-keyring" in text:
             self.list_gone = True
         if "ld.so.conf" in text or "ld.so.conf" in targets or "LD_LIBRARY_PATH" in text:
@@ -312,7 +335,7 @@ class _ImageReader:
         elif name in ("sh", "bash", "dpkg", "gdebi", "tar", "cp", "unzip", "ln", "mv") or name.endswith(
             ".run"
         ):
-            if _CUDA_WORD.search(text) and not _HARMLESS_CUDA.search(text) and name != "ln":
+            if _CUDA_MENTION.search(text) and not _HARMLESS_MENTION.search(text) and name != "ln":
                 subject.cuda_elsewhere.append(SourceLine(text[:200], line))
         elif name in ("poetry", "pipenv", "pdm", "pixi") or (
             name == "uv" and re.search(r"uv (?:sync|add)\b", text)
@@ -322,7 +345,7 @@ class _ImageReader:
     # --- pip ---
 
     def _parse_pip(self, call: PipCall, step: ShellCommand) -> None:
-        """Read a pip or uv command."""
+        """Apply a pip or uv command."""
         subject = self.subject
         python = call.python or self.pythons.find_python(call.program)
         if call.action == "uninstall":
@@ -350,7 +373,7 @@ class _ImageReader:
                 not options & _INDEX_OPTIONS and not subject.environment.keys() & _INDEX_VARIABLES
             )
             is_all_read = unknown_before == (subject.other_count, len(subject.unseen))
-            whole = (
+            is_complete = (
                 has_usual_index
                 and is_all_read
                 and all(
@@ -358,12 +381,12 @@ class _ImageReader:
                     for requirement in self.wants
                 )
             )
-            subject.calls.append(PipInstall(python, tuple(self.wants), tuple(self.limits), whole))
+            subject.calls.append(PipInstall(python, tuple(self.wants), tuple(self.limits), is_complete))
 
     def _parse_requirements(
         self, path: str, step: ShellCommand, python: str | None, *, depth: int, constraint: bool = False
     ) -> None:
-        """Read a requirements or constraints file, and those that it includes."""
+        """Apply a requirements or constraints file and the files that it includes."""
         self.files += 1
         file = self._find_file(path, step.folder) if self.files <= MAX_FILES and depth < 5 else None
         if file is None:
@@ -400,8 +423,8 @@ class _ImageReader:
                 self.subject.other_count += 1
 
     def _add_requirement(self, requirement: WantedDistribution, python: str | None) -> None:
-        """Add a requirement, unless its marker excludes it."""
-        if not _applies(requirement, python):
+        """Add a requirement unless its marker excludes it."""
+        if not _may_apply(requirement, python):
             return
         self.wants.append(requirement)
         installed = InstalledDistribution(requirement, python)
@@ -422,6 +445,7 @@ class _ImageReader:
 
 
 def _is_tensorflow(name: str) -> bool:
+    """Return whether a normalised project name is that of a TensorFlow distribution."""
     return bool(
         re.fullmatch(
             r"tensorflow(?:-gpu|-cpu|-intel|-rocm|-cpu-aws|-aarch64)?|intel-tensorflow(?:-avx512)?", name
@@ -430,8 +454,8 @@ def _is_tensorflow(name: str) -> bool:
     )
 
 
-def _applies(requirement: WantedDistribution, python: str | None) -> bool:
-    """Return whether the requirement's marker matches Linux and this Python; True if unknown."""
+def _may_apply(requirement: WantedDistribution, python: str | None) -> bool:
+    """Return whether the requirement's marker matches Linux and this Python, or may match it."""
     if not requirement.marker:
         return True
     environment = {
@@ -451,7 +475,7 @@ def _applies(requirement: WantedDistribution, python: str | None) -> bool:
 
 
 def _list_sources(copy: Copy, path: str) -> list[str]:
-    """Return the paths in the context that a file of the image may come from."""
+    """Return the paths in the build context that a file of the image may be copied from."""
     target = copy.target
     if target is None:
         return []

@@ -1,4 +1,4 @@
-"""The installations of a command: the arguments of pip, uv, conda and apt-get. Pure."""
+"""Parse the arguments of pip, uv, conda and apt-get commands."""
 
 from __future__ import annotations
 
@@ -29,13 +29,18 @@ __all__ = [
 ]
 
 MAX_PIP_ARGUMENTS = 5000
-"""Arguments of one pip command that are read."""
+"""Limit for the arguments of one pip command that are read."""
+# A program such as pip, pip3, pip3.8 or pip-3.8; the group is the version.
 _PIP = re.compile(r"pip-?(\d(?:\.\d{1,2})?)?")
+# A program such as python, python3 or python3.8; the group is the version.
 _PYTHON = re.compile(r"(?:python|pypy)(\d(?:\.\d{1,2})?)?")
+# NAME-VERSION[-BUILD]-PYTHON-ABI-PLATFORM.whl, with an optional path and fragment.
 _WHEEL = re.compile(
     r"(?:.*/)?([A-Za-z0-9_.]+)-([0-9][A-Za-z0-9_.+!]*)(?:-\d\w*)?-[\w.]+-[\w.]+-[\w.]+\.whl(?:#.*)?"
 )
+# [CHANNEL::]NAME[VERSION CONDITION]
 _CONDA_SPEC = re.compile(r"(?:[\w./-]+::)?([A-Za-z0-9_.-]+)\s*((?:[<>=!~]=?|==).*)?")
+# NAME[:ARCHITECTURE][=VERSION][/RELEASE]
 _APT_SPEC = re.compile(r"([a-z0-9][a-z0-9+.-]*)(?::[a-z0-9]+)?(?:=(\S+))?(?:/\S+)?")
 _OPTIONS_WITH_VALUE = frozenset(
     [
@@ -93,27 +98,29 @@ _OPTIONS_WITH_VALUE = frozenset(
         "--exclude-newer",
     ]
 )
-"""Options of pip and uv whose value is the next argument."""
+"""pip and uv options whose value is the next argument."""
 
 
 @dataclass(frozen=True, slots=True)
 class WantedDistribution:
-    """A requirement."""
+    """A requirement of a pip command, or a line of a requirements or constraints file."""
 
     name: str
-    """Normalised: `tensorflow-gpu`."""
+    """The normalised name, such as `tensorflow-gpu`."""
     extras: frozenset[str]
     specifier: str
-    """PEP 440: `==2.4.1`; empty for any version."""
+    """The version specifier (PEP 440), such as `==2.4.1`. Empty for any version."""
     text: str
+    """The requirement as written."""
     line: int
     source: str
-    """The file that it is in; empty for the Dockerfile."""
+    """The name of the file that it is in. Empty for the Dockerfile."""
     known: bool = True
-    """False if a part of it, such as the version, is unknown."""
+    """Whether all of it is known. A part is unknown if it comes from a variable without a value."""
     lost_limit: str = ""
-    """The part that the shell takes for a redirection: `>=2.4`."""
+    """The part that the shell interprets as a redirection, such as `>=2.4`. Empty if there is none."""
     marker: str = ""
+    """The environment marker (PEP 508). Empty if there is none."""
 
     @property
     def source_line(self) -> SourceLine:
@@ -122,43 +129,47 @@ class WantedDistribution:
 
 @dataclass(frozen=True, slots=True)
 class PipCall:
-    """`pip install`, `pip uninstall`, `pip wheel` or `pip download`, also through uv; `uv pip sync`."""
+    """A `pip install`, `uninstall`, `wheel` or `download`, a `uv pip` command with that name, or `uv pip sync`."""
 
     action: str
+    """The action, such as `install` or `uninstall`."""
     program: str
-    """The program as written: `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`."""
+    """The program as written, such as `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`."""
     python: str | None
-    """The Python version in the program's name or in uv's `--python`: `3.8`. None if there is none."""
+    """The Python version in the program name or in uv's `--python`, such as `3.8`. None if there is none."""
     packages: tuple[WantedDistribution, ...]
     files: tuple[str, ...]
-    """Requirements files."""
+    """Paths of requirements files."""
     constraints: tuple[str, ...]
-    """Constraints files."""
+    """Paths of constraints files."""
     other_count: int
-    """Number of projects given by path or URL."""
+    """The number of projects that are given by path or URL."""
     dependencies: bool
-    """False with `--no-deps`."""
+    """Whether dependencies are installed as well; False with `--no-deps`."""
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class CondaCall:
-    """`conda install`, `conda create` or `conda update`, also of mamba and micromamba."""
+    """A `conda install`, `create`, `update` or `upgrade`, or the same command of mamba or micromamba."""
 
     packages: tuple[tuple[str, str], ...]
-    """(name, version as written)."""
+    """The packages as pairs of a name and a version as written."""
     environment: str
+    """The name or path of the environment. Empty for the active one."""
     files: tuple[str, ...]
+    """Paths of environment files, or of files with package lists."""
     line: int
 
 
 @dataclass(frozen=True, slots=True)
 class AptCall:
-    """A command of apt-get, apt or aptitude, such as `update` or `install`."""
+    """An apt-get, apt or aptitude command."""
 
     action: str
+    """The action, such as `update` or `install`."""
     packages: tuple[tuple[str, str | None], ...]
-    """(name, version); the version is None if none is given."""
+    """The packages as pairs of a name and a version. The version is None if none is given."""
     has_unknown: bool
     """Whether the value of an argument is unknown."""
     line: int
@@ -167,7 +178,10 @@ class AptCall:
 def parse_requirement(
     text: str, line: int, source: str = "", *, known: bool = True, cut: str = ""
 ) -> WantedDistribution | None:
-    """Parse a requirement as pip does, or a wheel's file name; return None if it is neither."""
+    """Parse a requirement or a wheel file name as pip does. Return None if it is neither.
+
+    `known` says whether all of the text is known. `cut` is the part that the shell interprets as a redirection.
+    """
     text = text.strip()
     if len(text) > 1000:
         return None
@@ -192,7 +206,7 @@ def parse_requirement(
 
 
 def parse_pip_call(command: Command) -> PipCall | None:
-    """Parse a pip or uv command; return None for every other command."""
+    """Parse a pip or uv command. Return None if it is another command."""
     arguments = list(command.words)
     if not arguments:
         return None
@@ -227,7 +241,10 @@ def parse_pip_call(command: Command) -> PipCall | None:
 
 
 def _find_conda_run(rest: Sequence[Word]) -> list[Word] | None:
-    """Return the command within `conda run`: `pip install …` for `conda run -n tf pip install …`. None without one."""
+    """Return the command within `conda run`, such as `pip install …` in `conda run -n tf pip install …`.
+
+    `rest` has the arguments after `conda`. Return None if it is another command.
+    """
     if not rest or rest[0].text != "run":
         return None
     arguments = list(rest[1:])
@@ -239,7 +256,7 @@ def _find_conda_run(rest: Sequence[Word]) -> list[Word] | None:
 
 
 def _find_pip_module(rest: Sequence[Word]) -> int | None:
-    """Return the index after `-m pip`, or None."""
+    """Return the index after `-m pip`, or None if another module or a script is run."""
     for index, argument in enumerate(rest):
         if argument.text == "-m" and index + 1 < len(rest) and rest[index + 1].text in ("pip", "uv.pip"):
             return index + 2
@@ -251,45 +268,48 @@ def _find_pip_module(rest: Sequence[Word]) -> int | None:
 def _parse_pip(
     command: Command, action: str, program: str, python: str | None, rest: Sequence[Word], offset: int
 ) -> PipCall:
-    """Parse the arguments of a pip command; `offset` is the number of arguments before `rest`."""
+    """Parse the arguments of a pip command.
+
+    `rest` has the arguments after the action, and `offset` is the number of words before them.
+    """
     packages: list[WantedDistribution] = []
     files: list[str] = []
     constraints: list[str] = []
-    others, dependencies = 0, True
-    cuts = {
+    other_count, has_dependencies = 0, True
+    redirected_parts = {
         redirect.after: f"{redirect.operator}{redirect.target}"
         for redirect in command.redirects
         if redirect.glued
     }
-    skip = False
+    skips_next = False
     for index, argument in enumerate(rest[:MAX_PIP_ARGUMENTS]):
-        if skip:
-            skip = False
+        if skips_next:
+            skips_next = False
             continue
         text = argument.text
-        following = rest[index + 1].text if index + 1 < len(rest) else ""
+        next_argument = rest[index + 1].text if index + 1 < len(rest) else ""
         option, equal, value = text.partition("=")
         if option in ("-r", "--requirement", "--requirements"):
-            files.append(value if equal else following)
-            skip = not equal
+            files.append(value if equal else next_argument)
+            skips_next = not equal
         elif text.startswith("-r") and len(text) > 2 and not text.startswith("--"):
             files.append(text[2:])
         elif option in ("-c", "--constraint", "--constraints", "--build-constraint", "-b"):
-            constraints.append(value if equal else following)
-            skip = not equal
+            constraints.append(value if equal else next_argument)
+            skips_next = not equal
         elif option in ("--python", "-p") and program == "uv":
-            version = value if equal else following
+            version = value if equal else next_argument
             python = version if re.fullmatch(r"\d\.\d{1,2}", version) else python
             program = version if "/" in version else program
-            skip = not equal
+            skips_next = not equal
         elif option in ("-e", "--editable"):
-            others, skip = others + 1, not equal
+            other_count, skips_next = other_count + 1, not equal
         elif text == "--no-deps":
-            dependencies = False
+            has_dependencies = False
         elif text.startswith("-"):
-            skip = text in _OPTIONS_WITH_VALUE
-        elif (cut := cuts.get(offset + index + 1, "")) and (
-            requirement := parse_requirement(text, argument.line, cut=cut)
+            skips_next = text in _OPTIONS_WITH_VALUE
+        elif (redirected_part := redirected_parts.get(offset + index + 1, "")) and (
+            requirement := parse_requirement(text, argument.line, cut=redirected_part)
         ) is not None:
             packages.append(requirement)
         elif action == "sync":
@@ -299,7 +319,7 @@ def _parse_pip(
         ) is not None and not text.startswith((".", "/")):
             packages.append(requirement)
         else:
-            others += 1
+            other_count += 1
     return PipCall(
         action,
         program,
@@ -307,14 +327,14 @@ def _parse_pip(
         tuple(packages),
         tuple(files),
         tuple(constraints),
-        others,
-        dependencies,
+        other_count,
+        has_dependencies,
         command.line,
     )
 
 
 def parse_conda_call(command: Command) -> CondaCall | None:
-    """Parse a command that installs packages with conda; return None for every other command."""
+    """Parse a command that installs packages with conda. Return None if it is another command."""
     if command.name not in ("conda", "mamba", "micromamba") or len(command.words) < 2:
         return None
     arguments = [argument.text for argument in command.words[1:]]
@@ -324,36 +344,36 @@ def parse_conda_call(command: Command) -> CondaCall | None:
         return None
     packages: list[tuple[str, str]] = []
     files: list[str] = []
-    environment, skip = "", False
+    environment, skips_next = "", False
     for index, text in enumerate(arguments[1:], 1):
-        following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if skip:
-            skip = False
+        next_argument = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if skips_next:
+            skips_next = False
         elif text in ("-n", "--name", "-p", "--prefix"):
-            environment, skip = following, True
+            environment, skips_next = next_argument, True
         elif text in ("-f", "--file"):
-            files.append(following)
-            skip = True
+            files.append(next_argument)
+            skips_next = True
         elif text.startswith("--file="):
             files.append(text.partition("=")[2])
         elif text in ("-c", "--channel", "--solver", "--subdir", "--platform"):
-            skip = True
+            skips_next = True
         elif not text.startswith("-") and (match := _CONDA_SPEC.fullmatch(text)) is not None:
             packages.append((match[1].lower(), (match[2] or "").strip()))
     return CondaCall(tuple(packages), environment, tuple(files), command.line)
 
 
 def parse_apt_call(command: Command) -> AptCall | None:
-    """Parse an apt-get command; return None for every other command."""
+    """Parse an apt-get, apt or aptitude command. Return None if it is another command."""
     if command.name not in ("apt-get", "apt", "aptitude"):
         return None
     arguments = command.words[1:]
-    action, packages, unknown, skip = "", [], False, False
+    action, packages, has_unknown, skips_next = "", [], False, False
     for argument in arguments:
-        if skip:
-            skip = False
+        if skips_next:
+            skips_next = False
         elif argument.text in ("-o", "-t", "-c", "--option", "--target-release"):
-            skip = True
+            skips_next = True
         elif argument.text.startswith("-"):
             continue
         elif not action:
@@ -361,14 +381,14 @@ def parse_apt_call(command: Command) -> AptCall | None:
         elif (match := _APT_SPEC.fullmatch(argument.text)) is not None and argument.known:
             packages.append((match[1], match[2]))
         elif not argument.known:
-            unknown = True
-    return AptCall(action, tuple(packages), unknown, command.line) if action else None
+            has_unknown = True
+    return AptCall(action, tuple(packages), has_unknown, command.line) if action else None
 
 
 def requirement_lines(text: str) -> Iterable[tuple[int, str]]:
-    """Yield (number, line) of a requirements file.
+    """Yield (number, line) for the lines of a requirements file.
 
-    Continued lines are joined; comments and empty lines are left out.
+    Continued lines are joined, and comments and empty lines are skipped. The number is that of the first line.
     """
     start, pieces = 0, list[str]()
     for number, text_line in enumerate([*text.removeprefix("\ufeff").splitlines(), ""], 1):

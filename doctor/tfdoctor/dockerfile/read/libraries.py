@@ -1,7 +1,7 @@
-"""The CUDA libraries that a TensorFlow release opens, found or missing in an image. Pure.
+"""Find the CUDA libraries that a TensorFlow release opens in the model of an image.
 
-They come from the base image, from NVIDIA's apt packages or from NVIDIA's wheels. A CUDA from another source (a
-runfile, a copy, conda) is not inspected: a library that is missing then counts as unknown.
+The libraries come from the base image, NVIDIA's apt packages or NVIDIA's wheels. CUDA from another source (a runfile, a
+copy, conda) is not inspected; if there is one, a library that is not found is unknown instead of missing.
 """
 
 from __future__ import annotations
@@ -25,27 +25,30 @@ if TYPE_CHECKING:
 __all__ = ["SITE_FOLDER", "Library", "list_libraries", "list_nvidia_wheels"]
 
 SITE_FOLDER = "site-packages"
-"""The folder that pip installs into; its parent is unknown."""
+"""The folder that pip installs into, as a relative path because its parent is unknown."""
 _SYSTEM_FOLDER = "/usr/lib/x86_64-linux-gnu"
 
+# An apt package such as cuda-libraries-12-4.
 _VERSIONED_PACKAGE = re.compile(r"(.+?)-(\d{1,2})-(\d{1,2})")
+# An apt package such as libcudnn8-dev or cudnn9-cuda-12.
 _CUDNN_PACKAGE = re.compile(r"(?:lib)?cudnn(\d)(?:-dev|-headers)?(?:-cuda-(\d{1,2}))?(?:-dev|-headers)?")
+# A project such as nvidia-cublas-cu12.
 _NVIDIA_WHEEL = re.compile(r"nvidia-([a-z0-9-]+?)-cu(\d{2})")
 _TOOLKIT_PACKAGES = frozenset(
     {"cuda", "cuda-toolkit", "cuda-libraries", "cuda-runtime", "cuda-libraries-dev", "cuda-demo-suite"}
 )
-"""Packages that contain every library of a toolkit."""
+"""apt packages that contain every library of a CUDA toolkit."""
 
 
 @dataclass(frozen=True, slots=True)
 class LibraryOffer:
-    """A library in the image, of any version."""
+    """A library in the image, in any version."""
 
     path: str
     source_line: SourceLine
     """The line that installs it."""
     version: str | None = None
-    """The full version, if more than its major number is known, else None."""
+    """The full version, or None if only the major number is known."""
 
     @property
     def name(self) -> str:
@@ -54,17 +57,17 @@ class LibraryOffer:
 
 @dataclass(frozen=True, slots=True)
 class Library:
-    """A library that TensorFlow opens."""
+    """A library that TensorFlow opens, and whether the image has it."""
 
     soname: str
     found: bool | None
-    """None if unknown."""
+    """Whether the image has the library. None if unknown."""
     offer: LibraryOffer | None = None
-    """The library in the image, or one of another version. None if there is none, or it is not known where."""
+    """The library in the image, possibly in another version. None if there is none, or if its path is unknown."""
 
 
 def list_nvidia_wheels(subject: ImageModel) -> dict[str, str]:
-    """Return NVIDIA's installed wheels: name to pinned version, which is empty if it is not pinned."""
+    """Return the pinned version of each installed NVIDIA wheel, by project name. It is empty if it is not pinned."""
     return {
         name: _parse_pin(installed.requirement.specifier)
         for name, installed in subject.packages.items()
@@ -73,13 +76,13 @@ def list_nvidia_wheels(subject: ImageModel) -> dict[str, str]:
 
 
 def _parse_pin(specifier: str) -> str:
-    """Return the version that a specifier pins, or an empty string."""
+    """Return the version in a `==` or `~=` specifier, or an empty string for other specifiers."""
     match = re.fullmatch(r"(?:==|~=)\s*([0-9.]+?)(?:\.\*)?", specifier)
     return match[1] if match is not None else ""
 
 
 def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) -> tuple[Library, ...]:
-    """Return each library that the release opens; none if the release is unknown or has no GPU code."""
+    """Return the libraries that the release opens, or none if the release is unknown or has no GPU code."""
     release = tensorflow.release
     if tensorflow.state != "there" or release is None or not release.gpu:
         return ()
@@ -87,7 +90,7 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
     if (
         base.kind in ("official", "ngc")
         and base.tensorflow == release.version
-        and _finds_own_libraries(base, compat)
+        and _has_working_libraries(base, compat)
     ):
         return tuple(Library(name, True) for name in release.required_libraries)
     unknown = (
@@ -105,17 +108,17 @@ def list_libraries(subject: ImageModel, tensorflow: TensorFlow, compat: Compat) 
         )
     )
     if base.kind == "official" and not subject.tensorflows:
-        unknown = True  # the check official-image-broken reports it
+        unknown = True  # the official-image-broken check reports its libraries
     if any("nvidia" in line.text or "requirements" in line.text for line in subject.unseen):
         unknown = True
     return tuple(
-        _find_library(name, subject, tensorflow, release, compat, unknown=unknown)
+        _find_library(name, subject, tensorflow, release, compat, may_be_elsewhere=unknown)
         for name in release.required_libraries
     )
 
 
-def _finds_own_libraries(base: BaseReference, compat: Compat) -> bool:
-    """Return whether the image's own TensorFlow finds its libraries, as in all NGC and most official images."""
+def _has_working_libraries(base: BaseReference, compat: Compat) -> bool:
+    """Return whether the TensorFlow of a base image finds its libraries, as in all NGC and most official images."""
     if base.kind == "ngc":
         return True
     image = compat.official_image(base.tensorflow or "")
@@ -129,31 +132,31 @@ def _find_library(
     release: Release,
     compat: Compat,
     *,
-    unknown: bool,
+    may_be_elsewhere: bool,
 ) -> Library:
-    """Return a soname as found, missing, or unknown (`unknown` instead of missing)."""
+    """Return whether the image has a library. With `may_be_elsewhere`, a library that is not found is unknown."""
     if "and-cuda" in tensorflow.extras and release.pip_extra == "and-cuda":
         return Library(soname, True)
-    others: list[LibraryOffer] = []
-    for offer in _list_offers(soname, subject, compat):
+    other_versions: list[LibraryOffer] = []
+    for offer in _iter_offers(soname, subject, compat):
         if offer.name == soname:
             return Library(soname, True, offer)
-        others.append(offer)
-    if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not others:
-        unknown = True  # the version of the image's cuDNN is unknown
-    return Library(soname, None if unknown else False, others[0] if others else None)
+        other_versions.append(offer)
+    if "cudnn" in soname and subject.base.has_cudnn and subject.base.cudnn is None and not other_versions:
+        may_be_elsewhere = True  # the version of the image's cuDNN is unknown
+    return Library(soname, None if may_be_elsewhere else False, other_versions[0] if other_versions else None)
 
 
-def _list_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[LibraryOffer]:
-    """Yield every library of this name in the image, of any version."""
+def _iter_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[LibraryOffer]:
+    """Yield the libraries in the image that have this name, in any version."""
     parts = split_soname(soname)
     if parts is None:
         return
     stem = parts[0]
     if stem == "cudnn":
-        yield from _list_cudnn_offers(subject, str(compat.newest_cudnn_major))
+        yield from _iter_cudnn_offers(subject, str(compat.newest_cudnn_major))
         return
-    for folder, cuda, source_line in _list_toolkits(soname, stem, subject, compat):
+    for folder, cuda, source_line in _iter_toolkits(soname, stem, subject, compat):
         actual_soname = compat.soname_for(stem, cuda)
         if actual_soname is not None:
             yield LibraryOffer(
@@ -162,12 +165,12 @@ def _list_offers(soname: str, subject: ImageModel, compat: Compat) -> Iterator[L
             )
 
 
-def _list_toolkits(
+def _iter_toolkits(
     soname: str, stem: str, subject: ImageModel, compat: Compat
 ) -> Iterator[tuple[str, str, SourceLine]]:
-    """Yield (folder, CUDA version, source line) of everything that installs this library.
+    """Yield (folder, CUDA version, source line) for every wheel, base image and apt package with this library.
 
-    The folder is empty for the toolkit's usual one.
+    The folder is empty if it is the default folder of the toolkit.
     """
     for project in list_nvidia_wheels(subject):
         match = _NVIDIA_WHEEL.fullmatch(project)
@@ -192,8 +195,8 @@ def _list_toolkits(
             yield "", cuda, SourceLine(name, line)
 
 
-def _list_cudnn_offers(subject: ImageModel, newest: str) -> Iterator[LibraryOffer]:
-    """Yield every cuDNN in the image."""
+def _iter_cudnn_offers(subject: ImageModel, newest: str) -> Iterator[LibraryOffer]:
+    """Yield every cuDNN in the image. An unpinned wheel has the major version `newest`."""
     for project, version in list_nvidia_wheels(subject).items():
         if project.startswith("nvidia-cudnn-"):
             name = f"libcudnn.so.{versions.major(version or newest)}"
@@ -205,8 +208,8 @@ def _list_cudnn_offers(subject: ImageModel, newest: str) -> Iterator[LibraryOffe
     for name, (pin, line) in subject.apt.items():
         match = _CUDNN_PACKAGE.fullmatch(name)
         if match is not None:
-            number = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
-            version_text = number[0] if number is not None else None
+            version_match = re.match(r"\d+\.\d+(?:\.\d+)*", pin or "")
+            version_text = version_match[0] if version_match is not None else None
             yield LibraryOffer(
                 f"{_SYSTEM_FOLDER}/libcudnn.so.{match[1]}",
                 SourceLine(f"{name}={pin}" if pin else name, line),

@@ -1,4 +1,4 @@
-"""The content of a Dockerfile: its stages, and the steps of each that matter to tfdoctor, in order."""
+"""Data classes for a parsed Dockerfile: stages, and the steps in them that are relevant to tfdoctor."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ __all__ = ["BuildStage", "Copy", "Dockerfile", "Setting", "ShellCommand", "Sourc
 
 @dataclass(frozen=True, slots=True)
 class SourceLine:
-    """A text with the line that it comes from."""
+    """A text with the number of the line that it comes from."""
 
     text: str
     line: int
     source: str = ""
-    """File name; empty for the Dockerfile."""
+    """The name of the file. Empty for the Dockerfile."""
 
 
 @dataclass(frozen=True, slots=True)
 class ShellCommand:
-    """One simple command of a RUN instruction."""
+    """A simple command of a RUN instruction."""
 
     command: Command
     folder: str | None
-    """The working directory; None if unknown."""
+    """The working directory. None if unknown."""
     variables: tuple[str, ...] = ()
-    """Names of variables set for this command, such as VIRTUAL_ENV."""
+    """Names of variables that are set for this command."""
 
     @property
     def line(self) -> int:
@@ -41,13 +41,14 @@ class Copy:
     """A COPY or ADD instruction, or a bind mount of a RUN."""
 
     sources: tuple[str, ...]
+    """The paths as written, with variables expanded. Unknown ones are omitted."""
     target: str | None
-    """Absolute path; None if unknown."""
+    """The absolute path in the image. None if unknown."""
     origin: str | None
-    """The value of `--from`: a stage's name or number, or an image. None for the build context."""
+    """The value of `--from`: the name or number of a stage, or an image. None for the build context."""
     line: int
     content: str | None = None
-    """The text of a heredoc; None for files."""
+    """The text of a heredoc. None if files are copied."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,10 +57,10 @@ class Setting:
 
     name: str
     value: str | None
-    """None if unknown."""
+    """The value with its variables expanded. None if unknown."""
     line: int
     text: str
-    """The value as written, variables not expanded."""
+    """The value as written."""
 
 
 Step = Union[ShellCommand, Copy, Setting]  # noqa: UP007 - Python 3.10 evaluates it
@@ -67,20 +68,22 @@ Step = Union[ShellCommand, Copy, Setting]  # noqa: UP007 - Python 3.10 evaluates
 
 @dataclass(frozen=True, slots=True)
 class BuildStage:
-    """A build stage: one FROM, up to the next."""
+    """A build stage: a FROM instruction and all instructions up to the next one."""
 
     index: int
     name: str
-    """In lower case; empty if the stage has none."""
+    """The name in lower case. Empty if the stage has none."""
     base: str | None
-    """The base image; None if it is another stage, or unknown."""
+    """The base image. None if it is another stage, or if its name is unknown."""
     parent: int | None
-    """The index of the stage that this one builds on; None if it builds on an image."""
+    """The index of the stage that this one builds on. None if it builds on an image."""
     written_base: str
-    """The image as FROM names it, variables not expanded."""
+    """The image as written in FROM, without expanding variables."""
     line: int
     platform: str | None
+    """The value of `--platform`. None if it is missing or unknown."""
     steps: tuple[Step, ...]
+    """Commands, copies and environment variables, in order."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,11 +92,11 @@ class Dockerfile:
 
     stages: tuple[BuildStage, ...]
     is_cut: bool = False
-    """Whether the file is too long and its end was not read."""
+    """Whether the file is so long that its end was not read."""
 
     @property
     def chain(self) -> tuple[BuildStage, ...]:
-        """The stages that make the image: the last stage and those that it builds on, in build order."""
+        """The last stage and the stages that it builds on, in build order."""
         if not self.stages:
             return ()
         stages = [self.stages[-1]]
@@ -102,7 +105,10 @@ class Dockerfile:
         return tuple(reversed(stages))
 
     def stage(self, name: str, before: int) -> BuildStage | None:
-        """Return the stage that `COPY --from=NAME` in stage `before` refers to; None if it is an image."""
+        """Return the stage that `COPY --from=NAME` refers to, or None if it refers to an image.
+
+        `before` is the index of the stage with the COPY, which can only refer to earlier stages.
+        """
         for stage in reversed(self.stages[:before]):
             if stage.name and stage.name == name.lower():
                 return stage

@@ -1,4 +1,4 @@
-"""The Python that `python3`, `pip` and similar names mean at a line of a Dockerfile; None if unknown."""
+"""Track which Python version `python3`, `pip` and similar commands run at a line of a Dockerfile."""
 
 from __future__ import annotations
 
@@ -16,29 +16,33 @@ if TYPE_CHECKING:
 
 __all__ = ["PythonTracker"]
 
+# A program with a version in its name, such as python3.8 or pip3.8.
 _VERSIONED = re.compile(r"(?:.*/)?(?:python|pip)(\d\.\d{1,2})")
+# A program without a full version in its name, such as python3 or pip.
 _UNVERSIONED = re.compile(r"(?:.*/)?(python3?|pip3?)")
+# Tools that install or select a Python version, which is unknown afterwards.
 _VERSION_MANAGERS = frozenset({"pyenv", "asdf", "rye", "pixi", "add-pkg", "module"})
 
 
 _ALLOWING_OPTIONS = frozenset(
     {"--break-system-packages", "--target", "-t", "--prefix", "--root", "--dry-run", "--python", "-p"}
 )
-"""Options with which pip does not change the system's Python, or is allowed to."""
+"""pip options that allow it to change the system's Python, or make it install elsewhere."""
 
 
 def _has_plain_pip(base: BaseReference) -> bool:
-    """Return whether the system's python3-pip has `pip` besides `pip3`, as in Debian 11 and newer."""
+    """Return whether the system's python3-pip package has a `pip` command, as in Debian 11 and newer."""
     return base.kind == "plain" and base.python is not None and versions.is_at_least(base.python, "3.9")
 
 
 class PythonTracker:
-    """The Pythons of an image, updated by each step in order."""
+    """The Python versions of an image at one step of its build. A version is None if it is unknown."""
 
     def __init__(self, base: BaseReference, compat: Compat) -> None:
         self.base = base
         self.compat = compat
         self.names: dict[str, str | None] = {"python3": base.python, "pip3": base.python}
+        """The Python version of each command, by its name."""
         version = base.python
         if base.kind in ("python", "official", "ngc"):
             self.names |= {"python": version, "pip": version}
@@ -47,11 +51,11 @@ class PythonTracker:
         ):
             self.names |= {"pip": version, "python": None}
         self.environments: dict[str, str | None] = {}
-        """Folder of a virtual environment to its Python."""
+        """The Python version of each virtual environment, by its folder."""
         self.managed = base.managed
-        """Whether pip still refuses to install into the system's own Python."""
+        """Whether pip refuses to install into the system's own Python."""
         self.inside = False
-        """Whether plain names now mean an environment's Python."""
+        """Whether commands without a path run the Python of an environment."""
 
     def refuses(self, call: PipCall, command: Command) -> bool:
         """Return whether pip refuses a command because the system manages its Python (PEP 668)."""
@@ -68,7 +72,10 @@ class PythonTracker:
         return is_system_pip and version == self.base.python
 
     def find_python(self, program: str) -> str | None:
-        """Return the Python version of `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`; None if unknown."""
+        """Return the Python version of a program such as `pip3`, `python3.8`, `/opt/venv/bin/pip` or `uv`.
+
+        Return None if it is unknown.
+        """
         match = _VERSIONED.fullmatch(program)
         if match is not None:
             return match[1]
@@ -95,7 +102,10 @@ class PythonTracker:
             self.names["uv"] = self.environments[setting.value]
 
     def _use_environment(self, folder: str, text: str) -> None:
-        """Let plain names mean the Python of a virtual environment, or an unknown one for conda and pyenv."""
+        """Point the commands without a path at a virtual environment, or at an unknown Python for conda and pyenv.
+
+        `text` is the setting or path that selects the environment.
+        """
         version = self.environments.get(folder)
         if version is None and "VIRTUAL_ENV" in text and len(self.environments) == 1:
             version = next(iter(self.environments.values()))
@@ -105,13 +115,13 @@ class PythonTracker:
             self._set_all(None)
 
     def _set_all(self, version: str | None) -> None:
-        """Let all plain names mean a version, as in an environment."""
+        """Set the Python version of all commands without a path, as in an environment."""
         self.inside = True
         for name in ("python", "python3", "pip", "pip3"):
             self.names[name] = version
 
     def apply_apt(self, call: AptCall) -> None:
-        """Apply `apt-get install`: python-pip has a `pip` of Python 2.7, python-is-python3 a `python`."""
+        """Apply an apt-get command. python-pip is for Python 2.7, and python-is-python3 adds a `python` command."""
         for name, _ in call.packages:
             if name == "python-pip":
                 self.names |= {"pip": "2.7", "python": "2.7"}
@@ -119,14 +129,14 @@ class PythonTracker:
                 self.names["python"] = self.names.get("python3")
 
     def apply_conda(self, call: CondaCall) -> None:
-        """Apply `conda create python=3.8`, as if the new environment was the one in use; that is not known."""
+        """Apply a conda command that installs Python, on the assumption that its environment is the active one."""
         for name, version in call.packages:
             if name == "python":
                 match = re.fullmatch(r"[=~]{0,2}(\d\.\d{1,2})(?:\.\S*)?", version)
                 self._set_all(match[1] if match is not None else None)
 
     def apply_command(self, command: Command) -> None:
-        """Apply a command that makes links, alternatives or virtual environments, or runs get-pip."""
+        """Apply a shell command if it creates links, alternatives or virtual environments, or runs get-pip."""
         name, arguments = command.name, [argument.text for argument in command.words]
         if "EXTERNALLY-MANAGED" in command.text or "break-system-packages" in command.text:
             self.managed = False
@@ -163,7 +173,7 @@ class PythonTracker:
             self._use_environment(arguments[1].removesuffix("/bin/activate"), arguments[1])
 
     def _add_link(self, source: str, target: str) -> None:
-        """Apply a link to a Python under a plain name."""
+        """Apply a link that gives a Python a name without a version."""
         match = _UNVERSIONED.fullmatch(target.rstrip("/") if not target.endswith("/bin/") else "")
         if match is None:
             return
@@ -171,7 +181,7 @@ class PythonTracker:
         self._set_name(match[1], version)
 
     def _set_name(self, name: str, version: str | None) -> None:
-        """Let a plain name mean a version; Debian's `pip3` follows `python3`."""
+        """Set the Python version of a command. If it is `python3`, also set those of `pip3` and `pip`."""
         self.names[name] = version
         if name == "python3":  # Debian's pip3 is a script of /usr/bin/python3
             self.names["pip3"] = version
@@ -191,7 +201,7 @@ class PythonTracker:
             self._set_name(match[1], self.find_python(path))
 
     def _add_uv_environment(self, arguments: list[str]) -> None:
-        """Apply `uv venv`."""
+        """Apply `uv venv`, whose environment uv uses from then on."""
         requested = self._find_version_option(arguments, ("-p", "--python"))
         version = requested if requested is not None else self.names.get("python3")
         self._add_environment(arguments, version)
@@ -199,17 +209,17 @@ class PythonTracker:
 
     @staticmethod
     def _find_version_option(arguments: list[str], names: tuple[str, ...]) -> str | None:
-        """Return the Python version in the value of an option, or None."""
+        """Return the Python version in the value of an option, or None if there is none."""
         for index, argument in enumerate(arguments):
-            option, equal, value = argument.partition("=")
+            option, equals_sign, value = argument.partition("=")
             if option in names:
-                text = value if equal else (arguments[index + 1] if index + 1 < len(arguments) else "")
+                text = value if equals_sign else (arguments[index + 1] if index + 1 < len(arguments) else "")
                 match = re.fullmatch(r"(?:.*/)?(?:python)?(\d\.\d{1,2})(?:\.\d{1,2})?", text)
                 return match[1] if match is not None else None
         return None
 
     def _add_environment(self, arguments: list[str], version: str | None) -> None:
-        """Remember a new virtual environment; its folder is the last argument that is no option or version."""
+        """Record a new virtual environment. Its folder is the last argument that is not an option or a version."""
         folder = next(
             (
                 argument

@@ -1,7 +1,7 @@
-"""From a Dockerfile's text to its stages, with ARG and ENV expanded as Docker does. Pure; never raises.
+"""Parse the text of a Dockerfile to stages, and expand ARG and ENV as Docker does. Invalid text raises no error.
 
-An ARG before the first FROM applies to FROM only; a stage takes it over with an ARG of its own. The build arguments of
-the command line, the variables of base images and the output of commands are unknown, and are marked as unknown.
+An ARG before the first FROM applies to FROM lines only, unless a stage declares it again. Build arguments from the
+command line, variables of base images and the output of commands are marked as unknown.
 """
 
 from __future__ import annotations
@@ -28,13 +28,18 @@ __all__ = ["parse_dockerfile"]
 
 MAX_INSTRUCTIONS = 10_000
 MAX_STEPS = 20_000
-"""Commands, copies and variables. Later ones are not read, and `Dockerfile.cut` is set."""
+"""Limit for the commands, copies and variables that are read. If it is exceeded, `Dockerfile.is_cut` is set."""
+# --NAME or --NAME=VALUE, with an optionally quoted value.
 _FLAG = re.compile(r"\s*--([a-z-]{1,30})(?:=(\"[^\"]*\"|\S*))?")
+# NAME=VALUE, where the value has quoted and unquoted parts.
 _PAIR = re.compile(
     r"\s*([A-Za-z_][A-Za-z0-9_.-]*)=((?:\"(?:[^\"\\]|\\.)*\"|'[^']*'|\\.|[^\s\"'\\])*)", re.DOTALL
 )
+# NAME without a value, in an ARG instruction.
 _ARGUMENT_NAME = re.compile(r"\s*([A-Za-z_][A-Za-z0-9_]*)(?=\s|$)")
+# The start of a heredoc, such as <<EOF.
 _HEREDOC_WORD = re.compile(r"\d?<<-?['\"]?[A-Za-z_][A-Za-z0-9_.-]*['\"]?")
+# Build arguments that Docker defines; their values are unknown.
 _BUILD_ARGUMENTS = (
     "TARGETPLATFORM",
     "TARGETOS",
@@ -48,25 +53,30 @@ _BUILD_ARGUMENTS = (
 
 @dataclass(slots=True)
 class _StageBuilder:
-    """A stage that is being read."""
+    """A build stage while its instructions are read."""
 
     index: int
     name: str
     base: str | None
     parent: int | None
+    """The index of the stage that it builds on. None if it builds on an image."""
     written: str
+    """The base image as written."""
     line: int
     platform: str | None
     arguments: dict[str, str | None] = field(default_factory=dict)
+    """The values of ARG instructions, by name. None means unknown."""
     environment: dict[str, str | None] = field(default_factory=dict)
+    """The values of ENV instructions, by name. None means unknown."""
     folder: str | None = "/"
+    """The working directory. None if unknown."""
     posix: bool = True
-    """False if SHELL is a shell that is not understood."""
+    """Whether RUN uses a POSIX shell. Commands of other shells, which SHELL can select, are not read."""
     steps: list[Step] = field(default_factory=list)
 
     @property
     def variables(self) -> dict[str, str | None]:
-        """The variables of the stage; ENV takes precedence over ARG."""
+        """The variables of the stage. ENV takes precedence over ARG."""
         return {**self.arguments, **self.environment}
 
     def finish(self) -> BuildStage:
@@ -84,13 +94,13 @@ class _StageBuilder:
 
 
 def parse_dockerfile(text: str) -> Dockerfile:
-    """Return the stages of a Dockerfile; none if it has no FROM."""
+    """Return the parsed Dockerfile. It has no stages if the text has no FROM."""
     global_arguments: dict[str, str | None] = dict.fromkeys(_BUILD_ARGUMENTS)
     stages: list[_StageBuilder] = []
-    steps, cut = 0, False
+    step_count, is_cut = 0, False
     for number, instruction in enumerate(parse_instructions(text)):
-        if number >= MAX_INSTRUCTIONS or steps >= MAX_STEPS:
-            cut = True
+        if number >= MAX_INSTRUCTIONS or step_count >= MAX_STEPS:
+            is_cut = True
             break
         if instruction.name == "FROM":
             stages.append(_start_stage(instruction, global_arguments, stages))
@@ -100,14 +110,17 @@ def parse_dockerfile(text: str) -> Dockerfile:
         else:
             previous_count = len(stages[-1].steps)
             _parse_instruction(instruction, stages[-1], global_arguments)
-            steps += len(stages[-1].steps) - previous_count
-    return Dockerfile(tuple(stage.finish() for stage in stages), cut)
+            step_count += len(stages[-1].steps) - previous_count
+    return Dockerfile(tuple(stage.finish() for stage in stages), is_cut)
 
 
 def _start_stage(
     instruction: Instruction, global_arguments: dict[str, str | None], stages: list[_StageBuilder]
 ) -> _StageBuilder:
-    """Return a new stage for a FROM instruction; it inherits variables and folder from the stage that it builds on."""
+    """Return a new stage for a FROM instruction.
+
+    It inherits the variables, the folder and the shell of a stage that it builds on.
+    """
     flags, rest = _parse_flags(instruction.body.text)
     arguments = rest.split()
     written = arguments[0] if arguments else ""
@@ -136,7 +149,7 @@ def _start_stage(
 
 
 def _parse_flags(text: str) -> tuple[dict[str, str], str]:
-    """Return the `--name=value` flags at the beginning, and the rest. The last of several with one name is kept."""
+    """Return the `--name=value` flags at the beginning of the text, and the rest of the text."""
     flags: dict[str, str] = {}
     position = 0
     while (match := _FLAG.match(text, position)) is not None:
@@ -148,7 +161,7 @@ def _parse_flags(text: str) -> tuple[dict[str, str], str]:
 def _parse_instruction(
     instruction: Instruction, stage: _StageBuilder, global_arguments: dict[str, str | None]
 ) -> None:
-    """Add an instruction of a stage to it."""
+    """Apply an instruction to its stage."""
     if instruction.name == "ARG":
         _parse_arguments(instruction.body.text, stage.arguments, stage.variables, global_arguments)
     elif instruction.name == "ENV":
@@ -170,7 +183,7 @@ def _parse_arguments(
     variables: dict[str, str | None],
     global_arguments: dict[str, str | None],
 ) -> None:
-    """Add the variables of `ARG A` or `ARG A=1 B=2` to `into`."""
+    """Add the variables of `ARG A` or `ARG A=1 B=2` to `arguments`. `variables` are those that values may refer to."""
     position = 0
     while position < len(text):
         match = _PAIR.match(text, position)
@@ -199,7 +212,7 @@ def _unquote(text: str) -> str:
 
 
 def _parse_environment(instruction: Instruction, stage: _StageBuilder) -> None:
-    """Add the variables of `ENV A=1 B=2`, or of the old form `ENV A all the rest`."""
+    """Add the variables of `ENV A=1 B=2`, or of the legacy form `ENV A VALUE WITH SPACES`, to the stage."""
     text, position = instruction.body.text, 0
     variables = stage.variables
     settings: list[Setting] = []
@@ -229,7 +242,7 @@ def _resolve_path(folder: str | None, path: str) -> str | None:
 
 
 def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Copy]:
-    """Yield the copies of a COPY or ADD instruction."""
+    """Yield the copies of a COPY or ADD instruction: one for its heredoc and one for its files."""
     flags, rest = _parse_flags(instruction.body.text)
     arguments: list[str] = []
     if rest.lstrip().startswith("["):
@@ -263,7 +276,7 @@ def _parse_copies(instruction: Instruction, stage: _StageBuilder) -> Iterator[Co
 
 
 def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
-    """Add the mounts and commands of a RUN instruction."""
+    """Add the mounts and commands of a RUN instruction to the stage."""
     text = instruction.body.text
     position = 0
     while (match := _FLAG.match(text, position)) is not None:
@@ -285,11 +298,13 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
         "sh -e",
         "sh -ex",
     ):
-        scripts = [(body.text, body, 0) for body in instruction.heredocs if not _is_foreign(body.text)]
+        scripts = [
+            (body.text, body, 0) for body in instruction.heredocs if not _is_not_shell_script(body.text)
+        ]
     for script, source, start in scripts:
         parsed = parse_commands(
             script,
-            functools.partial(_line_of, source, start),
+            functools.partial(_find_line, source, start),
             variables,
             exec_form=True,
         )
@@ -300,17 +315,17 @@ def _parse_run(instruction: Instruction, stage: _StageBuilder) -> None:
             stage.steps.append(ShellCommand(command, folder))
 
 
-def _line_of(source: JoinedText, start: int, offset: int) -> int:
+def _find_line(source: JoinedText, start: int, offset: int) -> int:
     return source.line_at(offset + start)
 
 
-def _is_foreign(script: str) -> bool:
-    """Return whether a heredoc is for an interpreter that is not a shell."""
+def _is_not_shell_script(script: str) -> bool:
+    """Return whether the first line of a heredoc names an interpreter that is not a shell."""
     return script.startswith("#!") and "sh" not in script.partition("\n")[0]
 
 
 def _parse_mounts(text: str, stage: _StageBuilder, line: int) -> Iterator[Copy]:
-    """Yield the copy for `type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
+    """Yield a copy for a bind mount such as `type=bind,source=requirements.txt,target=/tmp/requirements.txt`."""
     values = dict(part.partition("=")[::2] for part in text.split(","))
     if values.get("type", "bind") != "bind":
         return

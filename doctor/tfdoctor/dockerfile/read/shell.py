@@ -1,7 +1,7 @@
-"""The simple commands of a RUN instruction, with variables expanded as far as they are known.
+"""Parse the simple commands of a RUN instruction, and expand variables whose values are known.
 
-This is not a shell: conditions and loops are read as if every command ran, and the output of commands is unknown. A
-word with an unknown part is marked (`Word.known`). Pure; linear in the text.
+Conditions and loops are read as if every command ran, and the output of commands is unknown. A word with an unknown
+part is marked (`Word.known`). The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 __all__ = ["Command", "Expanded", "Redirect", "Word", "expand", "parse_commands"]
 
 MAX_VALUE_CHARS = 4096
-"""Characters of an expanded value; a longer one counts as unknown."""
+"""Size limit of an expanded value. A longer value is unknown."""
 MAX_SHELL_DEPTH = 3
-"""Levels of `sh -c` within `sh -c` that are read."""
+"""Limit for nested `sh -c` commands that are read."""
 MAX_COMMANDS = 20_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _ASSIGNMENT = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)\+?=")
@@ -43,7 +43,7 @@ _PREFIX_WORDS = frozenset(
         "{",
     }
 )
-"""Words before a command that do not change its meaning here."""
+"""Words that may precede a command without changing what it does to the image."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class Expanded:
 
     text: str
     known: bool
-    """False if a part of it is unknown."""
+    """Whether all of it is known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +61,7 @@ class Word:
 
     text: str
     known: bool
+    """Whether all of it is known."""
     line: int
 
 
@@ -71,23 +72,24 @@ class Redirect:
     operator: str
     target: str
     after: int
-    """The number of words before it."""
+    """The number of words of the command before the redirection."""
     glued: bool
-    """Whether it follows its word without a space: `tensorflow>=2.4`."""
+    """Whether it follows a word without a space, as in `tensorflow>=2.4`."""
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """A simple command."""
+    """A simple command: a program with its arguments and redirections."""
 
     words: tuple[Word, ...]
+    """The program and its arguments, without quotes."""
     redirects: tuple[Redirect, ...] = ()
     piped: bool = False
-    """Whether it reads the output of the command before it."""
+    """Whether it reads the output of the previous command."""
 
     @property
     def name(self) -> str:
-        """The program without its folder: `pip3`."""
+        """The program without its folder, such as `pip3`."""
         return self.words[0].text.rpartition("/")[2] if self.words else ""
 
     @property
@@ -102,10 +104,10 @@ class Command:
 def expand(
     text: str, variables: Mapping[str, str | None], *, default: str | None = None, depth: int = 0
 ) -> Expanded:
-    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and so on; quotes are kept.
+    """Expand `$A`, `${A}`, `${A:-x}`, `${A:+x}`, `${A/x/y}`, `${A%x}` and similar expressions. Quotes are not removed.
 
-    A variable that is None has an unknown value. A name that is not in `variables` has the value `default`, and is
-    unknown if that is None.
+    A variable whose value in `variables` is None is unknown. A name that is not in `variables` has the value `default`,
+    or is unknown if that is None. `depth` counts nested expressions.
     """
     parts: list[str] = []
     is_known = True
@@ -131,7 +133,10 @@ def expand(
 def _parse_variable(
     text: str, mark: int, variables: Mapping[str, str | None], default: str | None, depth: int
 ) -> tuple[str | None, int]:
-    """Return the value of the expression at the `$` at `mark` (None if unknown), and the index after it."""
+    """Return the value of the expression whose `$` is at index `mark`, and the index after the expression.
+
+    The value is None if it is unknown.
+    """
     if text.startswith("${", mark):
         end = _find_closing(text, mark + 2, "{", "}")
         if end < 0:
@@ -147,9 +152,9 @@ def _parse_variable(
 
 
 def _find_closing(text: str, start: int, opening: str, closing: str) -> int:
-    """Return the index of the closing bracket, or -1 if there is none within the limit."""
+    """Return the index of the closing bracket, or -1 if there is none within MAX_VALUE_CHARS."""
     depth = 1
-    # No real expression is longer than this; the limit keeps hostile text linear.
+    # No real expression is longer. Without the limit, hostile text could take quadratic time.
     for index in range(start, min(len(text), start + MAX_VALUE_CHARS)):
         if text[index] == opening:
             depth += 1
@@ -177,7 +182,7 @@ def _expand_braced(
         expanded = expand(text, variables, default=default, depth=depth + 1)
         return expanded.text if expanded.known else None
 
-    # An undeclared variable counts as unset here, because these forms are meant for that case.
+    # Here an undeclared variable is unset instead of unknown, because these forms exist for unset variables.
     if rest.startswith((":-", "-")):
         if is_declared and value is None:
             return None
@@ -190,16 +195,21 @@ def _expand_braced(
         return None
     if rest.startswith("/"):
         replaces_all = rest.startswith("//")
-        pattern, _, new = rest.lstrip("/").partition("/")
+        pattern, _, replacement = rest.lstrip("/").partition("/")
         is_literal = not set(pattern) & set("*?[\\")
-        return value.replace(pattern, new, -1 if replaces_all else 1) if pattern and is_literal else None
+        return (
+            value.replace(pattern, replacement, -1 if replaces_all else 1) if pattern and is_literal else None
+        )
     if rest.startswith((":?", "?")):
         return value
     return _trim_pattern(value, rest)
 
 
 def _trim_pattern(value: str, rest: str) -> str | None:
-    """Return the value of `${A%.*}` or `${A#v}`, for the patterns that cut versions. None for other patterns."""
+    """Return the value of an expression such as `${A%.*}` or `${A#v}`, which often shorten versions.
+
+    `rest` is the part after the name. Return None if its pattern is not supported.
+    """
     if rest.startswith("%"):
         pattern = rest.lstrip("%")
         if pattern == ".*":
@@ -211,12 +221,12 @@ def _trim_pattern(value: str, rest: str) -> str | None:
     return None
 
 
-# ---------------------------------------------------------------- words and commands
+# ---------------------------------------------------------------- commands
 
 
 @dataclass(slots=True)
 class _CommandBuilder:
-    """A command that is being read."""
+    """A command while its words are read."""
 
     words: list[Word]
     redirects: list[Redirect]
@@ -233,7 +243,8 @@ def parse_commands(
 ) -> Iterator[Command]:
     """Yield the simple commands of a RUN instruction, in order.
 
-    Assignments (`A=1`, `export A=1`) are written into `variables`.
+    Assignments (`A=1`, `export A=1`) change `variables`. `line_at` returns the line of a character index. With
+    `exec_form`, the text may be a JSON list. `depth` counts nested `sh -c` commands.
     """
     if exec_form and (words := _parse_exec_form(text, line_at)):
         yield from _unwrap_command(_CommandBuilder(words, []), variables, depth)
@@ -245,7 +256,10 @@ def parse_commands(
 
 
 def _parse_exec_form(text: str, line_at: Callable[[int], int]) -> list[Word]:
-    """Return the words of the exec form, `["pip", "install", …]`: JSON, in which no shell expands variables."""
+    """Return the words of the exec form `["pip", "install", …]`, or an empty list if the text is not in that form.
+
+    No shell expands variables in this form.
+    """
     if not text.lstrip().startswith("["):
         return []
     try:
@@ -260,12 +274,12 @@ def _parse_exec_form(text: str, line_at: Callable[[int], int]) -> list[Word]:
 def _unwrap_command(
     builder: _CommandBuilder, variables: dict[str, str | None], depth: int
 ) -> Iterator[Command]:
-    """Yield the command without the words before it (`sudo`, `A=1`); for `sh -c`, the commands of its script."""
-    words, shift = list(builder.words), 0
+    """Yield the command without preceding words such as `sudo` and `A=1`, or the commands in the script of `sh -c`."""
+    words, removed_count = list(builder.words), 0
     is_export = bool(words) and words[0].text in ("export", "declare", "readonly", "local", "ARG", "ENV")
     if is_export:
         words.pop(0)
-        shift += 1
+        removed_count += 1
     while words:
         match = _ASSIGNMENT.match(words[0].text)
         if match is not None:
@@ -278,12 +292,12 @@ def _unwrap_command(
             )
         elif is_export or words[0].text in _PREFIX_WORDS:
             pass
-        elif shift and words[0].text.startswith("-"):
-            pass  # sudo -H, env -i
+        elif removed_count and words[0].text.startswith("-"):
+            pass  # an option of a preceding word, as in sudo -H and env -i
         else:
             break
         words.pop(0)
-        shift += 1
+        removed_count += 1
     if not words:
         return
     name = words[0].text.rpartition("/")[2]
@@ -291,23 +305,23 @@ def _unwrap_command(
         yield from parse_commands(script.text, lambda _: script.line, variables, depth=depth + 1)
         return
     redirects = tuple(
-        Redirect(redirect.operator, redirect.target, max(redirect.after - shift, 0), redirect.glued)
+        Redirect(redirect.operator, redirect.target, max(redirect.after - removed_count, 0), redirect.glued)
         for redirect in builder.redirects
     )
     yield Command(tuple(words), redirects, builder.piped)
 
 
 def _assign(variables: dict[str, str | None], name: str, word: Word, value: str, *, is_lasting: bool) -> None:
-    """Store the value of `A=1`, which applies to all later commands.
+    """Store the value of an assignment if `is_lasting`, that is, if it applies to all later commands.
 
-    `A=1 command` applies to that command only and is not stored.
+    The assignment in `A=1 command` applies to that command only and is not stored.
     """
     if is_lasting:
         variables[name] = value if word.known else None
 
 
 def _find_script(words: list[Word]) -> Word | None:
-    """Return the script of `bash -exc '…'`, or None."""
+    """Return the script of a command such as `bash -exc '…'`, or None if it has no `-c`."""
     for index, word in enumerate(words[1:], 1):
         if not word.text.startswith("-"):
             return None
@@ -319,7 +333,7 @@ def _find_script(words: list[Word]) -> Word | None:
 def _split_commands(
     text: str, line_at: Callable[[int], int], variables: dict[str, str | None]
 ) -> Iterator[_CommandBuilder]:
-    """Yield the words and redirections of each command."""
+    """Yield the words and redirections of each command in the text."""
     builder = _CommandBuilder([], [])
     position, end = 0, len(text)
     while position < end:
@@ -332,23 +346,23 @@ def _split_commands(
             line_end = text.find("\n", position)
             position = end if line_end < 0 else line_end
         elif char in "\n;|&()":
-            two = text[position : position + 2]
-            if two in ("&>",):
+            operator = text[position : position + 2]
+            if operator in ("&>",):
                 position += 1
                 continue
             if builder.words or builder.redirects:
                 yield builder
-            builder = _CommandBuilder([], [], piped=char == "|" and two != "||")
-            position += 2 if two in ("&&", "||", ";;", "|&") else 1
+            builder = _CommandBuilder([], [], piped=char == "|" and operator != "||")
+            position += 2 if operator in ("&&", "||", ";;", "|&") else 1
         elif char in "<>":
             position = _parse_redirection(text, position, line_at, variables, builder)
         else:
-            word, following = _parse_word(text, position, line_at, variables)
-            if word.text.isdigit() and following < end and text[following] in "<>":
-                position = following  # 2>file
+            word, word_end = _parse_word(text, position, line_at, variables)
+            if word.text.isdigit() and word_end < end and text[word_end] in "<>":
+                position = word_end  # 2>file
                 continue
             builder.words.append(word)
-            position = following
+            position = word_end
     if builder.words or builder.redirects:
         yield builder
 
@@ -360,11 +374,11 @@ def _parse_redirection(
     variables: dict[str, str | None],
     builder: _CommandBuilder,
 ) -> int:
-    """Read the redirection at `position` into the command; return the index after it."""
-    glued = position > 0 and text[position - 1] not in " \t\n0123456789" and bool(builder.words)
+    """Add the redirection at `position` to the command, and return the index after it."""
+    is_glued = position > 0 and text[position - 1] not in " \t\n0123456789" and bool(builder.words)
     if position > 0 and text[position - 1].isdigit() and builder.words:
-        # `2>x` names a descriptor; `tensorflow2>x` does not.
-        glued = len(builder.words[-1].text) > 1 and builder.words[-1].text[-1] == text[position - 1]
+        # In `2>x`, the digit is a file descriptor. In `tensorflow2>x`, it belongs to the word.
+        is_glued = len(builder.words[-1].text) > 1 and builder.words[-1].text[-1] == text[position - 1]
     start = position
     while position < len(text) and text[position] in "<>&|" and position - start < 3:
         position += 1
@@ -373,14 +387,14 @@ def _parse_redirection(
         position += 1
     if position < len(text) and text[position] not in "\n;|&()<>":
         word, position = _parse_word(text, position, line_at, variables)
-        builder.redirects.append(Redirect(operator, word.text, len(builder.words), glued))
+        builder.redirects.append(Redirect(operator, word.text, len(builder.words), is_glued))
     return position
 
 
 def _parse_word(
     text: str, position: int, line_at: Callable[[int], int], variables: dict[str, str | None]
 ) -> tuple[Word, int]:
-    """Return the word that begins at `position`, without its quotes, and the index after it."""
+    """Return the word at `position` without its quotes, and the index after it."""
     start, end = position, len(text)
     parts: list[str] = []
     is_known = True
@@ -424,7 +438,7 @@ _QUOTED_CHARS = re.compile(r'[^"\\]*')
 
 
 def _parse_quoted(text: str, position: int) -> tuple[str, int]:
-    """Return the text in double quotes from `position` on, and the index after the closing quote."""
+    """Return the double-quoted text that begins at `position`, and the index after the closing quote."""
     parts: list[str] = []
     while position < len(text):
         match = _QUOTED_CHARS.match(text, position)
@@ -435,7 +449,7 @@ def _parse_quoted(text: str, position: int) -> tuple[str, int]:
             break
         if text[position] == '"':
             return "".join(parts), position + 1
-        follower = text[position + 1 : position + 2]
-        parts.append(follower if follower in '"\\`' else "" if follower == "\n" else "\\" + follower)
+        escaped = text[position + 1 : position + 2]
+        parts.append(escaped if escaped in '"\\`' else "" if escaped == "\n" else "\\" + escaped)
         position += 2
     return "".join(parts), position

@@ -1,7 +1,7 @@
-"""From a Dockerfile's text to its instructions, with the line of each character. Pure; linear in the text.
+"""Split the text of a Dockerfile into instructions, and track the line number of each character.
 
-Parser directives, continued lines, comments between them, heredocs and instructions in any case are read as Docker
-reads them. Text that Docker refuses is read as far as possible, because Docker itself reports syntax errors.
+Parser directives, continued lines, comments between them, heredocs and lower-case instructions are read as Docker reads
+them. Syntax errors are skipped, because Docker itself reports them. The time is linear in the length of the text.
 """
 
 from __future__ import annotations
@@ -17,8 +17,10 @@ if TYPE_CHECKING:
 __all__ = ["MAX_DOCKERFILE_CHARS", "Instruction", "JoinedText", "parse_instructions"]
 
 MAX_DOCKERFILE_CHARS = 1024 * 1024
-"""Characters of a Dockerfile that are read."""
+"""Limit for the characters of a Dockerfile that are read."""
+# A parser directive, such as "# escape=`".
 _DIRECTIVE = re.compile(r"#[ \t]*([A-Za-z]{1,20})[ \t]*=[ \t]*(\S{1,200})[ \t]*")
+# The start of a heredoc, such as <<EOF, <<-EOF or 2<<"EOF".
 _HEREDOC = re.compile(
     r"(?:^|(?<=\s)|(?<=\s\d))<<(-?)(['\"]?)([A-Za-z_][A-Za-z0-9_.-]{0,60})\2(?=\s|$|[;|&>)])"
 )
@@ -49,33 +51,34 @@ _INSTRUCTIONS = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class JoinedText:
-    """A text that is joined from several lines and knows the line of each piece."""
+    """A text that was joined from several lines, with the line number of each piece."""
 
     text: str
     offsets: tuple[int, ...]
-    """The offset of each piece, ascending; the first is 0."""
+    """The offset of each piece, in ascending order. The first is 0."""
     lines: tuple[int, ...]
-    """The line number of each piece, from 1."""
+    """The line number of each piece, starting at 1."""
 
     def line_at(self, offset: int) -> int:
-        """Return the line number of a character."""
+        """Return the line number of the character at an offset."""
         return self.lines[max(bisect.bisect_right(self.offsets, offset) - 1, 0)]
 
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """An instruction of a Dockerfile."""
+    """A Dockerfile instruction."""
 
     name: str
-    """The name in capitals: `RUN`."""
+    """The name in upper case, such as `RUN`."""
     body: JoinedText
-    """The text after the name; continued lines are joined, comments left out."""
+    """The text after the name, with continued lines joined and comments removed."""
     line: int
     heredocs: tuple[JoinedText, ...] = ()
+    """The texts of its heredocs, in order."""
 
 
 def parse_instructions(text: str) -> Iterator[Instruction]:
-    """Yield every instruction in order. Never raise; other lines are skipped."""
+    """Return an iterator over the instructions, in order. Other lines are skipped without an error."""
     lines = (
         text[:MAX_DOCKERFILE_CHARS]
         .removeprefix("\ufeff")
@@ -87,7 +90,7 @@ def parse_instructions(text: str) -> Iterator[Instruction]:
 
 
 def _find_escape(lines: list[str]) -> str:
-    """Return the escape character; the directive for it must come before everything but other directives."""
+    """Return the escape character, which a parser directive at the beginning of the file may set."""
     for line in lines:
         match = _DIRECTIVE.fullmatch(line)
         if match is None:
@@ -98,8 +101,8 @@ def _find_escape(lines: list[str]) -> str:
 
 
 def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
-    """Yield the instructions in the lines."""
-    ends: dict[str, list[int]] = {}
+    """Yield the instructions in the lines. `escape` is the character that continues a line."""
+    ends: dict[str, list[int]] = {}  # the indexes of each text that may end a heredoc
     for index, line in enumerate(lines):
         if len(line) < 200:
             ends.setdefault(line.strip("\t "), []).append(index)
@@ -109,7 +112,7 @@ def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
         if not line_text.strip() or line_text.lstrip().startswith("#"):
             index += 1
             continue
-        first = index
+        first_index = index
         joined, index = _join_logical_line(lines, index, escape)
         match = _INSTRUCTION_NAME.match(joined.text)
         name = match[1].upper() if match is not None else ""
@@ -122,7 +125,7 @@ def _parse_lines(lines: list[str], escape: str) -> Iterator[Instruction]:
                 if body is None:
                     break
                 heredocs.append(body)
-        yield Instruction(name, _slice_text(joined, match.end()), first + 1, tuple(heredocs))
+        yield Instruction(name, _slice_text(joined, match.end()), first_index + 1, tuple(heredocs))
 
 
 def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[JoinedText, int]:
@@ -148,7 +151,7 @@ def _join_logical_line(lines: list[str], index: int, escape: str) -> tuple[Joine
 
 
 def _slice_text(text: JoinedText, start: int) -> JoinedText:
-    """Return the text from `start` on."""
+    """Return the text from the offset `start` to its end."""
     pieces = [(max(offset - start, 0), line) for offset, line in zip(text.offsets, text.lines, strict=True)]
     while len(pieces) > 1 and pieces[1][0] == 0:
         pieces.pop(0)
@@ -160,9 +163,9 @@ def _slice_text(text: JoinedText, start: int) -> JoinedText:
 def _parse_heredoc(
     lines: list[str], index: int, ends: dict[str, list[int]], name: str
 ) -> tuple[JoinedText | None, int]:
-    """Return the lines up to `name`, and the index after it.
+    """Return the lines of a heredoc up to its end marker `name`, and the index after the marker.
 
-    None if `name` never comes, so that a stray `<<` skips no lines.
+    If there is no such marker, return None and `index`, so that a stray `<<` skips no lines.
     """
     end_indexes = ends.get(name, [])
     position = bisect.bisect_left(end_indexes, index)

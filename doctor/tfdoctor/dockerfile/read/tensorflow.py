@@ -1,4 +1,4 @@
-"""The TensorFlow that is in the image: what pip installs on that Python for the given requirement. Pure."""
+"""Determine the TensorFlow release in an image: the one that pip installs for a requirement, or the base image's."""
 
 from __future__ import annotations
 
@@ -16,28 +16,38 @@ if TYPE_CHECKING:
 __all__ = ["TensorFlow", "tensorflow_from", "tensorflow_of"]
 
 State = Literal["there", "unknown", "newer", "no-such", "no-wheel", "retired", "cpu", "none"]
-"""there: a release of the table. unknown: it is not known which release. newer: newer than the table. no-such: no
-such release. no-wheel: no wheel for this Python. retired: the empty tensorflow-gpu 2.12.0. cpu: a package without GPU
-code. none: no TensorFlow.
+"""What is known about the TensorFlow in an image.
+
+* there: it is a release in the table.
+* unknown: the release cannot be determined.
+* newer: the release is newer than the table.
+* no-such: the release does not exist.
+* no-wheel: the release has no wheel for this Python.
+* retired: it is tensorflow-gpu 2.12.0, which is empty.
+* cpu: the package has no GPU code.
+* none: there is no TensorFlow.
 """
 
 
 @dataclass(frozen=True, slots=True)
 class TensorFlow:
-    """The TensorFlow of the image: the last one that is installed, else the base image's own."""
+    """The TensorFlow in an image: the last one that is installed, or else the one in the base image."""
 
     state: State
     package: str
     release: Release | None
-    """The release; if no wheel fits, the one that the requirement asks for. None if unknown."""
+    """The release that is installed, or if it has no wheel for the Python, the required one. None if unknown."""
     python: str | None
+    """The version of the Python that it is installed for. None if unknown."""
     installed: InstalledDistribution | None
-    """None if it comes with the base image, or if there is none."""
+    """The installation. None if TensorFlow comes with the base image, or if there is none."""
     pinned: bool
-    """Whether it is limited to one version."""
+    """Whether the requirement or the base image's tag allows only one version."""
     text: str
+    """The requirement or the base image, as written."""
     line: int
     source: str = ""
+    """The name of the file with that line. Empty for the Dockerfile."""
 
     @property
     def extras(self) -> frozenset[str]:
@@ -45,7 +55,7 @@ class TensorFlow:
 
     @property
     def version(self) -> str:
-        """The version; empty if unknown."""
+        """The version. Empty if unknown."""
         if self.release is not None:
             return self.release.version
         text = self.installed.requirement.specifier.removeprefix("==") if self.installed is not None else ""
@@ -53,12 +63,12 @@ class TensorFlow:
 
     @property
     def name(self) -> str:
-        """The name for messages: `TensorFlow 2.4.1`, or the requirement as written."""
+        """The name for messages, such as `TensorFlow 2.4.1`, or the requirement as written if that is unknown."""
         return f"TensorFlow {self.release.version}" if self.release is not None else self.text
 
 
 def tensorflow_of(subject: ImageModel, compat: Compat) -> TensorFlow:
-    """Return the TensorFlow that is installed last, or the base image's own."""
+    """Return the TensorFlow that is installed last, or the one in the base image."""
     if subject.tensorflows:
         return tensorflow_from(subject.tensorflows[-1], subject, compat)
     base = subject.base
@@ -87,7 +97,7 @@ def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compa
     pinned = requirement.known and _is_exact(specifier)
 
     def make_tensorflow(state: State, release: Release | None = None) -> TensorFlow:
-        """Return this requirement's TensorFlow with a state."""
+        """Return the TensorFlow of this requirement with the given state and release."""
         return TensorFlow(
             state,
             requirement.name,
@@ -110,7 +120,7 @@ def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compa
         matching = _list_matching(specifier, releases)
     except (InvalidSpecifier, versions.VersionSyntaxError, ValueError):
         return make_tensorflow("unknown")
-    if distribution is not None and distribution.retired and _matches(specifier, distribution.retired):
+    if distribution is not None and distribution.retired and _is_allowed(specifier, distribution.retired):
         return make_tensorflow("retired")
     if not matching:
         is_newer = not specifier or any(
@@ -130,7 +140,7 @@ def tensorflow_from(installed: InstalledDistribution, subject: ImageModel, compa
 
 
 def _is_exact(specifier: str) -> bool:
-    """Return whether a specifier pins one version."""
+    """Return whether a specifier allows only one version."""
     try:
         specifiers = SpecifierSet(specifier)
     except InvalidSpecifier:
@@ -154,12 +164,12 @@ def _list_matching(specifier: str, releases: list[Release]) -> list[Release]:
     )
 
 
-def _matches(specifier: str, version: str) -> bool:
+def _is_allowed(specifier: str, version: str) -> bool:
     return SpecifierSet(specifier).contains(version)
 
 
 def _is_newer(text: str, releases: list[Release], compat: Compat) -> bool:
-    """Return whether a version is newer than the table."""
+    """Return whether a version is newer than all releases in the table."""
     newest = (
         compat.newest.parsed if releases and releases[0].package == "tensorflow" else versions.parse("999")
     )
@@ -167,6 +177,6 @@ def _is_newer(text: str, releases: list[Release], compat: Compat) -> bool:
 
 
 def _is_older(text: str, releases: list[Release]) -> bool:
-    """Return whether a version is older than the table."""
+    """Return whether a version is older than all releases in the table."""
     text = text.removesuffix(".*")
     return versions.is_version(text) and bool(releases) and versions.parse(text) < releases[0].parsed

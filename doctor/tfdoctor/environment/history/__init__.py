@@ -1,1 +1,1 @@
-"""The journal of changes in an environment, and their undo."""
+"""Record the changes that fix makes in an environment, and undo them."""

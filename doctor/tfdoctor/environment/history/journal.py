@@ -1,19 +1,22 @@
-"""The journal of an environment: it records what tfdoctor changes there, and can undo all of it.
+"""The journal of an environment, which records all changes that fix makes and can undo them.
 
 The folder `.tfdoctor` in the environment holds:
 
-    lock           the lock file, held by the one running process; contains its process ID
-    history.json   the state before the first step, and the state after the last one (record.py)
+    lock           the lock file with the ID of the process that holds the lock
+    history.json   the states before the first and after the last step (record.py)
     steps/N/…      the snapshot of the step in progress (snapshot.py); for a finished step the files that are still
                    needed, and an empty file named done
     undo.json      exists if an undo has begun
-    steps.gone     exists if the undo is done and the journal is being deleted
+    steps.gone     exists if an undo is finished and the journal is being deleted
     stage          files that are about to be renamed into place
 
-A step writes its snapshot to the disk before the first change, and the manifest last. It is done as soon as
-history.json contains it. So a process that is killed at any point leaves one of four states: no manifest (the folder is
-deleted), a manifest of a step that history.json lacks (its changes are undone), a step that history.json contains (it
-is kept), or an undo that has begun (it is finished). The next process that opens the journal does this first.
+A step writes its snapshot to the disk before the first change, and writes the manifest last. The step is finished as
+soon as history.json contains it. If a process is killed, the next one that opens the journal finds one of four states:
+
+    no manifest                              nothing was changed: the folder of the step is deleted
+    a manifest, no entry in history.json     the changes of the step are undone
+    an entry in history.json                 the step is kept
+    undo.json                                the undo is finished
 """
 
 # Paths are plain strings, as in snapshot.py.
@@ -99,20 +102,21 @@ _RESUME_HINT = (
 
 @dataclass(frozen=True, slots=True)
 class UndoResult:
-    """The result of an undo.
-
-    `restored` is the number of restored paths. `kept` are the paths with somebody else's changes, and those whose old
-    contents are lost.
-    """
+    """The result of an undo."""
 
     entries: tuple[HistoryEntry, ...]
     """The steps that were undone, newest first."""
     restored: int
+    """The number of restored paths."""
     kept: tuple[str, ...]
+    """The paths that were not restored: somebody else changed them, or their old contents are lost."""
 
 
 class Journal:
-    """The locked history of one environment. Get it with `Journal.open` and use it as a context manager."""
+    """The journal of one environment, locked by this process.
+
+    Create it with `Journal.open`, and use it as a context manager.
+    """
 
     def __init__(self, prefix: str) -> None:
         """Use `Journal.open` instead."""
@@ -123,20 +127,21 @@ class Journal:
         self._history = History()
         self._step: Step | None = None
         self.recovered: tuple[str, ...] = ()
-        """Sentences for the user about what a killed process left and how it was resolved."""
+        """Sentences for the user about unfinished changes of a killed process, and how they were resolved."""
 
     @classmethod
     def open(cls, prefix: Path, *, on_wait: Callable[[str], None] | None = None) -> Journal:
-        """Create or open the journal of an environment; wait while another process holds it.
+        """Create or open the journal of an environment, and lock it.
 
-        `on_wait` is called once, with a sentence, before waiting. Raise JournalError if the journal cannot be created
-        or read, or if what an earlier run left cannot be finished.
+        If another process holds the lock, `on_wait` is called once with a sentence, and this process waits. Unfinished
+        changes of an earlier run are resolved. Raise JournalError if the journal cannot be created or read, or if that
+        fails.
         """
         journal = cls(os.path.realpath(prefix))
-        with _errors(f"{prefix}: the journal of changes cannot be made"):
+        with _convert_os_errors(f"{prefix}: the journal of changes cannot be made"):
             journal._acquire(on_wait)
         try:
-            with _errors(f"{prefix}: what an earlier run left could not be finished"):
+            with _convert_os_errors(f"{prefix}: what an earlier run left could not be finished"):
                 journal._recover()
         except BaseException:
             journal._close()
@@ -145,12 +150,12 @@ class Journal:
 
     @staticmethod
     def read(prefix: Path) -> tuple[HistoryEntry, ...]:
-        """Return the steps that are done, oldest first; take no lock and write nothing.
+        """Return the finished steps, oldest first, without locking or writing anything.
 
-        Raise JournalError.
+        Return nothing if an undo has begun. Raise JournalError if the journal is damaged or cannot be read.
         """
         folder = f"{os.path.realpath(prefix)}/{STATE_FOLDER}"
-        with _errors(f"{prefix}: the journal of changes cannot be read"):
+        with _convert_os_errors(f"{prefix}: the journal of changes cannot be read"):
             if (
                 not is_folder(folder)
                 or read_undo(folder) is not None
@@ -163,7 +168,7 @@ class Journal:
 
     @property
     def entries(self) -> tuple[HistoryEntry, ...]:
-        """The steps that are done, oldest first."""
+        """The finished steps, oldest first."""
         return self._history.entries
 
     def __enter__(self) -> Journal:  # noqa: PYI034 - Self is of Python 3.11
@@ -179,20 +184,20 @@ class Journal:
             self._close()
 
     def fileno(self) -> int:
-        """Return the descriptor of the lock.
+        """Return the file descriptor of the lock.
 
-        Pass it to child processes that change the environment (`pass_fds`). If this process is killed and they go on,
-        the journal stays locked until they end, so nobody undoes what they are still writing.
+        Pass it to child processes that change the environment (`pass_fds`). Then the journal stays locked until they
+        end, even if this process is killed, and no other process undoes changes that they are still making.
         """
         return self._lock
 
     # -------- steps
 
     def step(self, *, title: str, codes: Sequence[str] = (), paths: Sequence[Path] | None = None) -> Step:
-        """Begin a step: from now on the environment may be changed.
+        """Take a snapshot and begin a step; after that the environment may be changed.
 
-        `paths` are the only paths that may change, with the folders that have to be created for them; None means any
-        path. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
+        `paths` are the paths that the step may change, in addition to the folders that have to be created for them.
+        None means that any path may change. Raise JournalError, with nothing changed, if the snapshot cannot be taken.
         """
         self._check_idle()
         scope = Scope(("",)) if paths is None else self._make_scope(paths)
@@ -204,7 +209,9 @@ class Journal:
             number, title, tuple(codes), datetime.now(timezone.utc).isoformat(timespec="seconds")
         )
         try:
-            with _errors(f"{self._prefix}: what is there now could not be kept, so nothing was changed"):
+            with _convert_os_errors(
+                f"{self._prefix}: what is there now could not be kept, so nothing was changed"
+            ):
                 with contextlib.suppress(FileExistsError):
                     os.mkdir(self._steps, 0o700)
                 os.mkdir(folder, 0o700)
@@ -224,7 +231,10 @@ class Journal:
             raise JournalError("A step is still under way; it has to be committed or rolled back first.")
 
     def _make_scope(self, paths: Sequence[Path]) -> Scope:
-        """Return the scope of a step: the paths, their parent folders, and the sources' compiled files."""
+        """Return the scope of a step: the paths, their parent folders, and the compiled files of source files.
+
+        Raise JournalError if a path is not in the environment.
+        """
         roots: set[str] = set()
         for path_text in paths:
             absolute = os.path.join(self._prefix, path_text)
@@ -247,10 +257,12 @@ class Journal:
         return Scope(tuple(sorted(roots)), tuple(sorted(folders - roots)))
 
     def _commit(self, entry: HistoryEntry) -> HistoryEntry:
-        """Record the step; undo its changes if that fails."""
+        """Record a step as finished. If that fails, undo its changes and raise JournalError."""
         self._step = None
         try:
-            with _errors(f"{self._prefix}: the changes could not be recorded, so they were taken back"):
+            with _convert_os_errors(
+                f"{self._prefix}: the changes could not be recorded, so they were taken back"
+            ):
                 return self._record(entry)
         except BaseException as error:
             self._history = read_history(self._folder)
@@ -262,7 +274,7 @@ class Journal:
             return self.entries[-1]
 
     def _record(self, entry: HistoryEntry) -> HistoryEntry:
-        """Compare with the snapshot and write the history with this step. The step counts from then on."""
+        """Compare the environment with the snapshot, and add the step to history.json. This finishes the step."""
         _, scope, rows = snapshot.read_snapshot(f"{self._steps}/{entry.number}")
         changes = compute_changes(self._prefix, self._steps, rows, snapshot.scan(self._prefix, scope))
         self._give_to_owner(scope, rows)
@@ -276,7 +288,7 @@ class Journal:
         return entry
 
     def _give_to_owner(self, scope: Scope, rows: Mapping[str, PathRow]) -> None:
-        """Give the paths that root created to the owner of the folder they are in."""
+        """If this process is root, give the paths that the step created to the owners of their folders."""
         if os.geteuid() != 0:
             return
         for path in sorted(snapshot.scan(self._prefix, scope)):
@@ -287,20 +299,20 @@ class Journal:
                     give_to_owner_of_folder(absolute)
 
     def _sync_changes(self, changes: list[PathChange]) -> None:
-        """Sync the changed paths to the disk before the history that lists them."""
+        """Sync the changed paths to the disk, before history.json lists them."""
         files = [
             f"{self._prefix}/{change.path}"
             for change in changes
             if change.after and change.after.type == "file"
         ]
         folders = {os.path.dirname(f"{self._prefix}/{change.path}") for change in changes}
-        readable = [path for path in files if os.access(path, os.R_OK)]  # a file of ours may be unreadable
+        readable = [path for path in files if os.access(path, os.R_OK)]  # a file may have no read permission
         sync([*readable, *filter(is_folder, folders)])
 
     def _delete_unneeded(self, number: int) -> None:
-        """Delete what a finished step no longer needs.
+        """Delete the kept files and the manifest that a finished step no longer needs.
 
-        The manifest goes last: its absence means that this is done.
+        The manifest is deleted last, because its absence means that everything else was deleted.
         """
         folder = f"{self._steps}/{number}"
         if not os.path.lexists(f"{folder}/{MANIFEST}"):
@@ -308,21 +320,23 @@ class Journal:
         write(f"{folder}/{DONE}", b"", private=True)
         needed = {change.kept.path for change in self._history.changes.values() if change.kept is not None}
         files = f"{number}/{FILES}"
-        for shelf in os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []:
-            shelf_folder = f"{self._steps}/{files}/{shelf}"
-            if not is_folder(shelf_folder):
+        for number_range in (
+            os.listdir(f"{self._steps}/{files}") if is_folder(f"{self._steps}/{files}") else []
+        ):
+            content_folder = f"{self._steps}/{files}/{number_range}"
+            if not is_folder(content_folder):
                 continue
-            for name in os.listdir(shelf_folder):
-                if f"{files}/{shelf}/{name}" not in needed:
-                    os.unlink(f"{shelf_folder}/{name}")
+            for name in os.listdir(content_folder):
+                if f"{files}/{number_range}/{name}" not in needed:
+                    os.unlink(f"{content_folder}/{name}")
             with contextlib.suppress(OSError):
-                os.rmdir(shelf_folder)
+                os.rmdir(content_folder)
         os.unlink(f"{folder}/{MANIFEST}")
 
     def _revert(self, entry: HistoryEntry) -> None:
-        """Undo a step that is not committed. Raise JournalError if that is not complete."""
+        """Undo a step that was not committed. Raise JournalError if some paths cannot be restored."""
         self._step = None
-        with _errors(f"{self._prefix}: the changes could not be taken back", hint=_RESUME_HINT):
+        with _convert_os_errors(f"{self._prefix}: the changes could not be taken back", hint=_RESUME_HINT):
             _, _, lost_paths = self._roll_back(entry.number)
         if lost_paths:
             message = (
@@ -331,9 +345,9 @@ class Journal:
             raise JournalError(message)
 
     def _roll_back(self, number: int) -> tuple[str, int, list[str]]:
-        """Restore the state before a step and delete it.
+        """Restore the state before a step, and delete the step.
 
-        Return its title, the number of paths, and the lost paths.
+        Return (title of the step, number of restored paths, paths that could not be restored).
         """
         title, scope, rows = snapshot.read_snapshot(f"{self._steps}/{number}")
         changes = snapshot.differences(self._prefix, rows, snapshot.scan(self._prefix, scope))
@@ -349,12 +363,15 @@ class Journal:
         )
         restorer.apply()
         self._delete_step(number)
-        # A folder that was created for a named path stays if somebody else uses it by now.
+        # A folder that was created for one of the paths is not lost if somebody else uses it by now.
         lost_paths = [path for path in restorer.unrestored if scope.whole or path in rows]
         return title, sum(not is_derived(path) for path in paths - set(restorer.unrestored)), lost_paths
 
     def _delete_step(self, number: int) -> None:
-        """Delete a step that is not done. The manifest goes first: a step without one counts as never begun."""
+        """Delete an unfinished step.
+
+        The manifest is deleted first, because a step without one counts as not begun.
+        """
         folder = f"{self._steps}/{number}"
         if is_folder(folder):
             remove(f"{folder}/{MANIFEST}")
@@ -366,15 +383,15 @@ class Journal:
     def undo(self, force: bool = False) -> UndoResult:
         """Undo all steps.
 
-        Raise JournalError, with nothing changed, if somebody else changed paths or if contents that are needed are
-        lost. With `force` somebody else's changes are kept, and these paths are listed in `Undone.kept`.
+        Raise JournalError, with nothing changed, if somebody else changed the same paths or if old contents are lost.
+        With `force` these paths are not restored, but listed in `UndoResult.kept`.
         """
         self._check_idle()
         history = self._history
         if not history.entries:
             return UndoResult((), 0, ())
         try:
-            with _errors(f"{self._prefix}: nothing was taken back"):
+            with _convert_os_errors(f"{self._prefix}: nothing was taken back"):
                 foreign_paths, lost_paths, skipped = find_conflicts(
                     self._prefix, history, KeptContents(self._steps)
                 )
@@ -388,7 +405,7 @@ class Journal:
                 with contextlib.suppress(OSError):
                     remove(f"{self._folder}/{name}")
             raise
-        with _errors(f"{self._prefix}: undoing the changes was interrupted", hint=_RESUME_HINT):
+        with _convert_os_errors(f"{self._prefix}: undoing the changes was interrupted", hint=_RESUME_HINT):
             restorer.apply()
             self._delete_history()
         kept_paths = {*foreign_paths, *lost_paths, *restorer.unrestored}
@@ -397,17 +414,18 @@ class Journal:
 
     @property
     def _stage(self) -> str:
+        """The temporary folder for files that are being restored."""
         return f"{self._folder}/{STAGE}"
 
     def _make_restorer(self, skipped: set[str]) -> Restorer:
-        """Return a restorer of all paths except those to leave."""
+        """Return a restorer for all paths of the history except `skipped`."""
         history = self._history
         changes = [change for path, change in history.changes.items() if path not in skipped]
         contents = KeptContents(self._steps)
         return Restorer(self._prefix, self._stage, contents, changes, valid_pyc=history.compiled)
 
     def _delete_history(self) -> None:
-        """Mark the undo as done with one rename, then delete the history."""
+        """Mark the undo as finished with one rename, then delete the journal's files."""
         with contextlib.suppress(FileNotFoundError):
             os.rename(self._steps, f"{self._folder}/{DELETED_STEPS}")
         fsync(self._folder)
@@ -418,7 +436,7 @@ class Journal:
     # -------- recovery
 
     def _recover(self) -> None:
-        """Finish what a killed process began, and read the history."""
+        """Read the history, and resolve the unfinished changes of a killed process."""
         if os.path.lexists(f"{self._folder}/{DELETED_STEPS}"):
             self._delete_history()
         self._history = read_history(self._folder)
@@ -441,11 +459,14 @@ class Journal:
                     f"({_format_count(count)})." + _describe_lost(lost_paths)
                 )
             else:
-                remove(f"{self._steps}/{number}")  # never begun, so nothing was changed
+                remove(f"{self._steps}/{number}")  # a step without a manifest changed nothing
         self.recovered = tuple(messages)
 
     def _finish_undo(self, skipped: set[str]) -> str:
-        """Finish an undo, except for paths that were changed after it was interrupted. Return a sentence."""
+        """Finish an interrupted undo, and return a sentence about it for the user.
+
+        Paths that somebody changed after the interruption are not restored.
+        """
         changes = [change for path, change in self._history.changes.items() if not is_derived(path)]
         skipped |= {change.path for change in changes if not self._may_be_half_undone(change)}
         restorer = self._make_restorer(skipped)
@@ -459,7 +480,7 @@ class Journal:
         )
 
     def _may_be_half_undone(self, change: PathChange) -> bool:
-        """Return whether an interrupted undo may have left the path in its present state."""
+        """Return whether the current state of a path can be the result of an interrupted undo."""
         info = lstat_below(self._prefix, change.path)
         if info is None:
             return True
@@ -472,12 +493,12 @@ class Journal:
     # -------- the lock
 
     def _acquire(self, on_wait: Callable[[str], None] | None) -> None:
-        """Create the folder and take the lock."""
+        """Create the journal's folder and take the lock. Raise JournalError if a path is not a folder."""
         if not is_folder(self._prefix):
             message = f"{self._prefix}: not a folder, so not an environment"
             raise JournalError(message)
 
-        def make() -> None:
+        def make_folder() -> None:
             with contextlib.suppress(FileExistsError):
                 os.mkdir(self._folder, 0o700)
             if not is_folder(self._folder) and os.path.lexists(self._folder):
@@ -487,19 +508,19 @@ class Journal:
             if on_wait is not None:
                 on_wait(_describe_wait(handle))
 
-        self._lock = lock(f"{self._folder}/{LOCK}", make, report_wait)
+        self._lock = lock(f"{self._folder}/{LOCK}", make_folder, report_wait)
         with contextlib.suppress(OSError):  # on a full disk the process ID is omitted
             os.ftruncate(self._lock, 0)
             os.pwrite(self._lock, f"{os.getpid()}\n".encode(), 0)
 
     def _close(self) -> None:
-        """Release the lock, and delete an empty journal before that."""
+        """Delete the journal if it is empty, and release the lock."""
         if self._lock < 0:
             return
         try:
             with contextlib.suppress(OSError):
                 with contextlib.suppress(FileNotFoundError):
-                    os.rmdir(self._steps)  # fails if a step is left
+                    os.rmdir(self._steps)  # fails if there is a step
                 if not any(
                     os.path.lexists(f"{self._folder}/{name}") for name in (HISTORY, UNDO, DELETED_STEPS)
                 ):
@@ -511,7 +532,10 @@ class Journal:
 
 
 class Step:
-    """A step in progress: call `commit` or `rollback`. `with step:` rolls back if the block raises."""
+    """A step in progress, which ends with `commit` or `rollback`.
+
+    As a context manager it rolls back if the block raises an exception.
+    """
 
     def __init__(self, commit: Callable[[], HistoryEntry], rollback: Callable[[], None]) -> None:
         """Use `Journal.step` instead."""
@@ -533,23 +557,24 @@ class Step:
         return self._commit()
 
     def rollback(self) -> None:
-        """Undo the changes. Raise JournalError if that fails or is not complete."""
+        """Undo the changes. Raise JournalError if that fails or some paths cannot be restored."""
         self._mark_finished()
         self._rollback()
 
     def _mark_finished(self) -> None:
+        """Record that the step has ended. Raise JournalError if it had ended before."""
         if self._finished:
             raise JournalError("The step is over already.")
         self._finished = True
 
 
 def has_pending(prefix: Path) -> bool:
-    """Return whether a step or an undo is unfinished: a process is running, or was killed.
+    """Return whether a step or an undo is unfinished, because its process is running or was killed.
 
-    Write nothing.
+    Nothing is written. Raise JournalError if the journal cannot be read.
     """
     folder = f"{os.path.realpath(prefix)}/{STATE_FOLDER}"
-    with _errors(f"{prefix}: the journal of changes cannot be read"):
+    with _convert_os_errors(f"{prefix}: the journal of changes cannot be read"):
         if not is_folder(folder):
             return False
         if os.path.lexists(f"{folder}/{DELETED_STEPS}"):
@@ -575,7 +600,7 @@ def _describe_lost(paths: list[str]) -> str:
 
 
 def _describe_wait(handle: int) -> str:
-    """Return the message for waiting, with the ID of the process that holds the lock."""
+    """Return the message for the user while waiting, with the ID of the process that holds the lock if it is known."""
     with contextlib.suppress(OSError):
         number = os.pread(handle, 20, 0).strip()
         if number.isdigit():
@@ -584,8 +609,8 @@ def _describe_wait(handle: int) -> str:
 
 
 @contextlib.contextmanager
-def _errors(problem: str, *, hint: str = "") -> Iterator[None]:
-    """Turn OSError into JournalError with one sentence and a hint."""
+def _convert_os_errors(problem: str, *, hint: str = "") -> Iterator[None]:
+    """Convert an OSError to a JournalError that begins with `problem`."""
     try:
         yield
     except OSError as error:
@@ -604,7 +629,7 @@ def _errors(problem: str, *, hint: str = "") -> Iterator[None]:
 
 
 def _check_complete(folder: str, history: History) -> None:
-    """Raise JournalError if the history lacks a finished step: what that step kept is needed for an undo."""
+    """Raise JournalError if a finished step is missing in the history: it could not be undone."""
     for number in list_step_numbers(folder):
         step = f"{folder}/{STEPS}/{number}"
         is_done = os.path.lexists(f"{step}/{DONE}") and not os.path.lexists(f"{step}/{MANIFEST}")

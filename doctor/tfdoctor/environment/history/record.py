@@ -1,7 +1,7 @@
-"""The recorded changes of an environment: its states before the first and after the last step.
+"""Read, write and extend the history of an environment, and find conflicts with an undo.
 
-`history.json` holds the finished steps and every path that differs from the state before the first of them, with both
-states and the location of the old contents. `with_step` merges a step into it.
+`history.json` lists the finished steps, and every path that they changed: its state before the first step, its state
+after the last step, and the location of its old contents. `with_step` merges another step into the history.
 """
 
 from __future__ import annotations
@@ -38,32 +38,36 @@ if TYPE_CHECKING:
     from tfdoctor.environment.history.snapshot import PathRow
 
 HISTORY, UNDO, STEPS = "history.json", "undo.json", "steps"
+"""The names of the files and of the folder of steps in `.tfdoctor`."""
 _NUMBER = re.compile(r"[1-9][0-9]{0,8}", re.ASCII)
 _MAX_LISTED_PATHS = 10
-"""The largest number of paths named in a sentence."""
+"""The largest number of paths that a message lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class HistoryEntry:
-    """A finished step. `when` is in UTC, as ISO 8601; `changes` is the number of paths that it changed."""
+    """A finished step."""
 
     number: int
     title: str
     codes: tuple[str, ...]
+    """The codes of the findings that the step fixed."""
     when: str
+    """The time in UTC, in ISO 8601 format."""
     changes: int = 0
+    """The number of changed paths."""
 
 
 @dataclass(frozen=True, slots=True)
 class History:
-    """All finished steps since the environment was in its original state, and their combined changes."""
+    """All finished steps since the original state of the environment, and their combined changes."""
 
     entries: tuple[HistoryEntry, ...] = ()
     """Oldest first."""
     changes: Mapping[str, PathChange] = field(default_factory=dict)
-    """The state before the first step and after the last one, by path."""
+    """The combined change of each path, by path."""
     compiled: Mapping[str, tuple[int, int]] = field(default_factory=dict)
-    """(size, mtime) by path, of compiled files that match the original state although their sources were changed."""
+    """(size, mtime) of compiled files, by path, that belong to the original versions of changed sources."""
 
     def __contains__(self, number: int) -> bool:
         return any(entry.number == number for entry in self.entries)
@@ -75,47 +79,48 @@ class History:
 def compute_changes(
     top: str, steps: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]
 ) -> list[PathChange]:
-    """Return the changes of a step, with the hashes of both states. Raise OSError.
+    """Return the changes that a step made, with the hashes of both states.
 
-    `rows` is the snapshot before the step, `found` a scan after it.
+    `steps` is the folder of all steps. `rows` are the entries of the snapshot before the step, and `found` is a scan
+    after it. Raise OSError if a file cannot be read.
     """
-    contents, changed = KeptContents(steps), snapshot.differences(top, rows, found)
-    paths_to_hash = {}  # of files kept by hard link, unless somebody wrote into them
-    for change in changed:
+    contents, changes = KeptContents(steps), snapshot.differences(top, rows, found)
+    paths_to_hash = {}  # files kept by hard link; "" if somebody wrote into the file
+    for change in changes:
         before, kept_file = change.before, change.kept
         if before is not None and kept_file is not None and before.sha256 is None:
             paths_to_hash[change.path] = (
                 contents.get_path(kept_file) if contents.are_intact(before, kept_file) else ""
             )
     current_files = [
-        f"{top}/{change.path}" for change in changed if change.after and change.after.type == "file"
+        f"{top}/{change.path}" for change in changes if change.after and change.after.type == "file"
     ]
     hashes = snapshot.digests([*current_files, *filter(None, paths_to_hash.values())])
     result = []
-    for change in changed:
+    for change in changes:
         path, before, after, kept_file = change.path, change.before, change.after, change.kept
         if before is not None and path in paths_to_hash:
             before = before._replace(sha256=hashes.get(paths_to_hash[path]))
             kept_file = kept_file if before.sha256 is not None else None
         if after is not None and after.type == "file":
             after = after._replace(sha256=hashes.get(f"{top}/{path}"))
-        complete = PathChange(path, before, after, kept_file)
-        if not _is_unchanged(complete):  # otherwise the file was replaced by an identical one
-            result.append(complete)
+        change_with_hashes = PathChange(path, before, after, kept_file)
+        if not _is_unchanged(change_with_hashes):  # otherwise the file was replaced by an identical one
+            result.append(change_with_hashes)
     return result
 
 
 def _is_unchanged(change: PathChange) -> bool:
-    """Return whether both states of a path are the same."""
+    """Return whether both states of a path are known to be the same."""
     before = change.before
     is_known = before is None or before.type != "file" or before.sha256 is not None
     return is_known and are_equal(before, change.after, times=True)
 
 
-def _began_with(before: PathState | None, state: PathState | None) -> bool:
-    """Return whether a step began with this state.
+def _was_at_start(before: PathState | None, state: PathState | None) -> bool:
+    """Return whether `before`, the state at the beginning of a step, is the same as `state`.
 
-    A file that was modified in place has no hash: its size and mtime are compared instead.
+    If `before` has no hash, because the file was modified in place, sizes and mtimes are compared instead.
     """
     if before is not None and state is not None and before.type == "file" and before.sha256 is None:
         before = before._replace(sha256=state.sha256)
@@ -126,10 +131,11 @@ def _began_with(before: PathState | None, state: PathState | None) -> bool:
 def with_step(
     history: History, entry: HistoryEntry, found: Iterable[PathChange], rows: Mapping[str, PathRow]
 ) -> History:
-    """Return the history with one more step: the oldest "before" and the newest "after" of each path.
+    """Return the history with one more step.
 
-    If somebody else changed a path between two steps, an undo restores what they made of it. `found` are the
-    changes of this step, `rows` its snapshot.
+    `found` are the changes of the step, and `rows` the entries of its snapshot. Each path keeps the oldest state
+    "before" and gets the newest state "after". If somebody else changed a path between two steps, an undo restores the
+    state that they left.
     """
     changes, compiled = dict(history.changes), dict(history.compiled)
     found = list(found)
@@ -137,29 +143,34 @@ def with_step(
         path, before = change.path, change.before
         merged, previous = change, changes.pop(path, None)
         if previous is not None:
-            ours = is_derived(path) or any(
-                _began_with(before, state) for state in (previous.after, previous.before)
+            is_ours = is_derived(path) or any(
+                _was_at_start(before, state) for state in (previous.after, previous.before)
             )
-            merged = previous._replace(after=change.after) if ours else change._replace(foreign=True)
+            merged = previous._replace(after=change.after) if is_ours else change._replace(foreign=True)
         elif (
             before is not None
             and path.endswith(".pyc")
             and _find_source(path) in history.changes
             and compiled.get(path) != (before.size, before.mtime_ns)
         ):
-            # Python had compiled it from a source that we changed
+            # Python compiled it from a source that an earlier step changed.
             merged = change._replace(before=None, kept=None)
         changes[path] = merged
-    touched = {change.path for change in found}
-    sources = {path for path in touched if path.endswith(".py") and path not in history.changes}
+    changed_paths = {change.path for change in found}
+    changed_sources = {path for path in changed_paths if path.endswith(".py") and path not in history.changes}
     for path, saved in rows.items():
-        if sources and path.endswith(".pyc") and path not in touched and _find_source(path) in sources:
+        if (
+            changed_sources
+            and path.endswith(".pyc")
+            and path not in changed_paths
+            and _find_source(path) in changed_sources
+        ):
             compiled.setdefault(path, (saved.state.size, saved.state.mtime_ns))
     return History((*history.entries, entry), changes, compiled)
 
 
 def _find_source(compiled: str) -> str:
-    """Return the source path of a compiled file, derived from its name."""
+    """Return the path of the source of a compiled file, according to its name."""
     folder, _, name = compiled.rpartition("/")
     if folder.rpartition("/")[2] == "__pycache__":
         return f"{folder.rpartition('/')[0]}/{name.split('.', 1)[0]}.py".lstrip("/")
@@ -170,10 +181,10 @@ def _find_source(compiled: str) -> str:
 
 
 def find_conflicts(top: str, history: History, kept: KeptContents) -> tuple[list[str], list[str], set[str]]:
-    """Return the paths changed by somebody else, those whose contents are lost, and those not to undo.
+    """Return (paths changed by somebody else, paths whose contents are lost, paths not to undo).
 
-    The third is a set of paths from the first two. A path that somebody changed between two steps is in the first list
-    only, because it can be undone.
+    The third item is a subset of the other two. A path that somebody changed between two steps is only in the first
+    one, because it can be undone. Files that Python creates itself are in none.
     """
     real: set[str] = set()
     hashes = snapshot.digests(_list_files_to_hash(top, history, real))
@@ -182,10 +193,12 @@ def find_conflicts(top: str, history: History, kept: KeptContents) -> tuple[list
         before, after = change.before, change.after
         if is_derived(path):
             continue
-        ours = any(has_state(top, path, state, hashes, real) for state in (after, before))
+        is_recorded_state = any(has_state(top, path, state, hashes, real) for state in (after, before))
         # An undo replaces the folder by something else, so it must not contain anybody's files.
-        gives_way = before is not None and before.type != "dir" and after is not None and after.type == "dir"
-        if not ours or (gives_way and list_blocking_paths(top, path, history.changes)):
+        blocks_restore = (
+            before is not None and before.type != "dir" and after is not None and after.type == "dir"
+        )
+        if not is_recorded_state or (blocks_restore and list_blocking_paths(top, path, history.changes)):
             foreign_paths.append(path)
             skipped.add(path)
         elif before is not None and before.type == "file" and not kept.are_intact(before, change.kept):
@@ -197,7 +210,7 @@ def find_conflicts(top: str, history: History, kept: KeptContents) -> tuple[list
 
 
 def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
-    """Return the files whose size alone does not show whether somebody changed them."""
+    """Return the files that have to be hashed, because their size matches a recorded state."""
     paths = set()
     for path, change in history.changes.items():
         info = None if is_derived(path) else lstat_below(top, path, real)
@@ -211,9 +224,10 @@ def _list_files_to_hash(top: str, history: History, real: set[str]) -> set[str]:
 def has_state(
     top: str, path: str, state: PathState | None, hashes: dict[str, str], real: set[str] | None = None
 ) -> bool:
-    """Return whether a path is now in this state: type, size, mode and hash.
+    """Return whether the type, size, mode and hash of a path are those of a state.
 
-    A file state without a hash never matches. `hashes` caches the hashes of files between calls.
+    None is the state of a path that does not exist. A file state without a hash never matches. `hashes` is a cache of
+    hashes by absolute path.
     """
     current = snapshot.read_state(top, path, real)
     if current is None:
@@ -231,7 +245,7 @@ def has_state(
 
 
 def check_conflicts(foreign: list[str], lost: list[str]) -> None:
-    """Raise JournalError if an undo would overwrite somebody's changes, or if contents are lost."""
+    """Raise JournalError if there are paths that somebody else changed, or whose contents are lost."""
     if not foreign and not lost:
         return
     parts = []
@@ -248,7 +262,7 @@ def check_conflicts(foreign: list[str], lost: list[str]) -> None:
 
 
 def join_paths(paths: Iterable[str]) -> str:
-    """Return up to ten paths as text, and the number of the others."""
+    """Return the first paths as text, and the number of the others."""
     names = sorted(paths)
     suffix = f" and {len(names) - _MAX_LISTED_PATHS} more" if len(names) > _MAX_LISTED_PATHS else ""
     return ", ".join(clean_line(name) for name in names[:_MAX_LISTED_PATHS]) + suffix
@@ -258,7 +272,10 @@ def join_paths(paths: Iterable[str]) -> str:
 
 
 def list_step_numbers(own: str) -> list[int]:
-    """Return the numbers of the steps that have a folder, in ascending order. Raise JournalError, OSError."""
+    """Return the numbers of the steps that have a folder, in ascending order.
+
+    Raise JournalError if the folder of steps is not a folder, or OSError if it cannot be listed.
+    """
     steps = f"{own}/{STEPS}"
     if not is_folder(steps):
         if os.path.lexists(steps):
@@ -269,7 +286,7 @@ def list_step_numbers(own: str) -> list[int]:
 
 
 def write_history(own: str, history: History) -> None:
-    """Write the history. Raise OSError."""
+    """Write history.json. Raise OSError if that fails."""
     value = {
         "entries": [
             {name: getattr(entry, name) for name in HistoryEntry.__slots__} for entry in history.entries
@@ -297,7 +314,10 @@ def _state_to_json(state: PathState | None) -> dict[str, Any] | None:
 
 
 def read_history(own: str) -> History:
-    """Return the history; it is empty if no file exists. Raise JournalError if it is damaged, or OSError."""
+    """Return the history; it is empty if history.json does not exist.
+
+    Raise JournalError if the file is damaged or has an older format, or OSError if it cannot be read.
+    """
     history_path = f"{own}/{HISTORY}"
     try:
         value = read_json(history_path, {"entries", "changes", "compiled"})
@@ -318,7 +338,7 @@ def read_history(own: str) -> History:
 
 
 def _parse_entry(entry: dict[str, Any]) -> HistoryEntry:
-    """Parse and check an entry. Raise KeyError, TypeError, ValueError."""
+    """Parse an entry of history.json. Raise KeyError, TypeError or ValueError if it is not valid."""
     texts, counts = (entry["title"], entry["when"], *entry["codes"]), (entry["number"], entry["changes"])
     if (
         set(entry) != set(HistoryEntry.__slots__)
@@ -331,7 +351,7 @@ def _parse_entry(entry: dict[str, Any]) -> HistoryEntry:
 
 
 def _parse_change(change: dict[str, Any]) -> PathChange:
-    """Parse and check a change. Raise KeyError, TypeError, ValueError."""
+    """Parse a change in history.json. Raise KeyError, TypeError or ValueError if it is not valid."""
     if set(change) != set(PathChange._fields) or type(change["foreign"]) is not bool:
         raise ValueError("not a change")
     before, after = (
@@ -345,12 +365,15 @@ def _parse_change(change: dict[str, Any]) -> PathChange:
 
 
 def write_undo(own: str, left: Iterable[str]) -> None:
-    """Record that an undo has begun, and the paths that it leaves. Raise OSError."""
+    """Record that an undo has begun, and the paths that it does not restore. Raise OSError if that fails."""
     write_json(f"{own}/{UNDO}", {"left": sorted(left)})
 
 
 def read_undo(own: str) -> set[str] | None:
-    """Return the paths that an undo leaves; None if none has begun. Raise JournalError, OSError."""
+    """Return the paths that a begun undo does not restore; None if no undo has begun.
+
+    Raise JournalError if undo.json is damaged, or OSError if it cannot be read.
+    """
     undo_path = f"{own}/{UNDO}"
     try:
         value = read_json(undo_path, {"left"})

@@ -1,18 +1,18 @@
-"""Snapshots of an environment's files: the part of the history that reads files.
+"""Take snapshots of an environment's files, and compare them with the current state.
 
 A snapshot is stored in the folder of a step:
 
-    files/0/0, files/0/1, …   the contents of the files, by number, a thousand in a folder: hard links to the files,
-and
-                              copies of small files that programs rewrite in place (of all, if linking is impossible)
-    manifest.json             every path with its type, mode, size, mtime, and the number of its file
+    files/0/0, files/0/1, …   the contents of the files, numbered, a thousand in each folder
+    manifest.json             every path with its type, mode, size, mtime, and the number of its contents
 
-Links take no space, so the snapshot of an environment of gigabytes takes a second. If a program writes *into* a file,
-the linked contents change too. Size, mtime and the hash, if it is known, reveal that, and it is reported.
+The contents are hard links to the files. Small files that programs rewrite in place are copied, and so are all files if
+linking is impossible. Links take no space, so that the snapshot of an environment of several gigabytes takes a second.
+If a program writes *into* a linked file, the kept contents change too. The size, the mtime or the hash reveals this,
+and it is reported.
 
-Paths are strings relative to the environment, with "/" as the separator. `.tfdoctor` is never scanned, and links to
-folders are never followed. Stored data is not trusted, because somebody else may own the environment. The journal
-turns OSError into its own error.
+Paths are strings relative to the environment, with "/" as the separator. The folder `.tfdoctor` is never scanned, and
+links to folders are never followed. Stored data is not trusted, because another user may own the environment. Functions
+here raise OSError; the journal converts it to JournalError.
 """
 # There are 40,000 names, some not UTF-8: plain strings are ten times faster than Path.
 # ruff: noqa: PTH102, PTH115
@@ -36,18 +36,26 @@ if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping
 
 FORMAT = 2
-"""The version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
+"""The format version of manifest.json, history.json and undo.json. Format 1 had a record for each step."""
 FILES, MANIFEST = "files", "manifest.json"
 REWRITTEN_FOLDERS = frozenset({"bin", "etc", "conda-meta", "Scripts"})
-"""Folders of an environment whose files are rewritten in place (a script's first line, conda's history)."""
+"""Folders of an environment whose files are rewritten in place: the first line of scripts, and conda's history."""
 SITE = frozenset({"site-packages", "dist-packages"})
+"""The names of folders for packages."""
 MAX_COPY_BYTES, MAX_SITE_COPY_BYTES, MAX_NAMED_COPY_BYTES = 1 << 20, 64 << 10, 16 << 20
-"""Largest sizes of copied files, in bytes: in `REWRITTEN_FOLDERS`; directly in site-packages; if the step names its paths."""
+"""The largest sizes in bytes of files that are copied.
+
+The limits apply to files in `REWRITTEN_FOLDERS`, to files directly in site-packages, and to steps that name their
+paths.
+"""
 LINK_ERRNOS = frozenset(
     {errno.EPERM, errno.EACCES, errno.EMLINK, errno.EXDEV, errno.ENOTSUP, errno.EOPNOTSUPP}
 )
+"""The errors of a file system that cannot link a file: it is copied instead."""
 MAX_JSON_BYTES = 512 << 20
+"""The largest size in bytes of a JSON file that is read."""
 SET_ID = stat.S_ISUID | stat.S_ISGID
+"""The set-user-ID and set-group-ID bits of a mode."""
 
 _SHA256 = re.compile(r"[0-9a-f]{64}", re.ASCII)
 _UNDO_NEEDS_FOLDER = (
@@ -62,63 +70,65 @@ class JournalError(Error):
 
 
 class PathState(NamedTuple):
-    """The type and attributes of a path.
-
-    `size` and `sha256` apply to files, `target` to links. `sha256` is None for a file whose hash is not known.
-    """
+    """The type and attributes of a path."""
 
     type: Literal["file", "link", "dir"]
     mode: int
     size: int
+    """The size of a file in bytes; 0 for other types."""
     mtime_ns: int
     target: str | None = None
+    """The target of a link; None for other types."""
     sha256: str | None = None
+    """The hash of a file; None for other types, or if it is not known."""
     inode: int = 0
-    """Only for comparisons; never written to history.json."""
+    """The inode of a file, for comparisons only: it is not written to history.json."""
 
 
 class KeptFile(NamedTuple):
-    """The location of a file's contents: the step that kept them, and a number."""
+    """The location of a file's kept contents: the number of the step, and the number of the file in it."""
 
     step: int
     number: int
 
     @property
     def path(self) -> str:
-        """The path relative to the folder of all steps."""
+        """The path relative to the folder that contains all steps."""
         return f"{self.step}/{FILES}/{self.number // 1000}/{self.number}"
 
 
 class PathRow(NamedTuple):
-    """A path of a snapshot. Only copies have a hash: hashing linked files would read gigabytes."""
+    """The entry of a path in a snapshot.
+
+    Only copied files have a hash, because hashing the linked ones would mean reading several gigabytes.
+    """
 
     state: PathState
     kept: KeptFile | None
+    """The contents; None if the path is not a file."""
 
 
 class PathChange(NamedTuple):
-    """The change of a path (relative to the environment).
-
-    A state of None means that nothing was, or is, there.
-    """
+    """A change to a path."""
 
     path: str
     before: PathState | None
+    """The state before the change; None if the path did not exist."""
     after: PathState | None
+    """The state after the change; None if the path no longer exists."""
     kept: KeptFile | None
-    """The contents of `before`; None if they are lost, or if it was not a file."""
+    """The contents of `before`; None if they are lost, or if the path was not a file."""
     foreign: bool = False
-    """Whether somebody changed the path between two steps: `before` is then the state that they left."""
+    """Whether somebody else changed the path between two steps. `before` is then the state that they left."""
 
 
 class Scope(NamedTuple):
-    """The paths that a step may change: `folders`, and everything at and below `roots`.
-
-    `folders` are the folders above the roots: only they themselves, not what is in them.
-    """
+    """The paths that a step may change."""
 
     roots: tuple[str, ...]
+    """Paths that may change with everything below them; "" is the whole environment."""
     folders: tuple[str, ...] = ()
+    """The folders above the roots, without their content."""
 
     @property
     def whole(self) -> bool:
@@ -130,23 +140,25 @@ class Snapshot(NamedTuple):
     """The paths that a step may change, as they were before it."""
 
     title: str
-    """The title of the step, for a message if it is found unfinished."""
+    """The title of the step, for a message if the step is found unfinished."""
     scope: Scope
     rows: dict[str, PathRow]
+    """The entries by path."""
 
 
 # ---------------------------------------------------------------- files
 
 
 def write_json(path: str, value: dict[str, Any]) -> None:
-    """Write a JSON file atomically. Raise OSError."""
+    """Write a JSON file atomically, with the format version. Raise OSError if that fails."""
     write(path, json.dumps({"schema_version": FORMAT, **value}, separators=(",", ":")).encode(), private=True)
 
 
 def read_json(path: str, keys: set[str]) -> dict[str, Any]:
-    """Return the object that `write_json` wrote, which must have these keys.
+    """Read a JSON file that `write_json` wrote.
 
-    Raise JournalError if it is something else or of another version, FileNotFoundError if it does not exist.
+    Raise JournalError if it does not have exactly these keys, or has another format version. Raise OSError if it cannot
+    be read.
     """
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb") as stream:
@@ -169,14 +181,14 @@ def read_json(path: str, keys: set[str]) -> dict[str, Any]:
 
 
 def make_damage_error(path: str, reason: str) -> JournalError:
-    """Return the error for a damaged journal."""
+    """Return the error for a damaged file of the journal."""
     return JournalError(
         f"{path}: the journal is damaged: {reason}", hint=f"Nothing was changed. {_UNDO_NEEDS_FOLDER}"
     )
 
 
 def make_format_error(path: str) -> JournalError:
-    """Return the error for a journal of format 1, which describes steps in another way."""
+    """Return the error for a journal in format 1, which is no longer supported."""
     message = (
         f"{path}: an earlier tfdoctor fixed this environment, and its journal (format 1) is no longer read"
     )
@@ -185,9 +197,9 @@ def make_format_error(path: str) -> JournalError:
 
 
 def lstat_below(top: str, path: str, real: set[str] | None = None) -> os.stat_result | None:
-    """Return lstat of a path below `top`; None if it does not exist or if a link leads to it.
+    """Return the lstat result of a path below `top`; None if it does not exist, or if a parent folder is a link.
 
-    `real` caches the folders that are not links, for callers that ask about thousands of paths.
+    `real` is a cache of paths that are known to be folders and not links. It is for callers with thousands of paths.
     """
     folder, _, name = path.rpartition("/")
     try:
@@ -207,12 +219,12 @@ def lstat_below(top: str, path: str, real: set[str] | None = None) -> os.stat_re
 
 
 def is_derived(path: str) -> bool:
-    """Return whether Python creates the file by itself: such a file is never a conflict."""
+    """Return whether Python creates the file by itself. Changes to such files are never a conflict."""
     return path.endswith(".pyc") or "__pycache__" in path.split("/")
 
 
 def digest(path: str) -> str:
-    """Return the SHA-256 of a file that is not a link. Raise OSError."""
+    """Return the SHA-256 of a file. Raise OSError if it cannot be read or is a link."""
     handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(handle, "rb", buffering=0) as stream:
         total = hashlib.sha256()
@@ -243,7 +255,10 @@ def digests(paths: Iterable[str]) -> dict[str, str]:
 
 
 def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
-    """Return the state of a path; None for sockets, pipes and devices, which cannot be restored."""
+    """Return the state of a path from its lstat result; None for sockets, pipes and devices.
+
+    Those cannot be restored.
+    """
     mode = stat.S_IMODE(info.st_mode)
     if stat.S_ISREG(info.st_mode):
         return PathState("file", mode, info.st_size, info.st_mtime_ns, inode=info.st_ino)
@@ -255,7 +270,7 @@ def _make_state(info: os.stat_result, absolute: str) -> PathState | None:
 
 
 def read_state(top: str, path: str, real: set[str] | None = None) -> PathState | None:
-    """Return the state of one path, as `scan` would return it."""
+    """Return the state of one path as in `scan`; None if it does not exist or is not a file, folder or link."""
     info = lstat_below(top, path, real)
     if info is None:
         return None
@@ -298,11 +313,11 @@ def scan(top: str, scope: Scope) -> dict[str, PathState]:
     return states
 
 
-# ---------------------------------------------------------------- keeping
+# ---------------------------------------------------------------- taking a snapshot
 
 
 def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
-    """Return whether the contents have to be copied, because programs may write into the file."""
+    """Return whether a file has to be copied instead of linked, because programs may write into it."""
     if state.mode & SET_ID:
         return False  # a copy would lose the bits, or give too many permissions
     if not scope.whole:
@@ -319,9 +334,10 @@ def _needs_copy(path: str, state: PathState, scope: Scope) -> bool:
 
 
 def copy(source: str, target: str) -> PathState:
-    """Copy a file with mode, mtime, extended attributes and, for root, owner, but without set-ID bits.
+    """Copy a file with its mode, mtime and extended attributes, but without the set-ID bits.
 
-    Return the state of the source with its hash and inode. Raise OSError.
+    If this process is root, the owner is copied too. Return the state of the source, with its hash and inode. Raise
+    OSError if the file cannot be copied.
     """
     source_fd = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
     with os.fdopen(source_fd, "rb", buffering=0) as stream:
@@ -343,9 +359,9 @@ def copy(source: str, target: str) -> PathState:
 
 
 def make_hard_link(source: str, target: str) -> bool:
-    """Create a hard link.
+    """Create a hard link. Return False if the file system cannot link this file.
 
-    Return False if the file system cannot link this file; raise OSError on other errors.
+    Raise OSError on other errors.
     """
     try:
         os.link(source, target, follow_symlinks=False)
@@ -357,23 +373,23 @@ def make_hard_link(source: str, target: str) -> bool:
 
 
 def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
-    """Take the snapshot of a scope into the new, empty folder of a step, and sync it.
+    """Take a snapshot of a scope, store it in the empty folder of a step, and sync it to the disk.
 
-    `folder` has the form `…/steps/N`. Raise OSError.
+    `top` is the environment, and `folder` has the form `…/steps/N`. Raise OSError if that fails.
     """
     steps, _, step = folder.rpartition("/")
-    shelves, copies, rows = [f"{folder}/{FILES}"], list[str](), dict[str, PathRow]()
+    content_folders, copied_paths, rows = [f"{folder}/{FILES}"], list[str](), dict[str, PathRow]()
     copied_by_inode: dict[int, tuple[PathState, str]] = {}
     """The state and copy of each copied file, by inode: other names of the same file link to the copy."""
-    os.mkdir(shelves[0], 0o700)
+    os.mkdir(content_folders[0], 0o700)
     count = 0
     for path, state in scan(top, scope).items():
         if state.type != "file":
             rows[path] = PathRow(state, None)
             continue
         if count % 1000 == 0:
-            shelves.append(f"{folder}/{FILES}/{count // 1000}")
-            os.mkdir(shelves[-1], 0o700)
+            content_folders.append(f"{folder}/{FILES}/{count // 1000}")
+            os.mkdir(content_folders[-1], 0o700)
         kept_file = KeptFile(int(step), count)
         source, target = f"{top}/{path}", f"{steps}/{kept_file.path}"
         with contextlib.suppress(FileNotFoundError):  # deleted during the scan
@@ -381,14 +397,14 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
                 if state.inode in copied_by_inode and make_hard_link(copied_by_inode[state.inode][1], target):
                     rows[path] = PathRow(copied_by_inode[state.inode][0], kept_file)
                 else:
-                    state_of_copy = copy(source, target)  # the state when it was read, later than the scan
+                    state_of_copy = copy(source, target)  # this state is newer than that of the scan
                     rows[path] = PathRow(state_of_copy, kept_file)
                     copied_by_inode[state_of_copy.inode] = state_of_copy, target
-                    copies.append(target)
+                    copied_paths.append(target)
             else:
                 rows[path] = PathRow(state, kept_file)
         count += 1
-    sync((*copies, *shelves))
+    sync((*copied_paths, *content_folders))
     value = {
         "title": title,
         "roots": scope.roots,
@@ -399,7 +415,10 @@ def take_snapshot(top: str, folder: str, title: str, scope: Scope) -> None:
 
 
 def read_snapshot(folder: str) -> Snapshot:
-    """Return the snapshot in the folder of a step. Raise JournalError if `take` did not write it."""
+    """Return the snapshot in the folder of a step.
+
+    Raise JournalError if it is not valid, or OSError if it cannot be read.
+    """
     manifest_path = f"{folder}/{MANIFEST}"
     value = read_json(manifest_path, {"title", "roots", "folders", "rows"})
     try:
@@ -418,7 +437,10 @@ def read_snapshot(folder: str) -> Snapshot:
 
 
 def check_path(path: object, *, root: bool = False) -> str:
-    """Return the path if it stays below the environment. Raise ValueError."""
+    """Return the path if it stays below the environment. Raise ValueError if it does not.
+
+    The path "" is accepted only if `root` is true.
+    """
     if root and path == "":
         return ""
     if not isinstance(path, str) or "\0" in path:
@@ -435,7 +457,10 @@ def _are_valid_integers(*numbers: object) -> bool:
 
 
 def check_kept(value: object) -> KeptFile | None:
-    """Parse the location of kept contents; None stays None. Raise ValueError, TypeError."""
+    """Parse the location of kept contents; return None for None.
+
+    Raise ValueError or TypeError if it is not valid.
+    """
     if value is None:
         return None
     if not isinstance(value, list):
@@ -447,7 +472,7 @@ def check_kept(value: object) -> KeptFile | None:
 
 
 def check_state(state: PathState) -> PathState:
-    """Return the state if it is valid. Raise ValueError."""
+    """Return the state if it is valid. Raise ValueError if it is not."""
     mtime_ns: object = state.mtime_ns
     target: object = state.target
     sha256: object = state.sha256
@@ -473,19 +498,20 @@ def check_state(state: PathState) -> PathState:
 
 
 def differences(top: str, rows: Mapping[str, PathRow], found: Mapping[str, PathState]) -> list[PathChange]:
-    """Return every path that differs from the snapshot, sorted.
+    """Return the changes between a snapshot and the current states, sorted by path.
 
-    Copied files are read, because they may differ even if size and type are the same.
+    `rows` are the entries of the snapshot, and `found` the states of a scan. Files that the snapshot copied are hashed,
+    because they may differ even if their sizes are the same.
     """
-    same_size = [
+    paths_to_hash = [
         f"{top}/{path}"
         for path, entry in rows.items()
         if entry.state.sha256 is not None
         and path in found
         and (found[path].type, found[path].size) == (entry.state.type, entry.state.size)
     ]
-    hashes = digests(same_size)
-    changed = []
+    hashes = digests(paths_to_hash)
+    changes = []
     for path in sorted(rows.keys() | found.keys()):
         entry, current = rows.get(path), found.get(path)
         if (
@@ -493,12 +519,15 @@ def differences(top: str, rows: Mapping[str, PathRow], found: Mapping[str, PathS
             or current is None
             or not _is_same_state(entry.state, current, hashes.get(f"{top}/{path}"))
         ):
-            changed.append(PathChange(path, entry and entry.state, current, entry and entry.kept))
-    return changed
+            changes.append(PathChange(path, entry and entry.state, current, entry and entry.kept))
+    return changes
 
 
 def _is_same_state(before: PathState, current: PathState, sha256: str | None) -> bool:
-    """Return whether a path is unchanged; its inode is compared if there is no hash."""
+    """Return whether two states of a path are the same.
+
+    `sha256` is the current hash of the file. If `before` has no hash, the inodes are compared instead.
+    """
     if before.type != current.type:
         return False
     if before.type == "link":
@@ -513,7 +542,7 @@ def _is_same_state(before: PathState, current: PathState, sha256: str | None) ->
 
 
 def are_equal(one: PathState | None, other: PathState | None, *, times: bool = False) -> bool:
-    """Return whether two states are the same; the mtimes of files count only with `times`."""
+    """Return whether two states are the same. The mtimes of files are compared only if `times` is true."""
     if one is None or other is None:
         return one is other
     if (one.type, one.size, one.sha256, one.target) != (other.type, other.size, other.sha256, other.target):

@@ -1,4 +1,4 @@
-"""The user's requirements: validated files and options."""
+"""Read and validate the user's requirements, from files and options."""
 
 from tfdoctor.environment.requirements.lines import MAX_LINES, parse_packages, parse_requirements
 from tfdoctor.environment.requirements.models import Condition

@@ -1,7 +1,8 @@
-"""A reader of environment.yml: the packages of a conda environment, as pip requirements.
+"""Read environment.yml: convert the packages of a conda environment to pip requirements.
 
-Only one form of YAML is supported, and everything else is refused. Names that differ on the index are mapped. Packages
-that exist only in conda (system libraries, CUDA, compilers) are left out, with a note that names them.
+Only the usual subset of YAML is supported, and anything else is refused. Package names that differ on the package index
+are mapped. Packages that exist only in conda (system libraries, CUDA, compilers) are left out, with a note that names
+them.
 """
 
 from __future__ import annotations
@@ -29,109 +30,129 @@ if TYPE_CHECKING:
 __all__ = ["conda_specifier", "read_environment"]
 
 _IGNORED_KEYS = frozenset({"name", "channels", "prefix", "platforms", "variables", "channel_priority"})
-_CUDA = re.compile(r"cudatoolkit(?:-dev)?|cudnn|cuda(?:-.+)?|nccl|libcu.+|libnv.+|libnccl.*|cutensor|__cuda")
-_CONDA_ONLY = re.compile(
+"""Top-level keys without requirements."""
+_CUDA_NAME = re.compile(
+    r"cudatoolkit(?:-dev)?|cudnn|cuda(?:-.+)?|nccl|libcu.+|libnv.+|libnccl.*|cutensor|__cuda"
+)
+# System libraries, compilers and other names that only conda packages have.
+_CONDA_ONLY_NAME = re.compile(
     r"[_\-].*|lib.+|.+-(?:ng|base|devel|runtime|linux-64)|gcc.*|gxx.*|gfortran.*|clang.*|sysroot.*|binutils.*|ld_impl.*"
 )
 
 
 def read_environment(text: str, path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
-    """Return the requirements of an environment. Raise UsageError."""
+    """Return the requirements in the text of an environment.yml.
+
+    `path` is the path of the file, and `text_of` returns the text of a file that its `pip:` list includes. Raise
+    UsageError if the file cannot be used.
+    """
     display_path = clean_line(str(path))
-    part = RequirementFile()
-    cuda: list[str] = []
-    conda_only: list[str] = []
-    unknown: list[str] = []
+    result = RequirementFile()
+    cuda_names: list[str] = []
+    conda_only_names: list[str] = []
+    unknown_names: list[str] = []
     pip_lines: list[tuple[str, str]] = []
-    names = Compat.load().conda_names
+    conda_names = Compat.load().conda_names
     entries = _parse_entries(text, display_path)
     for entry in entries:
-        where = f"{display_path}, line {entry.line}"
+        location = f"{display_path}, line {entry.line}"
         if entry.inside == "pip":
-            pip_lines.append((where, entry.text))
+            pip_lines.append((location, entry.text))
             continue
-        name, specifier = _parse_spec(entry.text, where, names)
+        name, specifier = _parse_spec(entry.text, location, conda_names)
         if name == "python":
-            part.pythons.append(_parse_python_condition(specifier, where, part))
-        elif _CUDA.fullmatch(name):
-            cuda.append(name)
+            result.pythons.append(_parse_python_condition(specifier, location, result))
+        elif _CUDA_NAME.fullmatch(name):
+            cuda_names.append(name)
         elif name == "pip":
             continue
-        elif name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu") or name in names.same:
-            _add_requirement(part, f"{name}{specifier}", where)
-        elif name in names.other:
+        elif name in ("tensorflow", "tensorflow-gpu", "tensorflow-cpu") or name in conda_names.same:
+            _add_requirement(result, f"{name}{specifier}", location)
+        elif name in conda_names.other:
             _add_requirement(
-                part, f"{names.other[name]}{_adapt_specifier(names.other[name], specifier)}", where
+                result,
+                f"{conda_names.other[name]}{_adapt_specifier(conda_names.other[name], specifier)}",
+                location,
             )
-        elif name in names.foreign or _CONDA_ONLY.fullmatch(name):
-            conda_only.append(name)
+        elif name in conda_names.foreign or _CONDA_ONLY_NAME.fullmatch(name):
+            conda_only_names.append(name)
         else:
-            unknown.append(name)
-    add_lines(pip_lines, path, part, text_of)
-    if cuda:
-        part.notes.append(
-            f"{display_path}: {', '.join(cuda)} left out: CUDA and cuDNN come with the plan, as NVIDIA wheels."
+            unknown_names.append(name)
+    add_lines(pip_lines, path, result, text_of)
+    if cuda_names:
+        result.notes.append(
+            f"{display_path}: {', '.join(cuda_names)} left out: CUDA and cuDNN come with the plan, as NVIDIA wheels."
         )
-    if conda_only:
-        part.notes.append(
-            f"{display_path}: left out, because they exist only in conda: {', '.join(conda_only)}."
+    if conda_only_names:
+        result.notes.append(
+            f"{display_path}: left out, because they exist only in conda: {', '.join(conda_only_names)}."
         )
-    if unknown:
-        part.notes.append(
+    if unknown_names:
+        result.notes.append(
             f"{display_path}: left out, for whether the package index has the same under this name is not known: "
-            f"{', '.join(unknown)}. Those that it has, add with --package."
+            f"{', '.join(unknown_names)}. Those that it has, add with --package."
         )
-    return part
+    return result
 
 
 def _adapt_specifier(name: str, specifier: str) -> str:
-    """Return the specifier for a package of the index.
+    """Return the specifier for the package as it is on the package index.
 
     The versions of opencv-python have a fourth number there, which counts builds.
     """
     return re.sub(r"^(==[0-9.]+)$", r"\1.*", specifier) if name == "opencv-python" else specifier
 
 
-def _add_requirement(part: RequirementFile, line: str, where: str) -> None:
-    """Add a requirement line to `part`. Raise UsageError."""
-    item = parse_line(line, where)
+def _add_requirement(result: RequirementFile, line: str, location: str) -> None:
+    """Parse a requirement line and add it to `result`. Raise UsageError if it cannot be used."""
+    item = parse_line(line, location)
     if item is not None:
-        part.items.append(item)
+        result.items.append(item)
 
 
-def _parse_python_condition(specifier: str, where: str, part: RequirementFile) -> Condition:
-    """Return the condition on the Python; an exported patch release is widened to its minor version."""
+def _parse_python_condition(specifier: str, location: str, result: RequirementFile) -> Condition:
+    """Return the condition on the Python version.
+
+    An exact patch release, as in an export, is widened to its minor version, and a note is added to `result`.
+    """
     match = re.fullmatch(r"==([0-9]+\.[0-9]+)\.[0-9.]+(?:\.\*)?", specifier)
     if match is not None:  # from an export: any patch release of that minor version is suitable
         version = specifier.removeprefix("==").removesuffix(".*")
-        part.notes.append(f"{where}: Python {version} is taken as {match[1]}, and every release of it works.")
+        result.notes.append(
+            f"{location}: Python {version} is taken as {match[1]}, and every release of it works."
+        )
         specifier = f"=={match[1]}.*"
     elif re.fullmatch(r"==[0-9]+\.[0-9]+", specifier):
         specifier = f"{specifier}.*"
-    return Condition(SpecifierSet(specifier), where)
+    return Condition(SpecifierSet(specifier), location)
 
 
 # ---------------------------------------------------------------- package specifications
 
+# An optional channel, the name, and the version constraint.
 _SPEC = re.compile(r"(?:[A-Za-z0-9_.\-/]+::)?([A-Za-z0-9_][A-Za-z0-9_.\-]*)\s*(.*)")
 _CLAUSE = re.compile(r"(==|!=|>=|<=|~=|=|<|>)?\s*([0-9][0-9A-Za-z.!+*]*)")
 
 
-def _parse_spec(text: str, where: str, names: CondaNames) -> tuple[str, str]:
-    """Return (name, PEP 440 specifier) of a package specification. Raise UsageError."""
+def _parse_spec(text: str, location: str, conda_names: CondaNames) -> tuple[str, str]:
+    """Return (name, PEP 440 specifier) of a conda package specification.
+
+    Raise UsageError if it cannot be parsed.
+    """
     match = _SPEC.fullmatch(text)
     if match is None or len(text) > 300:
-        raise _make_syntax_error(text, where)
+        raise _make_syntax_error(text, location)
     name = match[1].lower()
-    known_names = {name, canonicalize_name(name)} & (names.same | {*names.other})
+    known_names = {name, canonicalize_name(name)} & (conda_names.same | {*conda_names.other})
     name = name if name in known_names or not known_names else known_names.pop()
-    return name, conda_specifier(match[2].strip(), where)
+    return name, conda_specifier(match[2].strip(), location)
 
 
 def conda_specifier(text: str, where: str) -> str:
     """Return a conda version constraint as a PEP 440 specifier.
 
-    For `=1.2` it is `==1.2.*`, for `1.2.3 py39_0` it is `==1.2.3`. Raise UsageError.
+    `=1.2` becomes `==1.2.*`, `1.2.3 py39_0` becomes `==1.2.3`, and `*` becomes "". `where` is the location for
+    messages. Raise UsageError if the constraint allows alternatives or cannot be parsed.
     """
     text = text.strip()
     if text in ("", "*"):
@@ -152,26 +173,29 @@ def conda_specifier(text: str, where: str) -> str:
     return joined
 
 
-def _convert_clause(clause: str, text: str, where: str) -> str:
-    """Return one clause of a constraint as a PEP 440 specifier; "" for "*". Raise UsageError."""
+def _convert_clause(clause: str, text: str, location: str) -> str:
+    """Return one clause of a constraint as a PEP 440 specifier; "" for "*".
+
+    Raise UsageError if the clause cannot be parsed. `text` is the whole constraint, for the message.
+    """
     if clause == "*":
         return ""
     match = _CLAUSE.fullmatch(clause)
     if match is None:
-        raise _make_syntax_error(text, where)
-    sign, version = match[1] or "==", match[2]
-    plain = version.removesuffix("*").removesuffix(".")
-    if not plain or "*" in plain:
-        raise _make_syntax_error(text, where)
-    if sign == "=":
-        return f"=={plain}.*"
-    if plain != version:
-        return f"{sign}{plain}.*" if sign in ("==", "!=") else f"{sign}{plain}"
-    return f"{sign}{version}"
+        raise _make_syntax_error(text, location)
+    operator, version = match[1] or "==", match[2]
+    bare_version = version.removesuffix("*").removesuffix(".")
+    if not bare_version or "*" in bare_version:
+        raise _make_syntax_error(text, location)
+    if operator == "=":
+        return f"=={bare_version}.*"
+    if bare_version != version:
+        return f"{operator}{bare_version}.*" if operator in ("==", "!=") else f"{operator}{bare_version}"
+    return f"{operator}{version}"
 
 
-def _make_syntax_error(text: str, where: str) -> UsageError:
-    return UsageError(f"{where}: `{clean_line(text, limit=120)}` is not understood as a package of conda.")
+def _make_syntax_error(text: str, location: str) -> UsageError:
+    return UsageError(f"{location}: `{clean_line(text, limit=120)}` is not understood as a package of conda.")
 
 
 # ---------------------------------------------------------------- YAML
@@ -179,85 +203,94 @@ def _make_syntax_error(text: str, where: str) -> UsageError:
 
 @dataclass(frozen=True, slots=True)
 class _CondaEntry:
+    """An entry of the dependencies."""
+
     line: int
+    """The line number."""
     inside: str
     """The list that contains the entry: `"conda"` or `"pip"`."""
     text: str
 
 
 def _parse_entries(text: str, display_path: str) -> list[_CondaEntry]:
-    """Return the entries under `dependencies`. Raise UsageError for unsupported YAML."""
+    """Return the entries under `dependencies` and in its `pip:` list.
+
+    Raise UsageError if the YAML is not supported, or if the number of entries is wrong.
+    """
     entries: list[_CondaEntry] = []
     key, list_indent, pip_indent = "", -1, -1
     has_dependencies = False
     for number, raw_line in enumerate(text.removeprefix("\ufeff").splitlines(), 1):
-        where = f"{display_path}, line {number}"
+        location = f"{display_path}, line {number}"
         if "\t" in raw_line or not raw_line.isprintable():
-            msg = f"{where}: a tab or control character, which is not read here."
+            msg = f"{location}: a tab or control character, which is not read here."
             raise UsageError(msg)
         line = _strip_comment(raw_line).rstrip()
         if not line.strip() or (line == "---" and not key):
             continue
         indent, content = len(line) - len(line.lstrip()), line.strip()
         if indent == 0 and not content.startswith("- "):
-            key, list_indent, pip_indent = _parse_key(content, where), -1, -1
+            key, list_indent, pip_indent = _parse_key(content, location), -1, -1
             if key == "dependencies":
                 has_dependencies = True
                 entries += [
-                    _CondaEntry(number, "conda", entry) for entry in _parse_inline_list(content, where)
+                    _CondaEntry(number, "conda", entry) for entry in _parse_inline_list(content, location)
                 ]
             continue
         if key != "dependencies":
             continue
         if not content.startswith("- "):
-            raise _make_yaml_error(content, where)
+            raise _make_yaml_error(content, location)
         list_indent = indent if list_indent < 0 else list_indent
         value = content[2:].strip()
         if indent == list_indent:
             pip_indent = -1
             if value == "pip:":
-                pip_indent = 0
+                pip_indent = 0  # the first entry of the list sets it
             else:
-                entries.append(_CondaEntry(number, "conda", _parse_scalar(value, where)))
+                entries.append(_CondaEntry(number, "conda", _parse_scalar(value, location)))
         elif pip_indent >= 0 and indent > list_indent and pip_indent in (0, indent):
             pip_indent = indent
-            entries.append(_CondaEntry(number, "pip", _parse_scalar(value, where)))
+            entries.append(_CondaEntry(number, "pip", _parse_scalar(value, location)))
         else:
-            raise _make_yaml_error(content, where)
+            raise _make_yaml_error(content, location)
     if not has_dependencies or len(entries) > MAX_LINES:
         msg = f"-r: {display_path} has no list of dependencies, or more than {MAX_LINES}."
         raise UsageError(msg, hint="A conda environment is meant: `dependencies:` with a list below it.")
     return entries
 
 
-def _parse_key(line: str, where: str) -> str:
-    """Return the key of a top-level line. Raise UsageError if it is not supported."""
+def _parse_key(line: str, location: str) -> str:
+    """Return the key of a top-level line. Raise UsageError if the key is not supported."""
     match = re.match(r"([A-Za-z_]+)\s*:(?:\s|$)", line)
     if match is None or (match[1] != "dependencies" and match[1] not in _IGNORED_KEYS):
-        raise _make_yaml_error(line, where)
+        raise _make_yaml_error(line, location)
     return match[1]
 
 
-def _parse_inline_list(line: str, where: str) -> Iterator[str]:
-    """Yield the entries of a list on one line: `dependencies: [python=3.11, numpy]`."""
+def _parse_inline_list(line: str, location: str) -> Iterator[str]:
+    """Yield the entries of a list on one line: `dependencies: [python=3.11, numpy]`.
+
+    Raise UsageError if the text after the key is not such a list.
+    """
     rest = line.partition(":")[2].strip()
     if not rest:
         return
     if not (rest.startswith("[") and rest.endswith("]")):
-        raise _make_yaml_error(line, where)
+        raise _make_yaml_error(line, location)
     for match in re.finditer(r"""\s*("[^"]*"|'[^']*'|[^,"']+)\s*(?:,|$)""", rest[1:-1]):
-        yield _parse_scalar(match[1].strip(), where)
+        yield _parse_scalar(match[1].strip(), location)
 
 
-def _make_yaml_error(yaml: str, where: str) -> UsageError:
+def _make_yaml_error(yaml: str, location: str) -> UsageError:
     return UsageError(
-        f"{where}: `{clean_line(yaml, limit=120)}` is not read here.",
+        f"{location}: `{clean_line(yaml, limit=120)}` is not read here.",
         hint="What is read: name, channels, and dependencies as a list of names, with one `pip:` list in it.",
     )
 
 
 def _strip_comment(line: str) -> str:
-    """Return a line without its comment."""
+    """Return a line without its comment. A "#" in quotes, or without a space before it, is not a comment."""
     quote = ""
     for index, char in enumerate(line):
         if quote:
@@ -269,13 +302,13 @@ def _strip_comment(line: str) -> str:
     return line
 
 
-def _parse_scalar(text: str, where: str) -> str:
-    """Return a scalar without its quotes. Raise UsageError if it is not supported."""
+def _parse_scalar(text: str, location: str) -> str:
+    """Return a YAML scalar without its quotes. Raise UsageError if the syntax is not supported."""
     if len(text) >= 2 and text[0] == text[-1] and text[0] in "\"'":
         inner = text[1:-1]
         if text[0] in inner or "\\" in inner:
-            raise _make_yaml_error(text, where)
+            raise _make_yaml_error(text, location)
         return inner
     if not text or text[0] in "&*!|>%@`{}[]\"'?:," or ": " in text or text.endswith(":"):
-        raise _make_yaml_error(text, where)
+        raise _make_yaml_error(text, location)
     return text

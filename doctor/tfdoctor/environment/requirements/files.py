@@ -1,4 +1,4 @@
-"""A reader of requirements files as pip reads them, with included files and constraints files."""
+"""Read requirements files as pip does, including nested files (`-r`) and constraints files (`-c`)."""
 
 from __future__ import annotations
 
@@ -17,15 +17,19 @@ if TYPE_CHECKING:
 
 __all__ = ["add_lines", "read_requirements"]
 
+# The option and the file name: `-r base.txt`, `-cpins.txt`, `--requirement=base.txt`.
 _FILE_OPTION = re.compile(r"(?:(-r|-c)\s*|(--requirements?|--constraints?)(?:\s+|=))(\S.*)")
 _IGNORED_OPTIONS = frozenset({"--require-hashes"})
-"""Options of pip that have no effect here."""
+"""pip options that are accepted and ignored."""
 
 
 def read_requirements(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
-    """Return the content of a file and of all files that it names. Raise UsageError."""
+    """Return the requirements in a file and in all files that it includes.
+
+    `text_of` returns the text of a file. Raise UsageError if a file cannot be read or has a line that cannot be used.
+    """
     part = RequirementFile()
-    _load_file(path, part, text_of, set(), limit=False, quote=True)
+    _load_file(path, part, text_of, set(), is_constraint=False, quote=True)
     return part
 
 
@@ -35,12 +39,19 @@ def add_lines(
     part: RequirementFile,
     text_of: Callable[[Path], str],
 ) -> None:
-    """Add the requirements `(where, line)` of a file in another format, `including_file`, to `part`.
+    """Add requirement lines from a file in another format to `part`.
 
-    Raise UsageError.
+    `rows` are pairs of a location and a line. A file that a line includes is searched relative to `including_file`.
+    Raise UsageError if a line cannot be used.
     """
     _add_lines(
-        rows, including_file, part, text_of, {(_resolve_path(including_file), False)}, limit=False, quote=True
+        rows,
+        including_file,
+        part,
+        text_of,
+        {(_resolve_path(including_file), False)},
+        is_constraint=False,
+        quote=True,
     )
 
 
@@ -50,17 +61,21 @@ def _resolve_path(path: Path) -> str:
 
 def _load_file(
     path: Path,
-    part: RequirementFile,
+    result: RequirementFile,
     text_of: Callable[[Path], str],
     visited: set[tuple[str, bool]],
     *,
-    limit: bool,
+    is_constraint: bool,
     quote: bool,
 ) -> None:
-    """Add the content of a file to `part`; `quote` is false for files outside the first one's folder."""
-    if (_resolve_path(path), limit) in visited:  # files that include each other
+    """Add the requirements in a file to `result`, unless the file was read already.
+
+    `is_constraint` says that the lines are constraints. `quote` says whether errors may quote the lines: they may not
+    if the file is outside the folder of the file that includes it. Raise UsageError if the file cannot be used.
+    """
+    if (_resolve_path(path), is_constraint) in visited:  # files that include each other
         return
-    visited.add((_resolve_path(path), limit))
+    visited.add((_resolve_path(path), is_constraint))
     display_path = clean_line(str(path))
     if len(visited) > MAX_FILES:
         msg = f"{display_path}: more than {MAX_FILES} files include each other."
@@ -70,57 +85,70 @@ def _load_file(
         msg = f"{display_path} has more than {MAX_LINES} lines."
         raise UsageError(msg)
     located_lines = ((f"{display_path}, line {number}", line) for number, line in lines)
-    _add_lines(located_lines, path, part, text_of, visited, limit=limit, quote=quote)
+    _add_lines(located_lines, path, result, text_of, visited, is_constraint=is_constraint, quote=quote)
 
 
 def _add_lines(
     lines: Iterable[tuple[str, str]],
     including_file: Path,
-    part: RequirementFile,
+    result: RequirementFile,
     text_of: Callable[[Path], str],
     visited: set[tuple[str, bool]],
     *,
-    limit: bool,
+    is_constraint: bool,
     quote: bool,
 ) -> None:
-    """Add the lines of a file, and the content of the files that they name, to `part`. Raise UsageError."""
-    for where, line in lines:
+    """Add requirement lines, and the files that they include, to `result`.
+
+    Raise UsageError if a line cannot be used.
+    """
+    for location, line in lines:
         match = _FILE_OPTION.fullmatch(line)
         if match is not None:
-            _include(match, where, including_file, part, text_of, visited, limit=limit, quote=quote)
+            _include(
+                match,
+                location,
+                including_file,
+                result,
+                text_of,
+                visited,
+                is_constraint=is_constraint,
+                quote=quote,
+            )
         elif line not in _IGNORED_OPTIONS:
-            item = parse_line(line, where, quote=quote)
+            item = parse_line(line, location, quote=quote)
             if item is not None:
-                (part.constraints if limit else part.items).append(item)
+                (result.constraints if is_constraint else result.items).append(item)
 
 
 def _include(
     match: re.Match[str],
-    where: str,
+    location: str,
     including_file: Path,
-    part: RequirementFile,
+    result: RequirementFile,
     text_of: Callable[[Path], str],
     visited: set[tuple[str, bool]],
     *,
-    limit: bool,
+    is_constraint: bool,
     quote: bool,
 ) -> None:
-    """Add the content of an included file. Raise UsageError with the line that names it."""
+    """Add the requirements in an included file to `result`.
+
+    Raise UsageError if the file cannot be used. If the file itself cannot be read, the error names the including line.
+    """
     option, name = (match[1] or match[2]), match[3].strip().strip("\"'")
     if "://" in name or not name.isprintable() or len(name) > 1000:
-        msg = (
-            f"{where}: {f'`{clean_line(name)}`' if quote else 'what it names'} is not a file of this machine."
-        )
+        msg = f"{location}: {f'`{clean_line(name)}`' if quote else 'what it names'} is not a file of this machine."
         raise UsageError(msg, hint="Fetch it, and name the file.")
     included = including_file.parent / name
-    is_limit = limit or option.startswith(("-c", "--constraint"))
+    includes_constraints = is_constraint or option.startswith(("-c", "--constraint"))
     try:
-        is_inside = quote and _resolve_path(included).startswith(
+        may_quote = quote and _resolve_path(included).startswith(
             f"{_resolve_path(including_file.parent)}{os.sep}"
         )
-        _load_file(included, part, text_of, visited, limit=is_limit, quote=is_inside)
+        _load_file(included, result, text_of, visited, is_constraint=includes_constraints, quote=may_quote)
     except UsageError as error:
         if clean_line(str(included)) in str(error) and ", line " not in str(error):
-            msg = f"{where}: {error}"
+            msg = f"{location}: {error}"
             raise UsageError(msg, hint=error.hint) from error
         raise

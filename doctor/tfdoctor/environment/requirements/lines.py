@@ -1,7 +1,7 @@
-"""The user's requirements, from files and options, converted to validated lines for pip.
+"""Parse and validate requirement lines from files and options.
 
-What an image or environment cannot keep is refused, with its line: paths of this machine, other files, addresses with
-passwords, options of pip.
+A line is refused if it would not work in an image or in another environment: a local path, an address with a password,
+or a pip option. The error names the line.
 """
 
 from __future__ import annotations
@@ -30,9 +30,13 @@ __all__ = [
 ]
 
 MAX_LINES = 2000
+"""The largest number of lines in a requirements file."""
 _MAX_LINE_CHARS = 2000
 _MAX_HASHED_LINE_CHARS = 100_000
-"""The largest numbers of characters of a line, without and with its hashes: a release may have a hundred wheels."""
+"""The largest number of characters in a line without its hashes, and with them.
+
+A release may have a hundred wheels, each with its own hash.
+"""
 _HASH = re.compile(r"\s--hash=sha256:([0-9a-f]{64})(?=\s|$)")
 _TENSORFLOW_NAME = re.compile(
     r"tensorflow(?:-gpu|-cpu|-intel|-macos|-rocm)?|tf-nightly(?:-gpu|-cpu)?|nvidia-tensorflow"
@@ -41,17 +45,17 @@ _TENSORFLOW_NAME = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """A requirement and its location."""
+    """A parsed requirement line and its location."""
 
     requirement: Requirement
     location: str
-    """`"requirements.txt, line 3"`."""
+    """The location for messages: `"requirements.txt, line 3"`."""
     hashes: tuple[str, ...] = ()
     """SHA-256 digests, hexadecimal."""
 
     @property
     def name(self) -> str:
-        """The normalized name."""
+        """The normalized package name."""
         return canonicalize_name(self.requirement.name)
 
     @property
@@ -61,14 +65,18 @@ class Item:
 
 
 def is_tensorflow(name: str) -> bool:
-    """Return whether a normalized name is that of a TensorFlow distribution: these exclude each other."""
+    """Return whether a normalized name is that of a TensorFlow distribution.
+
+    Only one such distribution can be installed in an environment.
+    """
     return _TENSORFLOW_NAME.fullmatch(name) is not None
 
 
 def parse_requirements(text: str, name: str) -> tuple[str, ...]:
-    """Return the requirement lines of a file, normalized, in order.
+    """Return the normalized requirement lines in the text of a file, in order.
 
-    Raise UsageError with the line that cannot be used.
+    `name` is the file name for messages. Raise UsageError if the text has too many lines, or a line that cannot be
+    used.
     """
     lines = join_lines(text)
     if len(lines) > MAX_LINES:
@@ -83,7 +91,10 @@ def parse_requirements(text: str, name: str) -> tuple[str, ...]:
 
 
 def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
-    """Return the lines of the `--package` options. Raise UsageError."""
+    """Return the normalized lines for the values of the `--package` options.
+
+    Raise UsageError if a value cannot be used.
+    """
     return tuple(
         line
         for package in packages
@@ -92,7 +103,10 @@ def parse_packages(packages: Iterable[str]) -> tuple[str, ...]:
 
 
 def join_lines(text: str) -> list[tuple[int, str]]:
-    """Return (number, line) with continued lines joined and comments removed."""
+    """Return (number, line) of each line, with continued lines joined and comments removed.
+
+    The number is that of the first joined line; a line may be empty.
+    """
     joined: list[tuple[int, str]] = []
     first_number, partial = 0, ""
     for number, line in enumerate(text.lstrip("\ufeff").splitlines(), 1):
@@ -107,19 +121,23 @@ def join_lines(text: str) -> list[tuple[int, str]]:
     return [(number, re.sub(r"(?:^|\s)#.*$", "", line).strip()) for number, line in joined]
 
 
-def _check_line(text: str, where: str) -> str | None:
-    """Return a validated line; None if it is empty. Raise UsageError, also for TensorFlow itself."""
-    item = parse_line(text, where)
+def _check_line(text: str, location: str) -> str | None:
+    """Return the validated line; None if it is empty.
+
+    Raise UsageError if the line cannot be used, or if it requires TensorFlow itself.
+    """
+    item = parse_line(text, location)
     if item is not None and is_tensorflow(item.name):
-        msg = f"{where}: TensorFlow itself is chosen with --tf."
+        msg = f"{location}: TensorFlow itself is chosen with --tf."
         raise UsageError(msg)
     return item.line if item is not None else None
 
 
 def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
-    """Parse a line of a requirements file; return None if it is empty. Raise UsageError.
+    """Parse a line of a requirements file; return None if it is empty.
 
-    `quote` says whether the error may quote the line, without its passwords.
+    `where` is the location for messages. Raise UsageError if the line is not a requirement that can be used. The error
+    quotes the line, without its passwords, unless `quote` is False.
     """
     row = row.strip()
     if not row:
@@ -142,7 +160,7 @@ def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
         )
     try:
         requirement = Requirement(requirement_text)
-    # RecursionError: a marker with hundreds of parentheses
+    # A marker with hundreds of parentheses raises RecursionError.
     except (
         InvalidRequirement,
         RecursionError,
@@ -155,18 +173,18 @@ def parse_line(row: str, where: str, *, quote: bool = True) -> Item | None:
     return Item(requirement, where, tuple(hashes))
 
 
-def _check_url(url: str, where: str) -> None:
+def _check_url(url: str, location: str) -> None:
     """Raise UsageError if an address is not https or contains a user name or password."""
     if not url.startswith(("https://", "git+https://")):
-        msg = f"{where}: only https addresses can be used."
+        msg = f"{location}: only https addresses can be used."
         raise UsageError(msg)
     if "@" in url.split("//", 1)[1].partition("/")[0]:
-        msg = f"{where}: this address has a name or password in it, which would stay in what is made."
+        msg = f"{location}: this address has a name or password in it, which would stay in what is made."
         raise UsageError(msg)
 
 
 def _suggest_option(option: str) -> str:
-    """Return what to do instead of using an option of pip in a line."""
+    """Return advice to replace a pip option in a requirement line."""
     name = option.split("=", 1)[0].split(maxsplit=1)[0]
     return {
         "-i": "Use --index URL.",

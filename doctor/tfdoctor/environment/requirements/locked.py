@@ -1,4 +1,4 @@
-"""A reader of poetry.lock and uv.lock: the pinned versions that a project needs on this system."""
+"""Read poetry.lock and uv.lock: the pinned versions that a project needs for one Python on Linux."""
 
 from __future__ import annotations
 
@@ -33,18 +33,22 @@ _EXTRA = re.compile(r"""extra\s*==\s*["']([^"']{1,100})["']""")
 
 @dataclass(frozen=True)
 class Edge:
-    """A dependency of a package."""
+    """A dependency of a package or of the project."""
 
     name: str
     version: str | None
-    """The version, if the lock has several with that name; None for any whose markers hold."""
+    """The version, if the lock has several versions of the package.
+
+    None means every locked version whose markers are true.
+    """
     marker: Marker | None
     extras: tuple[str, ...]
+    """The required extras of the package."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A pinned package."""
+    """A pinned package in a lock."""
 
     name: str
     version: str
@@ -52,11 +56,13 @@ class Node:
     """`"git+https://…@commit"`; None for a package from an index."""
     hashes: tuple[str, ...]
     markers: tuple[Marker, ...]
-    """The package is needed if any of these holds, or if there is none."""
+    """The package is needed if one of these is true, or if there are none."""
     edges: tuple[Edge, ...]
+    """The dependencies of the package."""
     extra_edges: Mapping[str, tuple[Edge, ...]]
+    """The dependencies of each extra, by the name of the extra."""
     local: bool = False
-    """Whether it is the project itself, or another one on this machine."""
+    """Whether this is the project itself, or another one on this machine: it cannot be installed from an index."""
 
 
 @dataclass(frozen=True)
@@ -68,19 +74,22 @@ class Graph:
     roots: tuple[Edge, ...] | None
     """The dependencies of the project.
 
-    None if the lock does not state them: then every package that may be needed here is included.
+    None if the lock does not state them. Then every package is included unless its markers exclude it.
     """
 
     @cached_property
     def _nodes_by_name(self) -> Mapping[str, list[Node]]:
-        """The packages by name."""
-        nodes_of_name: dict[str, list[Node]] = {}
+        """The packages by name; a lock may have several versions of one package."""
+        nodes_by_name: dict[str, list[Node]] = {}
         for node in self.nodes:
-            nodes_of_name.setdefault(node.name, []).append(node)
-        return nodes_of_name
+            nodes_by_name.setdefault(node.name, []).append(node)
+        return nodes_by_name
 
     def items(self, marker_environment: Mapping[str, str]) -> Iterator[Item]:
-        """Yield the pins that are needed in a marker environment. Raise UsageError."""
+        """Yield the pins that are needed in a marker environment.
+
+        Raise UsageError if one is not a valid requirement.
+        """
         needed_nodes = (
             self._list_reachable(marker_environment)
             if self.roots is not None
@@ -94,7 +103,7 @@ class Graph:
             if item is not None:
                 yield replace(item, hashes=node.hashes)
 
-    def _find_nodes(self, edge: Edge, marker_environment: Mapping[str, str]) -> Iterator[Node]:
+    def _iter_nodes(self, edge: Edge, marker_environment: Mapping[str, str]) -> Iterator[Node]:
         """Yield the packages that satisfy a dependency in a marker environment."""
         for node in self._nodes_by_name.get(edge.name, ()):
             if edge.version in (None, node.version) and _is_needed(node, marker_environment):
@@ -109,7 +118,7 @@ class Graph:
             edge = pending.pop()
             if not is_marker_true(edge.marker, marker_environment):
                 continue
-            for node in self._find_nodes(edge, marker_environment):
+            for node in self._iter_nodes(edge, marker_environment):
                 reachable[id(node)] = node
                 for extra in ("", *edge.extras):
                     if (id(node), extra) not in visited:
@@ -118,7 +127,10 @@ class Graph:
         return sorted(reachable.values(), key=lambda node: node.name)
 
     def _list_included(self, marker_environment: Mapping[str, str]) -> list[Node]:
-        """Return all packages except those that only other systems or Pythons need."""
+        """Return all packages except those that are needed only on other systems or Pythons.
+
+        Packages are removed until every remaining one is needed by another one, or is not a dependency at all.
+        """
         included = {id(node): node for node in self.nodes if _is_needed(node, marker_environment)}
         required_names = {edge.name for node in self.nodes for edge in node.edges}
         while True:
@@ -143,15 +155,15 @@ class Graph:
 
 
 def _is_needed(node: Node, marker_environment: Mapping[str, str]) -> bool:
-    """Return whether one of a package's markers holds, or it has none."""
+    """Return whether one of a package's markers is true, or the package has none."""
     return not node.markers or any(is_marker_true(marker, marker_environment) for marker in node.markers)
 
 
-# ---------------------------------------------------------------- common parts
+# ---------------------------------------------------------------- values of both formats
 
 
 def _list_packages(document: Mapping[str, Any], display_path: str) -> list[dict[str, Any]]:
-    """Return the package tables of a lock. Raise UsageError."""
+    """Return the package tables of a lock. Raise UsageError if there is no valid list of them."""
     packages = document.get("package")
     if (
         not isinstance(packages, list)
@@ -168,7 +180,7 @@ def _list_packages(document: Mapping[str, Any], display_path: str) -> list[dict[
 
 
 def _parse_version(package: Mapping[str, Any], path: str) -> str:
-    """Return the version of a package. Raise UsageError if it is not valid."""
+    """Return the version in a package table. Raise UsageError if it is not valid."""
     version = package.get("version")
     if not isinstance(version, str) or not versions.is_version(version):
         msg = f"{path}, {clean_line(str(package['name']), limit=80)}: `{clean_line(str(version))}` is not a version."
@@ -176,14 +188,14 @@ def _parse_version(package: Mapping[str, Any], path: str) -> str:
     return version
 
 
-def _parse_marker(text: Any, where: str) -> Marker | None:
-    """Parse a marker; None if there is none. Raise UsageError."""
+def _parse_marker(text: Any, location: str) -> Marker | None:
+    """Parse a marker; return None if the value is empty or not a string. Raise UsageError if it is not valid."""
     if not isinstance(text, str) or not text.strip():
         return None
     try:
         return Marker(text)
     except (InvalidMarker, RecursionError) as error:
-        msg = f"{where}: `{clean_line(text)}` is not a marker."
+        msg = f"{location}: `{clean_line(text)}` is not a marker."
         raise UsageError(msg) from error
 
 
@@ -202,18 +214,21 @@ def _as_mapping(value: Any) -> dict[str, Any]:
 
 
 def _as_list(value: Any) -> list[Any]:
-    """Return a list, shortened to the largest supported number; empty if the value is not one."""
+    """Return the first `_MAX_PACKAGES` items of a list; an empty list if the value is not a list."""
     return value[:_MAX_PACKAGES] if isinstance(value, list) else []
 
 
-def _parse_python_conditions(text: Any, where: str, *, poetry: bool) -> list[Condition]:
-    """Return the condition on the Python, if it can be expressed as one specifier. Raise UsageError."""
+def _parse_python_conditions(text: Any, location: str, *, is_poetry: bool) -> list[Condition]:
+    """Return the condition on the Python version; empty if one specifier cannot express it.
+
+    Raise UsageError if the text is not a valid constraint.
+    """
     if not isinstance(text, str) or "|" in text:
         return []
     try:
-        return [Condition(SpecifierSet(poetry_specifier(text, where) if poetry else text), where)]
+        return [Condition(SpecifierSet(poetry_specifier(text, location) if is_poetry else text), location)]
     except InvalidSpecifier as error:
-        msg = f"{where}: `{clean_line(text)}` is not a set of versions."
+        msg = f"{location}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
 
 
@@ -221,31 +236,31 @@ def _parse_python_conditions(text: Any, where: str, *, poetry: bool) -> list[Con
 
 
 def parse_uv(text: str, display_path: str) -> RequirementFile:
-    """Read uv.lock. Raise UsageError."""
+    """Parse the text of a uv.lock. Raise UsageError if it cannot be used."""
     document = load_toml(text, display_path)
     nodes: list[Node] = []
     roots: list[Edge] = []
     for package in _list_packages(document, display_path):
-        where = f"{display_path}, {clean_line(package['name'], limit=80)}"
+        location = f"{display_path}, {clean_line(package['name'], limit=80)}"
         source = _as_mapping(package.get("source"))
         is_local = any(key in source for key in ("virtual", "editable", "directory", "path"))
-        edges = tuple(_list_uv_edges(package.get("dependencies"), where))
+        edges = tuple(_iter_uv_edges(package.get("dependencies"), location))
         extras = {
-            str(extra_name): tuple(_list_uv_edges(dependencies, where))
+            str(extra_name): tuple(_iter_uv_edges(dependencies, location))
             for extra_name, dependencies in _as_mapping(package.get("optional-dependencies")).items()
         }
         files = [
             *_as_list(package.get("wheels")),
             *([package["sdist"]] if isinstance(package.get("sdist"), dict) else []),
         ]
-        marks = [_parse_marker(entry, where) for entry in _as_list(package.get("resolution-markers"))]
+        markers = [_parse_marker(entry, location) for entry in _as_list(package.get("resolution-markers"))]
         nodes.append(
             Node(
                 name=canonicalize_name(package["name"]),
                 version="" if is_local else _parse_version(package, display_path),
                 address=_format_uv_address(source),
                 hashes=_list_hashes(files) if not is_local and "git" not in source else (),
-                markers=tuple(entry for entry in marks if entry is not None),
+                markers=tuple(entry for entry in markers if entry is not None),
                 edges=edges,
                 extra_edges=extras,
                 local=is_local,
@@ -255,15 +270,15 @@ def parse_uv(text: str, display_path: str) -> RequirementFile:
             roots += edges
     notes = [f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     local_nodes = [node for node in nodes if node.local]
-    chosen_roots = tuple(roots) if local_nodes and roots else None
-    part = RequirementFile(notes=notes, graphs=[Graph(display_path, tuple(nodes), chosen_roots)])
-    part.pythons += _parse_python_conditions(
-        document.get("requires-python"), f"{display_path}, requires-python", poetry=False
+    graph_roots = tuple(roots) if local_nodes and roots else None
+    result = RequirementFile(notes=notes, graphs=[Graph(display_path, tuple(nodes), graph_roots)])
+    result.pythons += _parse_python_conditions(
+        document.get("requires-python"), f"{display_path}, requires-python", is_poetry=False
     )
-    return part
+    return result
 
 
-def _list_uv_edges(dependencies: Any, where: str) -> Iterator[Edge]:
+def _iter_uv_edges(dependencies: Any, location: str) -> Iterator[Edge]:
     for dependency in _as_list(dependencies):
         if isinstance(dependency, dict) and isinstance(dependency.get("name"), str):
             version = dependency.get("version")
@@ -271,7 +286,7 @@ def _list_uv_edges(dependencies: Any, where: str) -> Iterator[Edge]:
             yield Edge(
                 canonicalize_name(dependency["name"]),
                 version if isinstance(version, str) else None,
-                _parse_marker(dependency.get("marker"), where),
+                _parse_marker(dependency.get("marker"), location),
                 extras,
             )
 
@@ -288,15 +303,18 @@ def _format_uv_address(source: Mapping[str, Any]) -> str | None:
 
 
 def parse_poetry(text: str, display_path: str) -> RequirementFile:
-    """Read poetry.lock of any version. Raise UsageError."""
+    """Parse the text of a poetry.lock of any version. Raise UsageError if it cannot be used.
+
+    Only packages of the main group that are not optional are included.
+    """
     document = load_toml(text, display_path)
     metadata = _as_mapping(document.get("metadata"))
-    part = RequirementFile(
+    result = RequirementFile(
         notes=[f"{display_path}: as it is pinned there, without its groups for development and its extras."]
     )
     nodes = []
     for package in _list_packages(document, display_path):
-        where = f"{display_path}, {clean_line(package['name'], limit=80)}"
+        location = f"{display_path}, {clean_line(package['name'], limit=80)}"
         groups = package.get("groups")
         if package.get("optional") is True or package.get("category", "main") != "main":
             continue
@@ -305,13 +323,13 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
         source = _as_mapping(package.get("source"))
         is_local = source.get("type") in ("directory", "file")
         if is_local:
-            part.notes.append(f"{where}: a path of this machine, which is left out.")
+            result.notes.append(f"{location}: a path of this machine, which is left out.")
         files = _as_list(package.get("files")) or _as_list(
             _as_mapping(metadata.get("files")).get(package["name"])
         )
         marker_value = package.get("markers")
         marker = _parse_marker(
-            marker_value.get("main") if isinstance(marker_value, dict) else marker_value, where
+            marker_value.get("main") if isinstance(marker_value, dict) else marker_value, location
         )
         nodes.append(
             Node(
@@ -320,22 +338,22 @@ def parse_poetry(text: str, display_path: str) -> RequirementFile:
                 address=_format_poetry_address(source),
                 hashes=_list_hashes(files) if source.get("type") != "git" else (),
                 markers=(marker,) if marker is not None else (),
-                edges=tuple(_list_poetry_edges(package.get("dependencies"), where)),
+                edges=tuple(_iter_poetry_edges(package.get("dependencies"), location)),
                 extra_edges={},
                 local=is_local,
             )
         )
-    part.graphs.append(Graph(display_path, tuple(nodes), None))
-    part.pythons += _parse_python_conditions(
-        metadata.get("python-versions"), f"{display_path}, python-versions", poetry=True
+    result.graphs.append(Graph(display_path, tuple(nodes), None))
+    result.pythons += _parse_python_conditions(
+        metadata.get("python-versions"), f"{display_path}, python-versions", is_poetry=True
     )
-    return part
+    return result
 
 
-def _list_poetry_edges(dependencies: Any, where: str) -> Iterator[Edge]:
+def _iter_poetry_edges(dependencies: Any, location: str) -> Iterator[Edge]:
     for name, value in list(_as_mapping(dependencies).items())[:_MAX_PACKAGES]:
         for alternative in value if isinstance(value, list) else [value]:
-            marker = _parse_marker(_as_mapping(alternative).get("markers"), where)
+            marker = _parse_marker(_as_mapping(alternative).get("markers"), location)
             yield Edge(canonicalize_name(name), None, marker, ())
 
 

@@ -1,4 +1,4 @@
-"""The data that all readers of requirements return."""
+"""Dataclasses that the readers of requirements files return."""
 
 from __future__ import annotations
 
@@ -19,32 +19,38 @@ if TYPE_CHECKING:
 __all__ = ["MAX_FILES", "Condition", "RequirementFile", "is_marker_true"]
 
 MAX_FILES = 50
+"""The largest number of files that include each other."""
 
 
 @dataclass(frozen=True, slots=True)
 class Condition:
-    """A condition on a version, and its location in a file."""
+    """A version constraint, and its location in a file."""
 
     specifier: SpecifierSet
     marker_environment: str
+    """The location of the condition, for messages: `"requirements.txt, line 3"`."""
 
 
 @dataclass(slots=True)
 class RequirementFile:
-    """The content of one file."""
+    """The requirements in one file and in the files that it includes."""
 
     items: list[Item] = field(default_factory=list)
     constraints: list[Item] = field(default_factory=list)
-    """Constraints, which install nothing by themselves."""
+    """Constraints: they restrict versions, but do not cause a package to be installed."""
     pythons: list[Condition] = field(default_factory=list)
+    """Conditions on the Python version."""
     notes: list[str] = field(default_factory=list)
-    """Sentences about what was left out or replaced."""
+    """Sentences for the user about lines that were left out or replaced."""
     graphs: list[Graph] = field(default_factory=list)
-    """Locks of projects: which of their packages are needed depends on the Python."""
+    """Dependency graphs of lock files: the Python version decides which of their packages are needed."""
 
 
 def is_marker_true(marker: Marker | None, where: Mapping[str, str]) -> bool:
-    """Return whether a marker is true; it counts as true if it cannot be evaluated."""
+    """Return whether a marker is true in a marker environment.
+
+    Return True also if there is no marker (None), or if it cannot be evaluated.
+    """
     if marker is None:
         return True
     try:

@@ -1,4 +1,4 @@
-"""A reader of pyproject.toml: the dependencies of a project, in the format of PEP 621 or of poetry."""
+"""Read pyproject.toml: the dependencies of a project, in the format of PEP 621 or of poetry."""
 
 from __future__ import annotations
 
@@ -19,12 +19,14 @@ if TYPE_CHECKING:
 __all__ = ["load_toml", "poetry_specifier", "read_project"]
 
 _VERSION = r"v?[0-9]+(?:\.[0-9]+){0,6}(?:[-_.]?(?:a|b|c|rc|alpha|beta|dev|post|pre)[-_.]?[0-9]*)?"
-_CARET = re.compile(rf"(\^|~)\s*({_VERSION})")
-_BARE = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
+# A clause with poetry's own operators, `^1.2` or `~1.2`.
+_CARET_OR_TILDE = re.compile(rf"(\^|~)\s*({_VERSION})")
+# A clause without an operator or with "=": exactly this version, or `1.2.*`.
+_EXACT = re.compile(rf"=?\s*({_VERSION})(\.\*)?")
 
 
 def load_toml(text: str, display_path: str) -> dict[str, Any]:
-    """Return the content of a TOML file. Raise UsageError."""
+    """Parse the text of a TOML file. Raise UsageError if it is not valid TOML."""
     try:
         return toml.loads(text)
     except toml.TomlError as error:
@@ -33,77 +35,85 @@ def load_toml(text: str, display_path: str) -> dict[str, Any]:
 
 
 def read_project(text: str, display_path: str) -> RequirementFile:
-    """Return the dependencies of a project. Raise UsageError."""
+    """Return the dependencies in the text of a pyproject.toml.
+
+    Raise UsageError if it does not state them, or if one of them cannot be used.
+    """
     document = load_toml(text, display_path)
     project, poetry = (
         _as_table(document.get("project")),
         _as_table(_as_table(document.get("tool")).get("poetry")),
     )
-    part = RequirementFile()
+    result = RequirementFile()
     if isinstance(project.get("requires-python"), str):
-        part.pythons.append(
+        result.pythons.append(
             _parse_python_condition(project["requires-python"], f"{display_path}, requires-python")
         )
     dependencies = project.get("dependencies")
     if isinstance(dependencies, list):
-        _add_requirements(dependencies, f"{display_path}, [project] dependencies", part)
-        _note_optional(_as_table(project.get("optional-dependencies")), display_path, part)
+        _add_requirements(dependencies, f"{display_path}, [project] dependencies", result)
+        _note_optional(_as_table(project.get("optional-dependencies")), display_path, result)
     elif isinstance(poetry.get("dependencies"), dict):
-        _add_poetry_dependencies(poetry["dependencies"], f"{display_path}, [tool.poetry.dependencies]", part)
-        _note_optional(_as_table(poetry.get("extras")), display_path, part)
+        _add_poetry_dependencies(
+            poetry["dependencies"], f"{display_path}, [tool.poetry.dependencies]", result
+        )
+        _note_optional(_as_table(poetry.get("extras")), display_path, result)
     elif "dependencies" in (project.get("dynamic") or ()):
         msg = f"-r: {display_path} leaves its dependencies to its build program (dynamic)."
         raise UsageError(msg, hint="Name the file that they stand in: -r requirements.txt")
     else:
         msg = f"-r: {display_path} has neither [project] dependencies nor [tool.poetry.dependencies]."
         raise UsageError(msg, hint="Name a file that lists packages.")
-    return part
+    return result
 
 
 def _as_table(value: Any) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _note_optional(extras: dict[str, Any], display_path: str, part: RequirementFile) -> None:
-    """Add a note about the optional dependencies that are left out."""
+def _note_optional(extras: dict[str, Any], display_path: str, result: RequirementFile) -> None:
+    """Add a note about the optional dependencies, which are left out, to `result`."""
     if extras:
         names = ", ".join(clean_line(str(name), limit=60) for name in list(extras)[:20])
-        part.notes.append(f"{display_path}: its optional dependencies ({names}) are left out.")
+        result.notes.append(f"{display_path}: its optional dependencies ({names}) are left out.")
 
 
-def _add_requirements(entries: list[Any], where: str, part: RequirementFile) -> None:
-    """Add a list of requirement lines to `part`. Raise UsageError."""
+def _add_requirements(entries: list[Any], location: str, result: RequirementFile) -> None:
+    """Parse requirement lines and add them to `result`. Raise UsageError if one cannot be used."""
     if len(entries) > MAX_LINES:
-        msg = f"{where}: more than {MAX_LINES}."
+        msg = f"{location}: more than {MAX_LINES}."
         raise UsageError(msg)
     for entry in entries:
         if not isinstance(entry, str):
-            msg = f"{where}: an entry is not a text file."
+            msg = f"{location}: an entry is not a text file."
             raise UsageError(msg)
-        item = parse_line(entry, where)
+        item = parse_line(entry, location)
         if item is not None:
-            part.items.append(item)
+            result.items.append(item)
 
 
-def _parse_python_condition(text: str, where: str) -> Condition:
-    """Return the condition on the Python. Raise UsageError."""
+def _parse_python_condition(text: str, location: str) -> Condition:
+    """Return the condition on the Python version. Raise UsageError if the specifier is not valid."""
     try:
-        return Condition(SpecifierSet(text), where)
+        return Condition(SpecifierSet(text), location)
     except InvalidSpecifier as error:
-        msg = f"{where}: `{clean_line(text)}` is not a set of versions."
+        msg = f"{location}: `{clean_line(text)}` is not a set of versions."
         raise UsageError(msg) from error
 
 
 # ---------------------------------------------------------------- poetry
 
 
-def _add_poetry_dependencies(dependencies: dict[str, Any], where: str, part: RequirementFile) -> None:
-    """Add the dependencies of poetry's format to `part`. Raise UsageError."""
+def _add_poetry_dependencies(dependencies: dict[str, Any], section: str, result: RequirementFile) -> None:
+    """Add dependencies in poetry's format to `result`; optional ones are left out with a note.
+
+    Raise UsageError if one cannot be used.
+    """
     for name, value in list(dependencies.items())[:MAX_LINES]:
-        location = f"{where}, {clean_line(str(name), limit=80)}"
+        location = f"{section}, {clean_line(str(name), limit=80)}"
         if name.lower() == "python":
             if isinstance(value, str):
-                part.pythons.append(_parse_python_condition(poetry_specifier(value, location), location))
+                result.pythons.append(_parse_python_condition(poetry_specifier(value, location), location))
             continue
         for alternative in value if isinstance(value, list) else [value]:
             table = {"version": alternative} if isinstance(alternative, str) else _as_table(alternative)
@@ -111,15 +121,18 @@ def _add_poetry_dependencies(dependencies: dict[str, Any], where: str, part: Req
                 msg = f"{location}: this is not a version."
                 raise UsageError(msg)
             if table.get("optional") is True:
-                part.notes.append(f"{location}: it is optional and left out.")
+                result.notes.append(f"{location}: it is optional and left out.")
                 continue
             item = parse_line(_format_requirement(name, table, location), location)
             if item is not None:
-                part.items.append(item)
+                result.items.append(item)
 
 
 def _format_requirement(name: str, table: dict[str, Any], location: str) -> str:
-    """Return a poetry dependency as a PEP 508 requirement. Raise UsageError."""
+    """Return a poetry dependency as a PEP 508 requirement.
+
+    Raise UsageError if it is a local path, or has no version.
+    """
     if "path" in table or "file" in table:
         msg = f"{location}: a path of this machine; only what an index has can be taken."
         raise UsageError(msg, hint="Publish it to an index, and name its version.")
@@ -135,12 +148,12 @@ def _format_requirement(name: str, table: dict[str, Any], location: str) -> str:
     else:
         msg = f"{location}: no version is named."
         raise UsageError(msg)
-    markers = list(_list_markers(table, location))
+    markers = list(_iter_markers(table, location))
     return f"{requirement} ; {' and '.join(markers)}" if markers else requirement
 
 
-def _list_markers(table: dict[str, Any], location: str) -> Iterator[str]:
-    """Yield the conditions of a poetry dependency as markers."""
+def _iter_markers(table: dict[str, Any], location: str) -> Iterator[str]:
+    """Yield the markers for the conditions of a poetry dependency: its `markers`, `python` and `platform`."""
     if isinstance(table.get("markers"), str):
         yield f"({table['markers']})"
     if isinstance(table.get("python"), str):
@@ -148,20 +161,20 @@ def _list_markers(table: dict[str, Any], location: str) -> Iterator[str]:
             match = re.fullmatch(r"(<=|>=|==|!=|~=|<|>)(.+)", clause)
             if match is not None:
                 has_patch = match[2].removesuffix(".*").count(".") > 1
-                yield f"{'python_full_version' if has_patch else 'python_version'} {match[1]} '{_with_minor(match[2])}'"
+                yield f"{'python_full_version' if has_patch else 'python_version'} {match[1]} '{_add_minor(match[2])}'"
     if isinstance(table.get("platform"), str):
         yield f"sys_platform == '{table['platform']}'"
 
 
-def _with_minor(version: str) -> str:
-    """Return a version with at least two numbers, as `python_version` has them: `4.0` for `4`."""
+def _add_minor(version: str) -> str:
+    """Return a version with at least two numbers, which `python_version` requires: `4.0` for `4`."""
     return version if "." in version else f"{version}.0"
 
 
 def poetry_specifier(text: str, where: str) -> str:
     """Return a poetry version constraint as a PEP 440 specifier: `>=1.2,<2.0` for `^1.2`, "" for `*`.
 
-    Raise UsageError.
+    `where` is the location for messages. Raise UsageError if the constraint allows alternatives or is not valid.
     """
     text = text.strip()
     if "|" in text:
@@ -183,23 +196,26 @@ def _split_clauses(part: str) -> list[str]:
 
 
 def _parse_constraint(text: str) -> str:
-    """Return one clause of a poetry constraint as a PEP 440 specifier; "" if it allows every version."""
+    """Return one clause of a poetry constraint as a PEP 440 specifier; "" if the clause allows every version."""
     text = text.strip()
     if text in ("", "*", "==*", "=*"):
         return ""
-    match = _CARET.fullmatch(text)
+    match = _CARET_OR_TILDE.fullmatch(text)
     if match is not None:
         return f">={match[2]},<{_compute_upper_bound(match[1], match[2])}"
-    match = _BARE.fullmatch(text)
+    match = _EXACT.fullmatch(text)
     if match is not None:
         return f"=={match[1]}{match[2] or ''}"
     return text
 
 
-def _compute_upper_bound(sign: str, version: str) -> str:
-    """Return the first version that `^` or `~` excludes."""
+def _compute_upper_bound(operator: str, version: str) -> str:
+    """Return the first version that `^` or `~` excludes.
+
+    `~` allows changes after the second number, `^` after the first number that is not zero.
+    """
     numbers = [int(part) for part in re.match(r"v?([0-9]+(?:\.[0-9]+)*)", version)[1].split(".")]  # type: ignore[index]
-    if sign == "~":
+    if operator == "~":
         index = min(1, len(numbers) - 1)
     else:
         index = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)

@@ -1,7 +1,6 @@
-"""The user's requirements for one Python: packages, constraints, a TensorFlow, Python versions.
+"""Combine the requirements of several files, and select those for one Python version.
 
-They come from requirements files with what they include, pyproject.toml, a conda environment, or a lock of poetry or
-uv.
+The files are requirements files, pyproject.toml, environment.yml of conda, poetry.lock and uv.lock.
 """
 
 from __future__ import annotations
@@ -31,22 +30,26 @@ __all__ = [
     "read_requirement_files",
 ]
 
+# Other names of TensorFlow, with the note about each for the user.
 _TENSORFLOW_ALIASES = {
     "tensorflow-gpu": "tensorflow-gpu is taken as tensorflow, which has had the same code since 2.1.",
     "tensorflow-cpu": "tensorflow-cpu is taken as tensorflow: it would not see a GPU.",
 }
+# The name of an NVIDIA wheel, without and with its CUDA version.
 _NVIDIA_NAME = re.compile(r"(nvidia(?:-[a-z0-9]+)+?)(?:-cu[0-9]{2})?")
 
 
 @dataclass(frozen=True, slots=True)
 class PythonRequirements:
-    """The requirements for one Python."""
+    """The requirements that apply to one Python version."""
 
     lines: tuple[str, ...] = ()
-    """Requirements other than TensorFlow."""
+    """Requirement lines for packages other than TensorFlow."""
     constraints: tuple[str, ...] = ()
     tensorflow: tuple[Condition, ...] = ()
+    """Conditions on the version of TensorFlow; empty if the files do not require it."""
     notes: tuple[str, ...] = ()
+    """Sentences for the user about lines that were left out or replaced."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,22 +65,22 @@ class RequirementSet:
 
     @property
     def has_tensorflow(self) -> bool:
-        """Whether a file requires TensorFlow, even if only for some Pythons."""
+        """Whether a file requires TensorFlow, even if only for some Python versions."""
         items = [item for part in self.parts for item in part.items]
         locked_names = [node.name for part in self.parts for graph in part.graphs for node in graph.nodes]
         return any(is_tensorflow(name) for name in [*(item.name for item in items), *locked_names])
 
     @property
     def depends_on_python(self) -> bool:
-        """Whether another Python may mean another TensorFlow."""
-        lines = [item for part in self.parts for item in (*part.items, *part.constraints)]
-        marked = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in lines)
-        return marked or any(part.graphs for part in self.parts)
+        """Whether the required TensorFlow may depend on the Python version."""
+        items = [item for part in self.parts for item in (*part.items, *part.constraints)]
+        has_marker = any(item.requirement.marker is not None and is_tensorflow(item.name) for item in items)
+        return has_marker or any(part.graphs for part in self.parts)
 
     def allows(self, python: str) -> bool:
-        """Return whether a Python version, `"3.11"` or `"3.11.7"`, meets the conditions.
+        """Return whether a Python version such as `"3.11"` or `"3.11.7"` meets the conditions.
 
-        A minor version does if one of its patch releases does.
+        A minor version meets them if one of its patch releases does.
         """
         has_patch = python.count(".") > 1
         patches = [python] if has_patch else [f"{python}.{patch}" for patch in range(50)]
@@ -87,9 +90,12 @@ class RequirementSet:
         )
 
     def select_for_python(self, python: str) -> PythonRequirements:
-        """Return the requirements for a Python version, such as `"3.11"`. Raise UsageError."""
+        """Return the requirements for a Python version such as `"3.11"`.
+
+        Raise UsageError if a line requires a TensorFlow that is not supported.
+        """
         lines: list[str] = []
-        limits: list[str] = []
+        constraints: list[str] = []
         tensorflow: list[Condition] = []
         notes: list[str] = []
         marker_environment = make_marker_environment(python)
@@ -98,21 +104,21 @@ class RequirementSet:
                 *part.items,
                 *(item for graph in part.graphs for item in graph.items(marker_environment)),
             ]
-            for item, is_limit in (
+            for item, is_constraint in (
                 *((requirement, False) for requirement in items),
                 *((requirement, True) for requirement in part.constraints),
             ):
                 if is_tensorflow(item.name):
                     condition = _get_tensorflow_condition(item, marker_environment, notes)
                     tensorflow += [condition] if condition is not None else []
-                elif is_limit:
-                    limits.append(str(item.requirement))
+                elif is_constraint:
+                    constraints.append(str(item.requirement))
                 else:
                     lines.append(item.line)
             notes += part.notes
         return PythonRequirements(
             tuple(dict.fromkeys(lines)),
-            tuple(dict.fromkeys(limits)),
+            tuple(dict.fromkeys(constraints)),
             tuple(tensorflow),
             tuple(dict.fromkeys(notes)),
         )
@@ -121,9 +127,10 @@ class RequirementSet:
 def _get_tensorflow_condition(
     item: Item, marker_environment: Mapping[str, str], notes: list[str]
 ) -> Condition | None:
-    """Return the condition on TensorFlow's version; None if the line does not apply to this system.
+    """Return the condition on TensorFlow's version; None if the line's marker is false.
 
-    Raise UsageError.
+    A note is added to `notes` if another name is replaced by `tensorflow`. Raise UsageError if the line names an
+    address, or a TensorFlow distribution that is not supported.
     """
     if not is_marker_true(item.requirement.marker, marker_environment):
         return None
@@ -139,9 +146,9 @@ def _get_tensorflow_condition(
 
 
 def make_marker_environment(python: str) -> dict[str, str]:
-    """Return the values for markers: CPython on Linux, x86-64.
+    """Return the marker environment of CPython on x86-64 Linux.
 
-    `python` is a version, `"3.11"` or `"3.11.7"`.
+    `python` is a version such as `"3.11"` or `"3.11.7"`. A minor version counts as its newest patch release.
     """
     return {
         "extra": "",
@@ -162,9 +169,10 @@ def make_marker_environment(python: str) -> dict[str, str]:
 def drop_cuda_lines(
     lines: Iterable[str], wheels: Mapping[str, str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the lines without those for the plan's NVIDIA wheels, and a note about other versions.
+    """Return (lines without the plan's NVIDIA wheels, notes about dropped lines).
 
-    `wheels` are the names and versions in the plan.
+    `wheels` has the planned versions by name. There is a note only if a dropped line asks for another version, or for
+    another CUDA, than the plan.
     """
     names_by_stem = {_strip_cuda_suffix(name): name for name in wheels}
     remaining, dropped = [], []
@@ -193,11 +201,15 @@ def _strip_cuda_suffix(name: str) -> str:
 
 
 def read_requirement_files(files: Sequence[Path], text_of: Callable[[Path], str]) -> RequirementSet:
-    """Return the requirements of files. `text_of` returns the text of one. Both raise UsageError."""
+    """Return the requirements in several files.
+
+    `text_of` returns the text of a file. Raise UsageError if a file cannot be read or used.
+    """
     return RequirementSet(tuple(_load_file(path, text_of) for path in files))
 
 
-_UNSUPPORTED = {
+# The advice for each file that is not supported, by its name in lower case.
+_ADVICE_BY_UNSUPPORTED_NAME = {
     "pipfile": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
     "pipfile.lock": "Export its packages to a requirements file: pipenv requirements > requirements.txt",
     "setup.py": "Name the packages of install_requires in a requirements file.",
@@ -208,13 +220,13 @@ _UNSUPPORTED = {
 
 
 def _load_file(path: Path, text_of: Callable[[Path], str]) -> RequirementFile:
-    """Read one file of any supported format. Raise UsageError."""
+    """Read one file of any supported format. Raise UsageError if it cannot be used."""
     from tfdoctor.environment.requirements import conda, files, locked, project
 
     display_name, name = clean_line(str(path)), path.name.lower()
-    if name in _UNSUPPORTED or (name.startswith("pylock.") and name.endswith(".toml")):
+    if name in _ADVICE_BY_UNSUPPORTED_NAME or (name.startswith("pylock.") and name.endswith(".toml")):
         msg = f"-r: {display_name} is in a format that cannot be read here."
-        raise UsageError(msg, hint=_UNSUPPORTED.get(name, "Write it as a requirements file."))
+        raise UsageError(msg, hint=_ADVICE_BY_UNSUPPORTED_NAME.get(name, "Write it as a requirements file."))
     if name == "poetry.lock":
         return locked.parse_poetry(text_of(path), display_name)
     if name == "uv.lock":

@@ -1,6 +1,6 @@
-"""Running of the check on every node of a cluster, with ssh, Slurm, Dask, Ray or Kubernetes.
+"""Engines that run the check on every node of a cluster, with ssh, Slurm, Dask, Ray or Kubernetes.
 
-`Engine.run` yields each node's raw output as soon as it ends; `fleet` evaluates it.
+`Engine.run` yields each node's raw output as soon as its run has ended; `fleet` evaluates the output.
 """
 
 from __future__ import annotations

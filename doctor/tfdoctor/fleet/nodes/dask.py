@@ -1,6 +1,6 @@
-"""Nodes with Dask workers: one task is pinned to one worker of each host.
+"""Engine for Dask: one task is pinned to one worker of each host.
 
-This works for all ways to start Dask's workers: dask-ssh, dask-jobqueue, Kubernetes, YARN.
+It does not matter how the workers were started: with dask-ssh, dask-jobqueue, Kubernetes or YARN.
 """
 
 from __future__ import annotations
@@ -26,12 +26,13 @@ if TYPE_CHECKING:
 __all__ = ["DaskEngine"]
 
 CONNECT_TIMEOUT_S = 20.0
-"""Seconds that the scheduler has to answer."""
+"""Seconds within which the scheduler must respond."""
 GRACE_S = 15.0
-"""Seconds that sending a task and its answer may take."""
+"""Seconds beyond the deadline that sending a task and its result may take."""
 POLL_S = 1.0
-"""Seconds between two checks which workers still exist."""
+"""Seconds between two checks whether the workers still exist."""
 SEND_TIMEOUT_S = 60.0
+"""Seconds that sending the file to all workers may take."""
 
 
 class DaskEngine:
@@ -40,7 +41,7 @@ class DaskEngine:
     name = "dask"
 
     def __init__(self, address: str) -> None:
-        """Connect to the scheduler. Raise Error if Dask is not installed or the scheduler does not answer."""
+        """Connect to the scheduler. Raise Error if Dask is not installed or the scheduler does not respond."""
         try:
             cloudpickle: Any = importlib.import_module("cloudpickle")
             distributed: Any = importlib.import_module("distributed")
@@ -58,12 +59,12 @@ class DaskEngine:
     def _choose_workers(self) -> dict[str, str]:
         """Return the address of one worker for each host."""
         addresses: dict[str, str] = {}
-        for address, worker in sorted(self._ask_scheduler().items()):
+        for address, worker in sorted(self._fetch_workers().items()):
             host = worker.get("host") or address.rpartition("//")[2].rpartition(":")[0]
             addresses.setdefault(clean_line(str(host), limit=200), address)
         return addresses
 
-    def _ask_scheduler(self) -> dict[str, Any]:
+    def _fetch_workers(self) -> dict[str, Any]:
         """Return the scheduler's workers by address."""
         try:
             info = self._client.scheduler_info(n_workers=-1)  # newer versions return five workers by default
@@ -77,23 +78,23 @@ class DaskEngine:
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
         try:
-            yield from _Running(self._client, self._workers, hosts, job, self._ask_scheduler)
+            yield from _DaskRun(self._client, self._workers, hosts, job, self._fetch_workers)
         finally:
             self._client.close(timeout=5)
 
 
-class _Running:
-    """One run: its tasks, and the state of the workers that have them."""
+class _DaskRun:
+    """Tasks of one run, and the state of their workers."""
 
     def __init__(
         self, client: Any, workers: dict[str, str], hosts: Sequence[str], job: Job, list_workers: Any
     ) -> None:
         self._client, self._job, self._list_workers = client, job, list_workers
-        self._ended: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
+        self._finished: queue.SimpleQueue[tuple[str, Any]] = queue.SimpleQueue()
         self._waiting: dict[str, dict[str, Any]] = defaultdict(dict)
-        """Task of each host, by worker."""
+        """Task of each host that has not ended, by worker."""
         self._last_active: dict[str, float] = {}
-        """Time when each worker last gave an answer or got its tasks."""
+        """Time when each worker last got a task or sent a result."""
         self._absent_hosts = [host for host in hosts if host not in workers]
         targets = [(host, workers[host]) for host in hosts if host in workers]
         self._file = self._send_file(sorted({worker for _, worker in targets}))
@@ -113,7 +114,7 @@ class _Running:
             )
             self._waiting[worker][host] = future
             self._last_active[worker] = time.monotonic()
-            future.add_done_callback(lambda done, host=host: self._ended.put((host, done)))
+            future.add_done_callback(lambda done, host=host: self._finished.put((host, done)))
 
     def _send_file(self, workers: Sequence[str]) -> Any:
         """Send the file to every worker once and return its reference. Raise Error if that fails."""
@@ -127,21 +128,21 @@ class _Running:
             raise Error(msg) from error
 
     def __iter__(self) -> Iterator[NodeAnswer]:
-        """Yield the answers as they arrive, then cancel the remaining tasks."""
+        """Yield the results as they arrive, and cancel the remaining tasks at the end."""
         checked = time.monotonic()
         try:
             for host in self._absent_hosts:
                 yield NodeAnswer(host, "lost", why="Dask no longer has a worker there")
             while any(self._waiting.values()):
                 try:
-                    host, future = self._ended.get(timeout=POLL_S)
+                    host, future = self._finished.get(timeout=POLL_S)
                     answer = self._parse_result(host, future)
                     if answer is not None:
                         yield answer
                 except queue.Empty:
                     pass
                 if time.monotonic() - checked >= POLL_S:
-                    yield from self._list_missing()
+                    yield from self._iter_missing()
                     checked = time.monotonic()
         finally:
             remaining = [task for tasks in self._waiting.values() for task in tasks.values()]
@@ -149,10 +150,10 @@ class _Running:
                 self._client.cancel(remaining, force=True)
 
     def _parse_result(self, host: str, future: Any) -> NodeAnswer | None:
-        """Return a host's answer; None if it was given up before."""
+        """Return a host's result, or None if the host was already reported as lost or late."""
         worker = next((candidate for candidate, tasks in self._waiting.items() if host in tasks), None)
         if worker is None:
-            return None  # it was given up before
+            return None  # already reported
         del self._waiting[worker][host]
         self._last_active[worker] = time.monotonic()
         if future.status != "finished":
@@ -166,8 +167,8 @@ class _Running:
             return NodeAnswer(host, "lost", why=clean_line(str(error) or type(error).__name__, limit=300))
         return read_answer(host, data, self._job.largest)
 
-    def _list_missing(self) -> Iterator[NodeAnswer]:
-        """Yield answers for hosts whose worker is gone, or did not answer for too long."""
+    def _iter_missing(self) -> Iterator[NodeAnswer]:
+        """Yield results for hosts whose worker no longer exists, or was silent for too long."""
         workers = self._list_workers()
         oldest = time.monotonic() - self._job.deadline - GRACE_S
         for worker, tasks in self._waiting.items():

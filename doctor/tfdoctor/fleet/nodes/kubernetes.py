@@ -1,4 +1,4 @@
-"""Nodes of a Kubernetes cluster: one Job on each, with the official client. The answers are the pods' logs."""
+"""Engine for Kubernetes: one Job runs on each node, and its output is the pod's log."""
 
 from __future__ import annotations
 
@@ -29,10 +29,13 @@ if TYPE_CHECKING:
 __all__ = ["KubernetesEngine", "format_manifest"]
 
 NAMESPACE = re.compile(r"[a-z0-9](?:[a-z0-9-]{0,61}[a-z0-9])?")
+"""Valid name of a namespace."""
 IMAGE = re.compile(r"[A-Za-z0-9][\w./:@+-]{0,500}")
+"""Name of an image, with tag or digest."""
 GRACE_S = 60.0
 """Seconds beyond the deadline that placing a pod, pulling its image and reading its log may take."""
 POLL_S = 1.0
+"""Seconds between two requests for the pods' states."""
 REQUEST_TIMEOUT_S = 20.0
 """Seconds that one API request may take."""
 FATAL_WAIT_REASONS = (
@@ -59,9 +62,9 @@ def check_image(namespace: str, image: str | None) -> str:
 
 
 def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
-    """Return YAML with the file and a DaemonSet, for users who apply it themselves.
+    """Return YAML with the file in ConfigMaps and a DaemonSet, for users who apply it themselves.
 
-    Comments at the top say what it requests and which commands to run.
+    Comments at the top list the requested resources and the commands to run.
     """
     import yaml
 
@@ -74,12 +77,15 @@ def format_manifest(namespace: str, image: str, job: Job, *, gpus: int) -> str:
 
 
 class KubernetesEngine:
-    """Engine for the nodes of the cluster in kubectl's configuration, or of the one in which we run."""
+    """Engine for the cluster in kubectl's configuration, or for the cluster in which tfdoctor runs."""
 
     name = "kubernetes"
 
     def __init__(self, namespace: str, image: str | None, *, gpus: int = 1) -> None:
-        """Connect to the cluster. Raise UsageError for invalid arguments, Error if there is no client or cluster."""
+        """Connect to the cluster.
+
+        Raise UsageError if an argument is invalid, and Error if the client is not installed or no cluster is configured.
+        """
         self._image = check_image(namespace, image)
         self._namespace, self._gpus = namespace, gpus
         try:
@@ -134,7 +140,7 @@ class KubernetesEngine:
             self._remove_jobs(run)
 
     def _create_jobs(self, run: str, hosts: Sequence[str], job: Job) -> dict[str, str]:
-        """Create the Jobs and return the node of each Job's number. Raise Error if that fails."""
+        """Create the Jobs, and return the node by Job number. Raise Error if that fails."""
         maps = make_file_maps(run, job.zipapp.read_bytes())
         try:
             for config_map in maps:
@@ -159,7 +165,7 @@ class KubernetesEngine:
             self._core.delete_collection_namespaced_config_map(self._namespace, **selector)
 
     def _collect_ended(self, run: str, waiting: dict[str, str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield each node's answer as its pod ends, and those of removed and late pods."""
+        """Yield each node's result as soon as its pod has ended, was removed, or is late."""
         started = time.monotonic()
         last_pods: dict[str, Any] = {}
         while waiting:
@@ -182,7 +188,7 @@ class KubernetesEngine:
                 time.sleep(POLL_S)
 
     def _list_pods(self, run: str) -> dict[str, Any] | None:
-        """Return the pod of each Job's number; None if the API did not answer this time."""
+        """Return the pod by Job number, or None if this request failed."""
         try:
             pods = self._core.list_namespaced_pod(
                 self._namespace, label_selector=f"{LABEL}={run}", _request_timeout=REQUEST_TIMEOUT_S
@@ -192,7 +198,7 @@ class KubernetesEngine:
         return {str((pod.metadata.labels or {}).get(f"{LABEL}-node")): pod for pod in pods}
 
     def _parse_answer(self, host: str, pod: Any, job: Job) -> NodeAnswer | None:
-        """Return the node's answer; None if the pod still runs."""
+        """Return the node's result, or None if the pod has not ended."""
         phase = pod.status.phase
         if phase == "Unknown" or pod.status.reason == "NodeLost":
             return NodeAnswer(host, "lost", why="Kubernetes has lost the node")
@@ -229,7 +235,7 @@ class KubernetesEngine:
 
 
 def _get_wait_reason(pod: Any) -> str:
-    """Return why a pod does not start, according to the scheduler or the container; "" if that is not known."""
+    """Return the reason why a pod does not start, from the scheduler or the container; "" if there is none."""
     if pod is None:
         return ""
     for item in pod.status.container_statuses or ():
@@ -243,7 +249,10 @@ def _get_wait_reason(pod: Any) -> str:
 
 
 def _get_end(pod: Any) -> tuple[str, float | None]:
-    """Return how the container ended, with its last message, and its duration in seconds."""
+    """Return the container's exit status with its last message, and its duration in seconds.
+
+    The result is ("", None) if the container has not ended.
+    """
     for status in pod.status.container_statuses or ():
         ended = status.state.terminated if status.state is not None else None
         if ended is not None:

@@ -1,4 +1,4 @@
-"""Kubernetes objects as plain values: the file in ConfigMaps, and a pod on each node that runs it.
+"""Kubernetes objects as plain values: ConfigMaps with the file, and a pod on each node that runs it.
 
 A pod requests only GPUs of the device plugin and no path of its host; the container runtime adds the driver's
 libraries. It does not run as root, has no token, and may write only to a folder in memory.
@@ -22,16 +22,19 @@ REQUESTS_NOTE = (
 )
 """Description of the requested resources, which is shown before anything is created."""
 LABEL = "tfdoctor.dev/run"
+"""Label with the name of the run that all its objects have."""
 PART_BYTES = 900_000
 """Bytes of the file in one ConfigMap, which can hold 1 MiB at most."""
 GPU = "nvidia.com/gpu"
+"""Resource of NVIDIA's device plugin."""
 NOBODY_UID = 65534
+"""User and group ID of `nobody`."""
 JOB_TTL_S = 600
-"""Seconds that Kubernetes keeps a Job that has ended, in case we are not there to remove it."""
+"""Seconds after which Kubernetes removes a Job that has ended, in case tfdoctor itself cannot."""
 
 
 def make_file_maps(run: str, content: bytes) -> list[dict[str, Any]]:
-    """Return the file as ConfigMaps, as many as are needed."""
+    """Return the file split into as many ConfigMaps as are needed."""
     parts = [content[start : start + PART_BYTES] for start in range(0, len(content), PART_BYTES)]
     return [
         {
@@ -69,7 +72,7 @@ def make_node_job(
 
 def make_daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) -> dict[str, Any]:
     """Return a DaemonSet, which runs a pod on every node until it is deleted."""
-    pod = _make_pod(run, image, job, gpus=gpus, parts=parts, stays=True)
+    pod = _make_pod(run, image, job, gpus=gpus, parts=parts, keep_running=True)
     # A pod is ready once it has answered: `kubectl rollout status` waits for that, and then the logs are complete.
     probe = {"exec": {"command": ["test", "-s", "/scratch/status"]}, "periodSeconds": 2}
     pod["containers"][0]["readinessProbe"] = probe
@@ -85,9 +88,9 @@ def make_daemon_set(run: str, image: str, job: Job, *, gpus: int, parts: int) ->
 
 
 def _make_pod(
-    run: str, image: str, job: Job, *, gpus: int, parts: int, stays: bool = False
+    run: str, image: str, job: Job, *, gpus: int, parts: int, keep_running: bool = False
 ) -> dict[str, Any]:
-    """Return the pod's specification. With `stays`, its container does not end after the command."""
+    """Return the pod's specification. With `keep_running`, its container does not end after the command."""
     limits = {"memory": "1Gi", **({GPU: str(gpus)} if gpus else {})}
     return {
         "automountServiceAccountToken": False,
@@ -107,7 +110,7 @@ def _make_pod(
                 "command": [
                     "/bin/sh",
                     "-c",
-                    _make_script(job.largest, stays=stays),
+                    _make_script(job.largest, keep_running=keep_running),
                     "sh",
                     job.python,
                     *job.arguments,
@@ -135,15 +138,15 @@ def _make_pod(
     }
 
 
-def _make_script(largest: int, *, stays: bool) -> str:
+def _make_script(largest: int, *, keep_running: bool) -> str:
     """Return the shell script of the container.
 
-    Its standard output, limited to `largest` bytes and one more, is the pod's log. The end of its standard error
-    becomes the termination message.
+    Its standard output is the pod's log. It is cut after `largest` + 1 bytes, so that a longer output can be detected.
+    The end of its standard error becomes the termination message.
     """
     run = '"$python" /scratch/tfdoctor.pyz "$@" 2>/scratch/said; echo $? >/scratch/status'
     report = "tail -c 2000 /scratch/said >/dev/termination-log 2>/dev/null; rm -f /scratch/tfdoctor.pyz"
-    finish = "while :; do sleep 3600; done" if stays else "exit $(cat /scratch/status)"
+    finish = "while :; do sleep 3600; done" if keep_running else "exit $(cat /scratch/status)"
     return (
         "cat /tfdoctor/part-* >/scratch/tfdoctor.pyz || exit 125; python=$1; shift; "
         f"{{ {run}; }} | head -c {largest + 1}; {report}; {finish}"

@@ -1,4 +1,4 @@
-"""Job that an engine runs on each node of a cluster, and the nodes' answers."""
+"""Job that an engine runs on each node of a cluster, and the nodes' results."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ MAX_LINE_BYTES = 4096
 Ended = Literal["answered", "failed", "lost", "timeout", "flooded"]
 """How the run ended on one node.
 
-answered: it wrote output; failed: it ran without output; lost: the node was not reached, or went away; timeout: no
-answer within the deadline; flooded: it wrote more than is accepted.
+answered: it wrote output; failed: it wrote no output, or could not run; lost: the node was not reached, or went away;
+timeout: it did not end within the deadline; flooded: it wrote more output than is accepted.
 """
 
 
@@ -36,26 +36,27 @@ class Job:
     python: str = "python3"
     """Interpreter on the node that runs the file."""
     deadline: float = 120.0
-    """Seconds that one node has, from the start of the command."""
+    """Most seconds that the command may run on one node."""
     largest: int = 4 << 20
     """Most bytes of one node's output that are accepted."""
 
 
 @dataclass(frozen=True, slots=True)
 class NodeAnswer:
-    """Answer of one node."""
+    """Result of the run on one node."""
 
     host: str
     ended: Ended
     output: bytes = b""
     """Raw standard output, not validated. Empty unless `ended` is "answered"."""
     why: str = ""
-    """Reason in one cleaned line if it did not answer: "exit status 127: python3: not found"."""
+    """Reason in one cleaned line, such as "exit status 127: python3: not found"; "" if it answered."""
     seconds: float | None = None
+    """Duration of the run; None if not known."""
 
 
 def read_answer(host: str, data: object, largest: int) -> NodeAnswer:
-    """Parse what a Dask or Ray worker sent (see `remote.run_here`); anything else becomes a failure."""
+    """Parse the data that a Dask or Ray worker sent (see `remote.run_here`). Invalid data become a failure."""
     if not isinstance(data, bytes):
         return NodeAnswer(host, "failed", why="what it sent is no answer of tfdoctor")
     line, _, output = data.partition(b"\n")

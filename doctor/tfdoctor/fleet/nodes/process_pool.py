@@ -1,4 +1,4 @@
-"""Parallel local programs that reach one node each, such as ssh and srun. None of them outlives tfdoctor."""
+"""Pool of local programs that reach one node each, such as ssh and srun. None of them outlives tfdoctor."""
 
 from __future__ import annotations
 
@@ -26,10 +26,11 @@ __all__ = ["ask_each", "make_script"]
 GRACE_S = 15.0
 """Seconds beyond the deadline that connecting to a node and disconnecting may take."""
 NO_SPACE = 125
-"""Exit status if the node could not store the file."""
+"""Exit status of the script if the node could not store the file."""
 ENGINE_PREFIXES = ("srun: ", "slurmstepd")
-"""Beginnings of lines that only report the end of the task, after its own messages."""
+"""Prefixes of lines that only report the end of the task, after the task's own messages."""
 NOT_FOUND, TIMED_OUT = 127, (124, 137)
+"""Exit statuses of a shell that does not find a command, and of `timeout` or a command that was killed."""
 
 
 class _FloodError(Exception):
@@ -39,8 +40,8 @@ class _FloodError(Exception):
 def make_script(job: Job) -> str:
     """Return the script for a node's `sh`, which reads the file from standard input, runs it, and cleans up.
 
-    We keep standard input open. If it ends before the node has answered, tfdoctor is gone, and the script ends what
-    it started. If the node has `timeout`, that also ends the command with its children at the deadline.
+    Standard input stays open while tfdoctor runs. If it ends early, tfdoctor no longer exists, and the script ends the
+    command. If the node has `timeout`, that program ends the command with its children at the deadline.
     """
     size = job.zipapp.stat().st_size
     run = f'{shlex.quote(job.python)} "$d/tfdoctor.pyz" {shlex.join(job.arguments)}'
@@ -58,10 +59,10 @@ def make_script(job: Job) -> str:
             f't=; if {limit} 1 true 2>/dev/null; then t="{limit} {job.deadline:.0f}"; fi',
             "exec 3<&0",
             f'TMPDIR="$d" $t {run} </dev/null 3<&- & p=$!',
-            # Use a session of its own if possible, so that it survives a signal to our group and can end the rest.
+            # The watcher gets its own session if possible, so that it survives a signal to our process group.
             "s=; if command -v setsid >/dev/null 2>&1; then s=setsid; fi",
             f"""$s sh -c '{watching}' sh "$p" "$d" >/dev/null 2>&1 & w=$!""",
-            # The shell reports how it ended, and nobody may be there to read it.
+            # The shell reports how the command ended, even if nobody reads that any more.
             """exec 3<&-; trap '' PIPE; wait "$p"; exit $?""",
         )
     )
@@ -76,11 +77,10 @@ def ask_each(
     parallel: int,
     after: Callable[[], None] = lambda: None,
 ) -> Generator[NodeAnswer, None, None]:
-    """Yield one answer for each host.
+    """Run the job on each host, `parallel` at a time, and yield one result for each.
 
-    `command` returns the program that reaches a host; it gets the file as standard input. `lost` says whether the
-    program ended because the host was not reached. `after` cleans up at the end what our programs may have left
-    behind.
+    `command` returns the arguments of the local program that reaches a host; its standard input is the file. `lost`
+    returns whether a program ended because the host was not reached. `after` is called at the end to clean up.
     """
     children, answers, waiting = Children(), queue.SimpleQueue[NodeAnswer](), deque(hosts)
     ending = threading.Event()
@@ -91,7 +91,7 @@ def ask_each(
                 host = waiting.popleft()
             except IndexError:
                 return
-            answers.put(_ask_host(children, host, job, command(host), lost))
+            answers.put(_run_on_host(children, host, job, command(host), lost))
 
     threads = [threading.Thread(target=work, daemon=True) for _ in range(min(parallel, len(hosts)))]
     try:
@@ -108,10 +108,10 @@ def ask_each(
         after()
 
 
-def _ask_host(
+def _run_on_host(
     children: Children, host: str, job: Job, argv: Sequence[str], lost: Callable[[ChildResult], bool]
 ) -> NodeAnswer:
-    """Run the program for one host and return the host's answer."""
+    """Run the program for one host and return the host's result."""
     started, taken = time.monotonic(), 0
 
     def heard(piece: bytes) -> None:
@@ -122,7 +122,7 @@ def _ask_host(
 
     try:
         with _open_pipe(job.zipapp) as stdin:
-            ran = children.run(
+            result = children.run(
                 argv, timeout=job.deadline + GRACE_S, env=dict(os.environ), on_output=heard, stdin=stdin
             )
     except _FloodError:
@@ -132,12 +132,12 @@ def _ask_host(
         return NodeAnswer(
             host, "failed", why=clean_line(f"{argv[0]}: {getattr(error, 'strerror', '') or error}")
         )
-    return _make_answer(host, job, ran, lost=lost(ran), seconds=round(time.monotonic() - started, 3))
+    return _make_answer(host, job, result, lost=lost(result), seconds=round(time.monotonic() - started, 3))
 
 
 @contextlib.contextmanager
 def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
-    """Yield a pipe with the file's content that stays open until the block ends."""
+    """Yield the read end of a pipe with the file's content. The write end stays open until the block ends."""
     content = file.read_bytes()
     ends = os.pipe()
     reader, writer = os.fdopen(ends[0], "rb", 0), os.fdopen(ends[1], "wb", 0)
@@ -158,23 +158,23 @@ def _open_pipe(file: Path) -> Iterator[IO[bytes]]:
         writer.close()
 
 
-def _make_answer(host: str, job: Job, ran: ChildResult, *, lost: bool, seconds: float) -> NodeAnswer:
-    """Return a host's answer from the program's exit status and output."""
-    if ran.returncode is None or (ran.returncode in TIMED_OUT and seconds >= job.deadline):
+def _make_answer(host: str, job: Job, result: ChildResult, *, lost: bool, seconds: float) -> NodeAnswer:
+    """Build a host's result from the program's exit status and output."""
+    if result.returncode is None or (result.returncode in TIMED_OUT and seconds >= job.deadline):
         return NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s", seconds=seconds)
     lines = [
-        clean_line(line, limit=200) for line in ran.stderr.decode("utf-8", "replace").splitlines()[-200:]
+        clean_line(line, limit=200) for line in result.stderr.decode("utf-8", "replace").splitlines()[-200:]
     ]
-    own_lines = [line for line in lines if line and (lost or not line.startswith(ENGINE_PREFIXES))]
-    last = next(reversed(own_lines or [line for line in lines if line]), "")
+    task_lines = [line for line in lines if line and (lost or not line.startswith(ENGINE_PREFIXES))]
+    last = next(reversed(task_lines or [line for line in lines if line]), "")
     if lost:
         return NodeAnswer(host, "lost", why=last or "it was not reached", seconds=seconds)
-    if ran.stdout.strip():
-        return NodeAnswer(host, "answered", ran.stdout, seconds=seconds)
-    reason = f"exit status {ran.returncode}"
-    if ran.returncode == NOT_FOUND:
+    if result.stdout.strip():
+        return NodeAnswer(host, "answered", result.stdout, seconds=seconds)
+    reason = f"exit status {result.returncode}"
+    if result.returncode == NOT_FOUND:
         reason = f"there is no {job.python}"
-    elif ran.returncode == NO_SPACE:
+    elif result.returncode == NO_SPACE:
         reason = "the node has no room for the file"
     return NodeAnswer(
         host, "failed", why=clean_line(f"{reason}: {last}" if last else reason, limit=300), seconds=seconds

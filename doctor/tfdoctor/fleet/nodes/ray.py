@@ -1,4 +1,4 @@
-"""Nodes of a Ray cluster: one task is pinned to each live node."""
+"""Engine for Ray: one task is pinned to each live node."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ __all__ = ["RayEngine"]
 GRACE_S = 30.0
 """Seconds beyond the deadline that starting a worker process on the node may take."""
 CONNECT_TIMEOUT_S = 10.0
+"""Seconds that connecting to the cluster's port may take."""
 POLL_S = 1.0
-"""Seconds between two checks which nodes are still alive."""
+"""Seconds between two checks whether the nodes are still alive."""
 
 
 class RayEngine:
-    """Engine for the nodes of one cluster. Its address is "auto", HOST:6379, or ray://HOST:10001."""
+    """Engine for the nodes of one Ray cluster. The address is "auto", HOST:6379, or ray://HOST:10001."""
 
     name = "ray"
 
     def __init__(self, address: str) -> None:
-        """Connect to the cluster. Raise Error if Ray is not installed or no cluster answers."""
+        """Connect to the cluster. Raise Error if Ray is not installed or no cluster responds."""
         try:
             self._ray: Any = importlib.import_module("ray")
             cloudpickle: Any = importlib.import_module("ray.cloudpickle")
@@ -63,9 +64,10 @@ class RayEngine:
         return [node for node in self._ray.nodes() if node.get("Alive")]
 
     def _name_nodes(self) -> dict[str, str]:
-        """Return the identifier of each node by its name.
+        """Return the identifier of each live node by a unique name.
 
-        Nodes with the same host name are named by their address, or with a part of their identifier.
+        A node is named by its host name if that is unique, else by its address if that is unique, else by its host
+        name with a part of its identifier.
         """
         nodes = sorted(self._list_live_nodes(), key=lambda node: str(node["NodeID"]))
         names = Counter(node.get("NodeManagerHostname") for node in nodes)
@@ -87,12 +89,12 @@ class RayEngine:
         return tuple(sorted(self._nodes))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield the answers. Standard output is suppressed meanwhile, because Ray prints there."""
+        """Yield the results. Standard output is suppressed meanwhile, because Ray prints to it."""
         with Path(os.devnull).open("w", encoding="utf-8") as null, contextlib.redirect_stdout(null):
             yield from self._run(hosts, job)
 
     def _run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        """Start one task on each node and yield the answers; cancel what remains at the end."""
+        """Start one task on each node and yield the results. Cancel the remaining tasks at the end."""
         waiting: dict[Any, str] = {}
         try:
             content = self._ray.put(job.zipapp.read_bytes())
@@ -112,7 +114,7 @@ class RayEngine:
             self._ray.shutdown()
 
     def _collect_ended(self, waiting: dict[Any, str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield each node's answer as its task ends, and those of lost and late nodes."""
+        """Yield each node's result as soon as its task has ended, the node is lost, or it is late."""
         deadline = time.monotonic() + job.deadline + GRACE_S
         while waiting:
             done, _ = self._ray.wait(list(waiting), num_returns=1, timeout=POLL_S)
@@ -132,7 +134,7 @@ class RayEngine:
                     yield NodeAnswer(host, "timeout", why=f"no answer within {job.deadline:g} s")
 
     def _parse_result(self, host: str, reference: Any, largest: int) -> NodeAnswer:
-        """Return a node's answer from its task's result."""
+        """Build a node's result from that of its task."""
         try:
             data = self._ray.get(reference)
         except Exception as error:

@@ -1,7 +1,6 @@
-"""Code of a Dask or Ray worker: it writes the file to a private folder, runs it, and removes it again.
+"""Code that a Dask or Ray worker runs: it writes the file to a private folder, runs it, and removes it.
 
-It is sent to the node as source, for a Python without tfdoctor, so it uses only the standard library and plain
-values.
+This module is sent to a Python without tfdoctor, so it uses only the standard library and plain values.
 """
 
 from __future__ import annotations
@@ -22,7 +21,7 @@ __all__ = ["run_here", "run_on_dask"]
 GUARD_SCRIPT = 'exec 3<&0; { read -r x <&3 || { kill -9 "-$1"; rm -rf "$2"; }; } >/dev/null 2>&1 &'
 """Shell script that outlives the worker: if the worker is killed, it ends the command and removes the folder."""
 POLL_S = 0.5
-"""Seconds between two checks whether the answer is still needed."""
+"""Seconds between two checks whether the task was cancelled."""
 
 
 def run_on_dask(
@@ -59,8 +58,9 @@ def run_here(
 ) -> bytes:
     """Run the command and return a line of JSON, followed by the output.
 
-    The line has "ended", "why" and "seconds", as in `models.NodeAnswer`. `python` is the interpreter; "" means the
-    worker's own.
+    The line has "ended", "why" and "seconds", as in `models.NodeAnswer`. `content` is the file, and `python` is the
+    interpreter that runs it; "" means the worker's own. `deadline` is in seconds, and `largest` is the most bytes of
+    output. `cancelled` is a function that returns whether to stop; None means never.
     """
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="tfdoctor-") as folder:
@@ -120,13 +120,13 @@ def _encode(ended: str, reason: str, seconds: float, output: bytes) -> bytes:
 
 
 def _kill(child: Any) -> None:
-    """Kill the command with everything that it started."""
+    """Kill the command with its process group."""
     with contextlib.suppress(OSError):
         os.killpg(child.pid, signal.SIGKILL)
 
 
 def _collect_output(stream: Any, collected: bytearray) -> None:
-    """Collect the last 4096 bytes of a stream."""
+    """Read a stream to its end, and store its last 4096 bytes in `collected`."""
     while piece := stream.read1(1 << 16):
         collected.extend(piece)
         del collected[:-4096]
@@ -147,7 +147,8 @@ def _watch(child: Any, deadline: float, cancelled: Any, is_late: Any, finished: 
 def _start_guard(group: int, folder: str) -> Any:
     """Start the guard shell and return its standard input; None if there is no shell.
 
-    Writing a line to it stops the guard; closing it without a line, as at the end of this process, triggers it.
+    A line on it stops the guard. Closing it without a line, as happens when this process is killed, makes the guard kill
+    the process group and remove the folder.
     """
     try:
         shell = subprocess.Popen(

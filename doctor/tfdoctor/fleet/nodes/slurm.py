@@ -1,4 +1,4 @@
-"""Nodes on which Slurm runs one task each: those of the current allocation, or of a partition."""
+"""Engine for Slurm: one task runs on each node of the current allocation, or of a partition."""
 
 from __future__ import annotations
 
@@ -27,6 +27,7 @@ __all__ = ["ALLOCATION", "SlurmEngine"]
 ALLOCATION = "job"
 """Value instead of a partition's name that selects the nodes of the current allocation."""
 PARALLEL = 64
+"""Default number of nodes that are reached at the same time."""
 COMMAND_TIMEOUT_S = 30.0
 """Seconds that Slurm's own commands may take."""
 NAME = re.compile(r"[A-Za-z0-9_][\w.-]{0,252}")
@@ -35,12 +36,12 @@ LOST_MESSAGE = re.compile(
     rb"Requested nodes are busy|NODE_FAIL|nodes required for job are DOWN",
     re.IGNORECASE,
 )
-"""Messages of srun if it cannot run a task on the node."""
+"""Message of srun if it cannot run a task on the node."""
 BUSY = re.compile(r"Requested nodes are busy|Immediate execution impossible", re.IGNORECASE)
 DOWN_STATES = frozenset(
     ("down", "drained", "draining", "fail", "failing", "error", "powered_down", "powering_down")
 )
-"""States of nodes that get no tasks."""
+"""Node states in which Slurm starts no tasks."""
 STATE_SUFFIXES = "*~#!%$@^-+"
 """Characters that `sinfo` appends to a state."""
 
@@ -54,7 +55,10 @@ class SlurmEngine:
     name = "slurm"
 
     def __init__(self, partition: str, *, options: Sequence[str] = (), parallel: int = PARALLEL) -> None:
-        """Check the arguments. Raise UsageError if they are invalid, Error if Slurm's commands are not found."""
+        """Check the arguments.
+
+        Raise UsageError if they are invalid, and Error if Slurm's commands are not found.
+        """
         self._in_allocation = partition == ALLOCATION
         self._options, self._parallel = tuple(options), parallel
         if NAME.fullmatch(partition) is None:
@@ -72,14 +76,14 @@ class SlurmEngine:
             )
 
     def hosts(self) -> Sequence[str]:
-        """Return the nodes. Raise Error if Slurm does not answer."""
+        """Return the nodes' names. Raise Error if Slurm's command fails."""
         argv = ["sinfo", "-N", "-h", "-p", self._partition, "-o", "%N"]
         if self._in_allocation:
             argv = ["scontrol", "show", "hostnames", os.environ["SLURM_JOB_NODELIST"]]
         return tuple(sorted(name for name in set(_run_slurm(argv).split()) if NAME.fullmatch(name)))
 
     def run(self, hosts: Sequence[str], job: Job) -> Iterator[NodeAnswer]:
-        """Yield the answers. Nodes that are down are reported at once, because srun would wait for them."""
+        """Yield the results. Nodes that are down are reported at once, because srun would wait for them."""
         name = f"tfdoctor-{uuid4().hex[:12]}"
         arguments = [
             "srun",
@@ -112,10 +116,11 @@ class SlurmEngine:
             for answer in answers:
                 yield self._explain_answer(answer) if answer.ended == "lost" else answer
 
-    def _find_down(self, *, silent: bool = False) -> dict[str, str]:
-        """Return the state and reason of nodes that get no tasks, such as "down: Not responding".
+    def _find_down(self, *, include_silent: bool = False) -> dict[str, str]:
+        """Return the state and reason of each node that gets no tasks, such as "drained: bad disk".
 
-        With `silent`, nodes that do not answer Slurm at the moment are included.
+        With `include_silent`, nodes that do not respond to Slurm at the moment are included. The result is empty if
+        `sinfo` fails.
         """
         try:
             output = _run_slurm(["sinfo", "-N", "-h", "-o", "%N|%T|%E"])
@@ -127,7 +132,7 @@ class SlurmEngine:
             state, _, reason = description.partition("|")
             base_state = state.rstrip(STATE_SUFFIXES)
             is_silent = base_state == "unknown" or state.endswith("*")
-            if base_state in DOWN_STATES or (silent and is_silent):
+            if base_state in DOWN_STATES or (include_silent and is_silent):
                 description = f"{clean_line(base_state, limit=40)}{', not responding' if is_silent else ''}"
                 has_reason = reason not in ("", "none", "None", "Not responding")
                 states[name] = (
@@ -136,8 +141,8 @@ class SlurmEngine:
         return states
 
     def _explain_answer(self, answer: NodeAnswer) -> NodeAnswer:
-        """Return the answer with the node's real state, because srun reports a node that is down as busy."""
-        state = self._find_down(silent=True).get(answer.host)
+        """Return the result with the node's real state, because srun reports a node that is down as busy."""
+        state = self._find_down(include_silent=True).get(answer.host)
         if state is not None:
             return NodeAnswer(answer.host, "lost", why=f"Slurm has it as {state}", seconds=answer.seconds)
         if BUSY.search(answer.why):
@@ -146,7 +151,7 @@ class SlurmEngine:
         return answer
 
     def _cancel_job(self, name: str) -> None:
-        """Cancel the remaining jobs of this run: a job survives an srun that was killed."""
+        """Cancel the remaining jobs of this run, because a job survives an srun that was killed."""
         user = str(os.getuid())
         for delay in (0.0, 0.3, 1.0, 2.0):  # a job that was being submitted appears a moment later
             time.sleep(delay)
@@ -192,6 +197,9 @@ def _run_slurm(argv: Sequence[str]) -> str:
     return result.stdout.decode("utf-8", "replace")
 
 
-def _is_lost(ran: ChildResult) -> bool:
-    """Return whether the node was not reached or went down. If it goes down during a task, srun ends with 0."""
-    return not ran.stdout.strip() and LOST_MESSAGE.search(ran.stderr[-20_000:]) is not None
+def _is_lost(result: ChildResult) -> bool:
+    """Return whether the node was not reached or went down.
+
+    The exit status does not say: if a node goes down during a task, srun ends with 0.
+    """
+    return not result.stdout.strip() and LOST_MESSAGE.search(result.stderr[-20_000:]) is not None

@@ -1,4 +1,4 @@
-"""Nodes that the system's ssh reaches, with its own configuration and keys. It never asks for a password."""
+"""Engine for ssh, which uses the system's ssh with the user's configuration and keys, and never a password."""
 
 from __future__ import annotations
 
@@ -20,13 +20,17 @@ if TYPE_CHECKING:
 __all__ = ["SshEngine", "make_command", "parse_host_names"]
 
 PARALLEL = 32
+"""Default number of hosts that are reached at the same time."""
 NAME = re.compile(r"(?:ssh://)?(?:[A-Za-z0-9_][\w.+-]{0,63}@)?[A-Za-z0-9_\[][\w.:\[\]%-]{0,252}")
 """host, user@host, or ssh://user@host:port. It must not look like an option of ssh."""
 NOT_REACHED = 255
+"""Exit status of ssh if the host was not reached."""
 
 
 def parse_host_names(text: str) -> tuple[str, ...]:
-    """Return host names separated by commas, spaces or line ends, sorted and unique. `#` begins a comment.
+    """Return the host names in a text, sorted and unique.
+
+    They are separated by commas, spaces or line ends. `#` begins a comment.
 
     Raise UsageError if a name is invalid.
     """
@@ -72,5 +76,5 @@ def make_command(job: Job) -> str:
     return f"exec sh -c {shlex.quote(make_script(job))}"
 
 
-def _is_lost(ran: ChildResult) -> bool:
-    return ran.returncode == NOT_REACHED
+def _is_lost(result: ChildResult) -> bool:
+    return result.returncode == NOT_REACHED

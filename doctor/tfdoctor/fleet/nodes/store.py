@@ -1,7 +1,7 @@
-"""Folder of a fleet's results: one file for each node, and a journal of how each run ended.
+"""Folder with a fleet's results: one file for each node, and a journal of the ended runs.
 
-`NODE.json` is the node's raw output; `fleet.jsonl` has one line for each ended run. Files that the user puts there
-need no journal.
+`NODE.json` is the node's raw output. `fleet.jsonl` has one line for each run that ended. Result files that the user
+adds need no line in the journal.
 """
 
 from __future__ import annotations
@@ -25,11 +25,14 @@ if TYPE_CHECKING:
 __all__ = ["JOURNAL", "PEERS", "Ending", "Store", "StoredNode"]
 
 JOURNAL = "fleet.jsonl"
+"""File name of the journal."""
 PEERS = "peers"
 """Subfolder with the results about the hosts' peers, in the same format."""
 ENDED = ("answered", "failed", "lost", "timeout", "flooded")
+"""Valid values of `Ending.ended`."""
 MAX_LINE_BYTES = 4096
 MAX_ENDINGS = 1_000_000
+"""Most lines of the journal that are read."""
 MAX_NAME_CHARS = 200
 
 
@@ -41,9 +44,11 @@ class Ending:
     ended: str
     why: str = ""
     seconds: float | None = None
+    """Duration of the run; None if not known."""
     asked: float | None = None
-    """Time when the node was asked, and in `came` when it answered, by this machine's clock in seconds since 1970."""
+    """Time of the request by this machine's clock, in seconds since 1970; None if not known."""
     came: float | None = None
+    """Time of the response by the same clock; None if not known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,10 +57,11 @@ class StoredNode:
 
     host: str
     content: bytes | None
-    """Raw content of the file, at most one byte more than `largest`; None if there is no file or it cannot be read."""
+    """Raw content of the file. None if there is no file, or if it cannot be read."""
     ending: Ending | None
+    """Journal entry of the node; None if there is none."""
     why: str = ""
-    """Why the file cannot be read; "" if it can."""
+    """Reason why the file cannot be read; "" if it can, or if there is no file."""
 
 
 class Store:
@@ -64,7 +70,7 @@ class Store:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.aside = 0
-        """Number of files that are not results, set when `results` has ended."""
+        """Number of files that are not results. It is complete after all items of `results` were yielded."""
 
     def make(self) -> None:
         """Create the folder if it is missing. Raise UsageError or Error if it cannot be used."""
@@ -89,7 +95,10 @@ class Store:
         return not self.folder.is_dir() or not any(self.folder.iterdir())
 
     def keep(self, answer: NodeAnswer, *, asked: float | None, came: float) -> None:
-        """Store the answer of one node. Raise Error if it cannot be written."""
+        """Store the result of one node. Raise Error if it cannot be written.
+
+        `asked` and `came` are the times of the request and the response, as in `Ending`.
+        """
         try:
             if answer.ended == "answered":
                 place_file(self.folder / make_file_name(answer.host), answer.output, force=True)
@@ -107,7 +116,7 @@ class Store:
             raise Error(msg, hint="Free some room, then run it again with --resume.") from error
 
     def endings(self) -> dict[str, Ending]:
-        """Return the last journal entry of each node."""
+        """Return the last journal entry of each node. Empty if the journal cannot be read."""
         endings: dict[str, Ending] = {}
         try:
             with (self.folder / JOURNAL).open("rb") as journal:
@@ -123,7 +132,11 @@ class Store:
         return endings
 
     def results(self, largest: int) -> Iterator[StoredNode]:
-        """Yield every node by name, one at a time. Raise UsageError if the folder is missing or unreadable."""
+        """Yield the nodes with a result file, sorted by file name, and then those that are only in the journal.
+
+        Files are read up to `largest` + 1 bytes, so that a larger file can be detected. Raise UsageError if the folder
+        is missing or cannot be read.
+        """
         shown = clean_line(str(self.folder))
         try:
             names = sorted(entry.name for entry in os.scandir(self.folder))
@@ -154,6 +167,7 @@ def make_file_name(host: str) -> str:
 
 
 def _load_content(path: Path, largest: int) -> tuple[bytes | None, str]:
+    """Return at most `largest` + 1 bytes of a file, or None and the reason why it cannot be read."""
     try:
         if not path.is_file():
             return None, "it is no regular file"
@@ -164,7 +178,7 @@ def _load_content(path: Path, largest: int) -> tuple[bytes | None, str]:
 
 
 def _parse_ending(line: bytes) -> Ending | None:
-    """Parse a line of the journal; None if it is invalid."""
+    """Parse a line of the journal. The result is None if the line is invalid."""
     try:
         data = json.loads(line)
     except (ValueError, RecursionError):

@@ -1,7 +1,7 @@
-"""Unpickling without running code, because what a node sends through Dask or Ray is untrusted.
+"""Unpickling without running code, because data from a node of a Dask or Ray cluster are untrusted.
 
-Both libraries pickle what they send, and their own restrictions have gaps: Dask unpickles exceptions, array types and
-plug-ins whatever its `deserializers` say.
+Both libraries send pickles, and their own restrictions have gaps: Dask unpickles exceptions, array types and plug-ins
+no matter which `deserializers` it has.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 
 __all__ = ["restrict_unpickling"]
 
-_NAMES = ("load", "loads", "Unpickler", "_load", "_loads", "_Unpickler")
+_UNPICKLER_NAMES = ("load", "loads", "Unpickler", "_load", "_loads", "_Unpickler")
+"""Names of the unpicklers in `pickle` and `_pickle`, which are replaced in all modules."""
 
 
 def restrict_unpickling() -> None:
@@ -31,7 +32,7 @@ def restrict_unpickling() -> None:
     replacement_names = {
         id(getattr(module, name)): name.strip("_")
         for module in (pickle, _pickle)
-        for name in _NAMES
+        for name in _UNPICKLER_NAMES
         if hasattr(module, name)
     }
     replacements = {"load": _load, "loads": _loads, "Unpickler": _RestrictedUnpickler}
@@ -42,7 +43,7 @@ def restrict_unpickling() -> None:
 
 
 class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in some places
-    """Replacement for an object that a node sent. Its text is the first string among the object's arguments."""
+    """Placeholder for an object that a node sent. Its text is the first string in the object's arguments."""
 
     def __init__(self, *arguments: Any, **_options: Any) -> None:
         parts = [
@@ -60,17 +61,18 @@ class _Placeholder(Exception):  # noqa: N818 - Dask requires an exception in som
 
 
 def _make_no_traceback(*_arguments: Any) -> None:
-    pass
+    """Replace a pickled traceback by None."""
 
 
 def _make_exception(cls: Any, arguments: Any, *_others: Any) -> _Placeholder:
+    """Replace a pickled exception by a placeholder with its text."""
     return _Placeholder.__call__(cls(*arguments)) if isinstance(cls, type) else _Placeholder()
 
 
 class _Bytes(bytes):
-    """Type of bytes, by which Dask selects a reader.
+    """Replacement for the type `bytes`, by which Dask selects a reader.
 
-    Instances of it are refused, because a pickle could give any size.
+    Creating an instance raises UnpicklingError, because a pickle could request any size.
     """
 
     def __new__(cls, *_arguments: Any) -> _Bytes:  # noqa: PYI034
@@ -78,6 +80,7 @@ class _Bytes(bytes):
 
 
 def _find_class(_unpickler: Any, module: str, name: str) -> Any:
+    """Return a harmless replacement for the class or function that a pickle names."""
     if name == "unpickle_traceback":
         return _make_no_traceback
     if name.startswith("unpickle_exception"):

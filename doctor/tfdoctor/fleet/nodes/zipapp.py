@@ -1,8 +1,8 @@
-"""Creation of one file that runs `check` on a node without installation: tfdoctor, its data and its libraries.
+"""Builder of a single file that runs `check` on a node without installation.
 
-It is made from what the running interpreter imports, without a network. The same parts result in the same bytes.
-Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself into a private folder, which is
-removed at the end.
+The file contains tfdoctor, its data and its libraries, as the running interpreter imports them; no network is needed.
+The same parts give the same bytes. Python 3.10 and newer can run it: `python3 FILE check --json`. It unpacks itself
+into a private folder, which is removed at the end.
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ LIBRARIES = ("packaging", "defusedxml", "yaml")
 NOT_NEEDED = ("render/html/assets", "simulate/standin", "lint", "bench", "placement")
 """Folders of tfdoctor that neither command loads."""
 DATA = ("compat",)
+"""Data folders that are included."""
 LOG_DATA = "source_lines.json"
-"""Data that only `diagnose` needs, a seventh of the total size."""
+"""Data file that is left out, because only `diagnose` needs it and it is a seventh of the total size."""
 ARCHIVE_DATE = (1980, 1, 1, 0, 0, 0)
-"""Date of every part, so that the same parts give the same bytes."""
+"""Date of every part, which must always be the same."""
 MAIN_SOURCE = '''\
 """Unpacks tfdoctor into a private folder, runs it, and takes the folder away again."""
 
@@ -94,43 +95,43 @@ sys.exit(main())
 
 def build_zipapp() -> bytes:
     """Return the content of the file. Raise Error if a library is not available as Python source."""
-    parts = dict(_list_tfdoctor_files())
+    parts = dict(_iter_tfdoctor_files())
     for name in DATA:
-        files = _list_files(data_dir(name), f"tfdoctor/_data/{name}")
+        files = _iter_files(data_dir(name), f"tfdoctor/_data/{name}")
         parts.update((path, content) for path, content in files if not path.endswith(LOG_DATA))
     for name in LIBRARIES:
-        parts.update(_list_library_sources(name, name))
+        parts.update(_iter_library_sources(name, name))
     # Python 3.10 has no tomllib, and tomli is equivalent.
-    parts.update(_list_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
+    parts.update(_iter_library_sources("tomli" if sys.version_info < (3, 11) else "tomllib", "tomli"))
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED, compresslevel=9) as archive:
         for name, content in [("__main__.py", MAIN_SOURCE.encode("ascii")), *sorted(parts.items())]:
             part = zipfile.ZipInfo(name, ARCHIVE_DATE)
             part.compress_type = zipfile.ZIP_DEFLATED
-            part.external_attr = 0o600 << 16
+            part.external_attr = 0o600 << 16  # Unix permissions are in the upper 16 bits
             archive.writestr(part, content)
     return b"#!/usr/bin/env python3\n" + buffer.getvalue()
 
 
-def _list_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
+def _iter_tfdoctor_files() -> Iterator[tuple[str, bytes]]:
     package_folder = Path(tfdoctor.__file__).parent
-    for name, content in _list_files(package_folder, "tfdoctor"):
+    for name, content in _iter_files(package_folder, "tfdoctor"):
         relative = name.removeprefix("tfdoctor/")
         if not relative.startswith(("_data/", *(f"{folder}/" for folder in NOT_NEEDED))):
             yield name, content
 
 
-def _list_library_sources(name: str, target_name: str) -> Iterator[tuple[str, bytes]]:
+def _iter_library_sources(name: str, target_name: str) -> Iterator[tuple[str, bytes]]:
     spec = importlib.util.find_spec(name)
     if spec is None or spec.origin is None or not spec.origin.endswith("__init__.py"):
         msg = f"the Python library {name} is not there as source."
         raise Error(msg, hint="Install tfdoctor again.")
-    for path, content in _list_files(Path(spec.origin).parent, target_name):
+    for path, content in _iter_files(Path(spec.origin).parent, target_name):
         if path.endswith(".py"):
             yield path, content
 
 
-def _list_files(folder: Path, target_name: str) -> Iterator[tuple[str, bytes]]:
+def _iter_files(folder: Path, target_name: str) -> Iterator[tuple[str, bytes]]:
     for path in sorted(folder.rglob("*")):
         relative = path.relative_to(folder)
         if path.is_file() and "__pycache__" not in relative.parts and not path.name.startswith("."):

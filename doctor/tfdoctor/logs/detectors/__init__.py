@@ -1,1 +1,1 @@
-"""Detectors: functions that derive a cause from the events of a log, one module for each subject."""
+"""Detectors, which derive a root cause from the events of a log."""

@@ -1,4 +1,4 @@
-"""The detector for tasks of a distributed job that cannot reach each other."""
+"""Detect tasks of a distributed job that cannot reach each other."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ SERVER_SIGNATURES = (
     "cluster-lost",
     "parameter-server",
 )
-"""Signatures that only servers of TensorFlow log: other programs use gRPC, too."""
+"""Signatures that only TensorFlow servers log, while other programs use gRPC, too."""
 OTHER_GRPC_USERS = ("framework-pytorch", "framework-jax")
 """Other frameworks that use gRPC."""
 
 
 def detect_cluster(case: LogContext) -> Decision | None:
-    """Return why a task cannot reach its cluster; None if nothing shows that it cannot."""
+    """Return the cause if a task cannot reach its cluster. None if the log does not show that."""
     return (
         _detect_bad_specification(case)
         or _detect_lost(case)
@@ -38,7 +38,7 @@ def detect_cluster(case: LogContext) -> Decision | None:
 
 
 def _detect_bad_specification(case: LogContext) -> Decision | None:
-    """Return the cause if the cluster, its addresses or this task are wrong."""
+    """Return the cause if the cluster specification is invalid, or if this task cannot listen."""
     log = case.log
     event = log.first("cluster-address")
     if event is not None:
@@ -67,14 +67,14 @@ def _detect_bad_specification(case: LogContext) -> Decision | None:
 
 
 def _detect_lost(case: LogContext) -> Decision | None:
-    """Return the cause if a task ended or no longer answers."""
+    """Return the cause if a task ended or no longer responds."""
     if not case.log.has("cluster-lost"):
         return None
-    lost = _list_tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
+    lost_tasks = _list_tasks([*case.log.list_events("cluster-lost"), *_list_following(case, "cluster-lost")])
     return Decision(
         Cause.CLUSTER_FAILURE,
         case.list_evidence("cluster-lost"),
-        note=f"{_name_tasks(lost)} The reason is in the log of that task.",
+        note=f"{_format_tasks(lost_tasks)} The reason is in the log of that task.",
         title="A task of the cluster ended, or no longer answers",
     )
 
@@ -102,7 +102,7 @@ def _detect_unreachable(case: LogContext) -> Decision | None:
         Cause.CLUSTER_FAILURE,
         (*events, *case.list_evidence("cluster-target"))[:4],
         note=(
-            f"{_name_tasks(tasks)}{target} It is not started yet, has ended, has another address, or a "
+            f"{_format_tasks(tasks)}{target} It is not started yet, has ended, has another address, or a "
             "firewall is between."
         ),
         title="A task of the cluster cannot be reached" if log.has("cluster-connect") else "",
@@ -110,33 +110,33 @@ def _detect_unreachable(case: LogContext) -> Decision | None:
 
 
 def _detect_waiting(case: LogContext) -> Decision | None:
-    """Return the cause if a task waits for another one."""
+    """Return the cause if this task waits for other tasks."""
     log = case.log
-    waiting, tasks_left = log.last("cluster-waiting"), log.last("cluster-tasks-left")
+    waiting, missing_tasks = log.last("cluster-waiting"), log.last("cluster-tasks-left")
     events: list[Event] = []
     if waiting is not None and not _has_session_after(case, waiting):
         events = log.list_events("cluster-waiting")
         tasks = _list_tasks(events)
-    elif tasks_left is not None and int(tasks_left.get("left")) > 0:
-        events, tasks = [tasks_left], _list_tasks(_list_following(case, "cluster-tasks-left"))
+    elif missing_tasks is not None and int(missing_tasks.get("left")) > 0:
+        events, tasks = [missing_tasks], _list_tasks(_list_following(case, "cluster-tasks-left"))
     if not events:
         return None
     return Decision(
         Cause.CLUSTER_FAILURE,
         (*events[:1], *events[-1:]) if len(events) > 1 else tuple(events),
-        note=f"{_name_tasks(tasks)} It is not started yet, has another address or index, or a firewall is between.",
+        note=f"{_format_tasks(tasks)} It is not started yet, has another address or index, or a firewall is between.",
         title="A task waits for another task of its cluster",
     )
 
 
 def _has_session_after(case: LogContext, event: Event) -> bool:
     """Return whether a session began after this event."""
-    started = case.log.last("cluster-session")
-    return started is not None and started.order > event.order
+    session_event = case.log.last("cluster-session")
+    return session_event is not None and session_event.order > event.order
 
 
 def _list_following(case: LogContext, name: str) -> list[Event]:
-    """Return the events that name tasks on the three lines below those of a signature."""
+    """Return the events that name a task on one of the three lines below an event of signature `name`."""
     lines = {event.line for event in case.log.list_events(name)}
     return [
         e for e in case.log.list_events("cluster-task-named") if lines & {e.line - 1, e.line - 2, e.line - 3}
@@ -144,7 +144,7 @@ def _list_following(case: LogContext, name: str) -> list[Event]:
 
 
 def _list_tasks(events: Iterable[Event]) -> list[str]:
-    """Return the tasks that the events name, as "worker:1", each once."""
+    """Return the names of the tasks in the events, such as "worker:1", each once."""
     tasks: dict[str, None] = {}
     for event in events:
         task = event.fields.get("task") or ""
@@ -154,7 +154,7 @@ def _list_tasks(events: Iterable[Event]) -> list[str]:
     return list(tasks)
 
 
-def _name_tasks(tasks: list[str]) -> str:
+def _format_tasks(tasks: list[str]) -> str:
     """Return a sentence that names the tasks."""
     if not tasks:
         return "The log does not name the task."

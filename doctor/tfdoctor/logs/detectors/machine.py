@@ -1,4 +1,7 @@
-"""Detectors for failures before a GPU is found: containers, installations, the driver."""
+"""Detect failures of containers, installations and the driver, before TensorFlow finds a GPU.
+
+Each `detect_…` function returns its decision, or None if the log does not show such a failure.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from tfdoctor.logs.libraries import is_cupti, is_driver, is_nvml, strip_library_
 from tfdoctor.logs.log_context import LIBRARY_CAUSES, Decision, LogContext
 
 NO_DEVICE = frozenset({"CUDA_ERROR_NO_DEVICE", "UNKNOWN ERROR (100)"})
-"""cuInit codes: no device."""
+"""cuInit codes for no GPU. TensorFlow prints a code without a name as "UNKNOWN ERROR (number)"."""
 NO_DRIVER = frozenset(
     {
         "UNKNOWN ERROR (303)",
@@ -15,7 +18,7 @@ NO_DRIVER = frozenset(
         "CUDA_ERROR_SHARED_OBJECT_SYMBOL_NOT_FOUND",
     }
 )
-"""cuInit codes: no driver, or an incomplete one."""
+"""cuInit codes for a missing or incomplete driver."""
 TOO_OLD = frozenset(
     {
         "CUDA_ERROR_INSUFFICIENT_DRIVER",
@@ -24,13 +27,13 @@ TOO_OLD = frozenset(
         "UNKNOWN ERROR (36)",
     }
 )
-"""cuInit codes: the driver is too old."""
+"""cuInit codes for a driver that is too old."""
 STUB = frozenset({"UNKNOWN ERROR (-1)", "UNKNOWN ERROR (34)", "CUDA_ERROR_STUB_LIBRARY"})
-"""Codes of the stub library that a toolkit has for linking: -1 up to CUDA 11, 34 after that."""
+"""cuInit codes of the stub library that the CUDA toolkit contains for linking: -1 up to CUDA 11, 34 after that."""
 UNKNOWN = frozenset({"CUDA_ERROR_UNKNOWN", "UNKNOWN ERROR (999)"})
-"""cuInit codes: unknown error."""
+"""cuInit codes for an unknown error."""
 NOT_STARTED = frozenset({"CUDA_ERROR_NOT_INITIALIZED"})
-"""The code in a forked process. Without a fork, the driver itself did not start."""
+"""The cuInit code in a forked process. Without a fork, the driver itself did not start."""
 FORK_NOTE = (
     "CUDA cannot be used in a process that was forked from one that had used it: usually a worker of "
     "multiprocessing, gunicorn or celery. Start the workers with `spawn`, or import and use TensorFlow only in the "
@@ -65,7 +68,7 @@ def detect_containers(case: LogContext) -> Decision | None:
 
 
 def _choose_container_cause(message: str) -> Cause:
-    """Return the cause that the container toolkit names."""
+    """Return the cause for an NVML error message of the container toolkit."""
     text = message.lower()
     if "mismatch" in text:
         return Cause.DRIVER_LIB_MISMATCH
@@ -77,7 +80,7 @@ def _choose_container_cause(message: str) -> Cause:
 
 
 def detect_smi(case: LogContext) -> Decision | None:
-    """Return the cause that nvidia-smi names, if TensorFlow logged nothing about it."""
+    """Return the cause if nvidia-smi failed and TensorFlow logged nothing about the driver or its libraries."""
     event = case.log.first("smi-failed")
     if event is None or case.registration is not None or case.log.has("cuinit", "dso-failed"):
         return None
@@ -109,17 +112,17 @@ def detect_windows(case: LogContext) -> Decision | None:
 
 
 def detect_installation(case: LogContext) -> Decision | None:
-    """Return the cause if an import or an installation fails. It does not matter if a GPU was registered."""
+    """Return the cause if an import or an installation fails. None if a GPU was registered anyway."""
     if case.registration is not None:
         return None
-    for name, cause, maybe in (
+    for name, cause, other_causes in (
         ("glibc", Cause.GLIBC_TOO_OLD, ()),
         ("libstdcxx", Cause.LIBSTDCXX_TOO_OLD, ()),
         ("illegal-instruction", Cause.ILLEGAL_INSTRUCTION_AVX, ()),
         ("dll-init", Cause.ILLEGAL_INSTRUCTION_AVX, (Cause.MSVC_RUNTIME_MISSING,)),
     ):
         if case.log.has(name):
-            return Decision(cause, case.list_evidence(name), maybe)
+            return Decision(cause, case.list_evidence(name), other_causes)
     return _detect_missing_at_import(case) or _detect_package_conflict(case)
 
 
@@ -138,25 +141,25 @@ def _detect_package_conflict(case: LogContext) -> Decision | None:
 
 
 def _detect_missing_at_import(case: LogContext) -> Decision | None:
-    """Return the cause if a library is missing at the import of TensorFlow."""
-    at_import = [
+    """Return the cause if a library is missing when TensorFlow is imported."""
+    import_libraries = [
         library
         for library in case.missing
         if library.event.id in ("import-so", "import-dll", "import-dylib")
         or (library.event.id == "damaged-library" and "ImportError:" in library.event.text)
     ]
-    if at_import:
-        events = tuple(library.event for library in at_import[:2])
-        first = at_import[-1]
-        stem = strip_library_name(first.soname)
+    if import_libraries:
+        events = tuple(library.event for library in import_libraries[:2])
+        deciding_library = import_libraries[-1]
+        stem = strip_library_name(deciding_library.soname)
         if stem.lower().startswith(("msvcp", "vcruntime", "concrt")):
             return Decision(Cause.MSVC_RUNTIME_MISSING, events)
-        if is_driver(first.soname):
+        if is_driver(deciding_library.soname):
             cause = Cause.CONTAINER_NO_GPU if _is_containerized(case) else Cause.NO_DRIVER
             return Decision(cause, events, (Cause.NO_DRIVER, Cause.IMPORT_MISSING_CUDA_LIB))
         if stem.startswith("nvidia-"):
             return Decision(Cause.LIBS_TRANSITIVE, events, (Cause.DRIVER_LIB_MISMATCH,))
-        if is_cupti(first.soname):
+        if is_cupti(deciding_library.soname):
             return Decision(Cause.CUPTI_MISSING, events)
         return Decision(Cause.IMPORT_MISSING_CUDA_LIB, events, LIBRARY_CAUSES)
     msvc_events = [
@@ -172,6 +175,7 @@ def _detect_missing_at_import(case: LogContext) -> Decision | None:
 
 
 def _is_containerized(case: LogContext) -> bool:
+    """Return whether the log comes from a container, or from a Redis module, which usually runs in one."""
     return case.is_in_container() or "/redis/modules/" in "".join(
         event.text for event in case.log.list_events("import-so")
     )
@@ -181,7 +185,7 @@ def _is_containerized(case: LogContext) -> bool:
 
 
 def detect_driver(case: LogContext) -> Decision | None:
-    """Return the cause if the driver fails, from cuInit's result and the diagnostics beside it."""
+    """Return the cause if the driver fails, from the cuInit codes and the diagnostics after them."""
     log = case.log
     event = log.last("cuinit")
     if event is None:
@@ -197,17 +201,17 @@ def detect_driver(case: LogContext) -> Decision | None:
     )
     if case.hidden is not None:
         evidence = (*evidence, case.hidden)
-    cause, maybe = _choose_cuinit_cause(case, codes)
+    cause, other_causes = _choose_cuinit_cause(case, codes)
     if codes == NOT_STARTED:
-        return Decision(cause, evidence, maybe, FORK_NOTE)
+        return Decision(cause, evidence, other_causes, FORK_NOTE)
     if cause is Cause.DRIVER_INIT_UNKNOWN and not codes & UNKNOWN:
         note = f"The driver's library opens, and starting it fails with {' and '.join(sorted(codes))}."
-        return Decision(cause, evidence, maybe, note, "The driver is installed but does not start")
-    return Decision(cause, evidence, maybe)
+        return Decision(cause, evidence, other_causes, note, "The driver is installed but does not start")
+    return Decision(cause, evidence, other_causes)
 
 
 def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tuple[Cause, ...]]:
-    """Return the cause for cuInit's codes, and the other possible ones."""
+    """Return (cause of these cuInit codes, other possible causes)."""
     log = case.log
     if "CUDA_ERROR_COMPAT_NOT_SUPPORTED_ON_DEVICE" in codes or "UNKNOWN ERROR (804)" in codes:
         return Cause.COMPAT_NOT_SUPPORTED, (Cause.DRIVER_LIB_MISMATCH,)
@@ -215,30 +219,30 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
         return Cause.DRIVER_LIB_MISMATCH, ()
     if codes & TOO_OLD:
         return Cause.DRIVER_TOO_OLD, ()
-    no_kernel, no_node = (
+    lacks_kernel_module, lacks_node = (
         log.has("kernel-driver-missing") or _is_smi_failure(case),
         log.has("device-node-missing"),
     )
     if log.has("stub-version"):
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if codes & STUB:
-        if no_node or no_kernel or case.is_in_container():
-            return Cause.CONTAINER_NO_GPU if no_node or case.is_in_container() else Cause.NO_DRIVER, (
+        if lacks_node or lacks_kernel_module or case.is_in_container():
+            return Cause.CONTAINER_NO_GPU if lacks_node or case.is_in_container() else Cause.NO_DRIVER, (
                 Cause.STUB_LIBCUDA,
                 Cause.NO_DRIVER,
             )
         return Cause.STUB_LIBCUDA, (Cause.CONTAINER_NO_GPU,)
     if case.hidden is not None and codes & NO_DEVICE:
         return Cause.HIDDEN_BY_ENV, (Cause.NO_DEVICE,)
-    if no_kernel:
+    if lacks_kernel_module:
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DRIVER or _lacks_driver_library(case):
-        if no_node and case.is_in_container():
+        if lacks_node and case.is_in_container():
             return Cause.CONTAINER_NO_GPU, (Cause.NO_DRIVER,)
         return Cause.NO_DRIVER, (Cause.CONTAINER_NO_GPU,)
     if codes & NO_DEVICE:
-        return _choose_no_device_cause(case, no_node=no_node)
-    if no_node:
+        return _choose_no_device_cause(case, no_node=lacks_node)
+    if lacks_node:
         return Cause.NO_DEVICE, (Cause.NO_DRIVER, Cause.DRIVER_INIT_UNKNOWN, Cause.CONTAINER_NO_GPU)
     if codes & {"CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_DEVICE_UNAVAILABLE"}:
         return Cause.GPU_BUSY_OTHER_PROCESS, ()
@@ -246,7 +250,10 @@ def _choose_cuinit_cause(case: LogContext, codes: set[str]) -> tuple[Cause, tupl
 
 
 def _choose_no_device_cause(case: LogContext, *, no_node: bool) -> tuple[Cause, tuple[Cause, ...]]:
-    """Return the cause if cuInit finds no device, and the other possible ones."""
+    """Return (cause, other possible causes) if cuInit finds no GPU.
+
+    `no_node` says whether the device node in /dev is missing.
+    """
     if no_node:
         cause = Cause.CONTAINER_NO_GPU if case.is_in_container() else Cause.NO_DEVICE
         return cause, (Cause.NO_DEVICE, Cause.CONTAINER_NO_GPU, Cause.HIDDEN_BY_ENV)
@@ -258,9 +265,9 @@ def _choose_no_device_cause(case: LogContext, *, no_node: bool) -> tuple[Cause, 
 
 
 def _is_smi_failure(case: LogContext) -> bool:
-    """Return whether only nvidia-smi reports a missing kernel module, and nothing contradicts it."""
-    failed = any("communicate" in event.get("what") for event in case.log.list_events("smi-failed"))
-    return failed and not case.log.has("kernel-driver", "smi-table")
+    """Return whether nvidia-smi cannot communicate with the driver, and nothing in the log contradicts that."""
+    has_failed = any("communicate" in event.get("what") for event in case.log.list_events("smi-failed"))
+    return has_failed and not case.log.has("kernel-driver", "smi-table")
 
 
 def _lacks_driver_library(case: LogContext) -> bool:
@@ -268,15 +275,16 @@ def _lacks_driver_library(case: LogContext) -> bool:
 
 
 def _detect_missing_driver(case: LogContext) -> Decision | None:
-    """Return the cause if libcuda could not be opened; the line about cuInit is missing in the log."""
+    """Return the cause if libcuda could not be opened, for a log without a cuInit result."""
     missing = [
         library
         for library in case.missing
         if is_driver(library.soname)
         and library.event.id in ("dso-failed", "dso-failed-old", "damaged-library")
     ]
-    is_opened = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
-    if not missing or (is_opened and missing[-1].event.id == "dso-failed-old"):  # TensorFlow tries two names
+    has_opened_driver = any(is_driver(event.get("soname")) for event in case.log.list_events("dso-opened"))
+    # old releases try two names of libcuda, so a failure of one does not matter if the other was opened
+    if not missing or (has_opened_driver and missing[-1].event.id == "dso-failed-old"):
         return None
     if case.registration is not None and case.registration.order > missing[-1].event.order:
         return None
@@ -288,18 +296,20 @@ def _detect_missing_driver(case: LogContext) -> Decision | None:
 
 
 def _detect_driver_messages(case: LogContext) -> Decision | None:
-    """Return the cause that other messages about the driver name."""
+    """Return the cause that other messages about the driver show."""
     log = case.log
     if log.has("device-query-failed"):
         return Decision(Cause.DRIVER_INIT_UNKNOWN, case.list_evidence("device-query-failed"))
     if log.has("driver-mismatch"):
         return Decision(Cause.DRIVER_LIB_MISMATCH, case.list_evidence("driver-mismatch"))
-    hip = log.first("hip-init")
-    if hip is not None and case.registration is None:
-        no_device = "Device" in hip.get("code")
-        maybe = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
+    hip_event = log.first("hip-init")
+    if hip_event is not None and case.registration is None:
+        no_device = "Device" in hip_event.get("code")
+        other_causes = (Cause.NO_DRIVER, Cause.HIDDEN_BY_ENV)
         return Decision(
-            Cause.NO_DEVICE if no_device else Cause.DRIVER_INIT_UNKNOWN, case.list_evidence("hip-init"), maybe
+            Cause.NO_DEVICE if no_device else Cause.DRIVER_INIT_UNKNOWN,
+            case.list_evidence("hip-init"),
+            other_causes,
         )
     if log.has("driver-insufficient"):
         return Decision(Cause.DRIVER_TOO_OLD, case.list_evidence("driver-insufficient"))
@@ -315,7 +325,7 @@ def _detect_driver_messages(case: LogContext) -> Decision | None:
                 "forked from one that uses the GPU.",
                 "CUDA does not start in this process",
             )
-        table = (
+        causes_by_text = (
             ("display driver", Cause.DRIVER_LIB_MISMATCH),
             ("forward compat", Cause.COMPAT_NOT_SUPPORTED),
             ("stub", Cause.STUB_LIBCUDA),
@@ -324,17 +334,18 @@ def _detect_driver_messages(case: LogContext) -> Decision | None:
             ("no CUDA-capable", Cause.NO_DEVICE),
         )
         return Decision(
-            next(cause for text, cause in table if text in message), case.list_evidence("driver-code")
+            next(cause for text, cause in causes_by_text if text in message),
+            case.list_evidence("driver-code"),
         )
     if case.registration is not None:
         return None
-    nvml = tuple(
+    nvml_events = tuple(
         library.event
         for library in case.missing
         if is_nvml(library.soname) and library.event.id == "dso-failed"
     )
-    if nvml or log.has("nvml-missing"):
-        return Decision(Cause.NVML_MISSING, (*nvml[:2], *case.list_evidence("nvml-missing")))
+    if nvml_events or log.has("nvml-missing"):
+        return Decision(Cause.NVML_MISSING, (*nvml_events[:2], *case.list_evidence("nvml-missing")))
     if log.has("kernel-driver-missing"):
         return Decision(Cause.NO_DRIVER, case.list_evidence("kernel-driver-missing"))
     if log.has("device-node-missing"):

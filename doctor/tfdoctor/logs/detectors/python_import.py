@@ -1,7 +1,7 @@
-"""Detectors for a failed `import tensorflow`, by its traceback rather than the error line alone.
+"""Detect a failed `import tensorflow` by its traceback rather than by the error line alone.
 
-Any package can raise an ImportError. It belongs to TensorFlow if the traceback above it goes through a module
-of TensorFlow that is being imported, or if the error names a file of TensorFlow.
+Any package can raise an ImportError. An error belongs to TensorFlow if a TensorFlow module that is being imported
+appears in the traceback above it, or if the error names a TensorFlow file.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 _INSTALLED = re.compile(
     r"[\\/](?:site|dist)-packages[\\/]|[\\/]lib(?:64)?[\\/](?:python|pypy)\d|[\\/]Lib[\\/]|\.zip[\\/]|^<|<frozen"
 )
-"""Paths of installed modules and of Python's own."""
+"""Matches the paths of installed modules and of the standard library."""
 _TENSORFLOW = re.compile(r"(?:site|dist)-packages[\\/](?:tensorflow|tensorflow_core|tensorflow_intel)[\\/]")
 _GPU_PACKAGES = re.compile(
     r"(?:site|dist)-packages[\\/](?:tensorflow(?:_core|_intel)?|nvidia|tensorrt|tensorflow-plugins)[\\/]"
@@ -36,27 +36,36 @@ _PACKAGES = (
     "urllib3 werkzeug wrapt yaml"
 )
 _MODULES = sys.stdlib_module_names | frozenset(_PACKAGES.split())
-"""Modules that TensorFlow and its dependencies import: a file with such a name shadows the module."""
-_NAMED = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
+"""Modules that TensorFlow and its dependencies import. A user's file with such a name shadows the module."""
+_TENSORFLOW_MODULE = re.compile(r"[\\/]tensorflow(?:\.py|[\\/]__init__\.py)$")
 _FRAME_LINES = 4
-"""Lines from one frame of a traceback to the next: the frame, its source, a marker, and a wrapped line."""
+"""The lines of one traceback frame: the frame, its source, a marker, and a wrapped line."""
 _CELL_FRAME_LINES = 20
-"""The same in IPython, which shows the lines around the current one."""
-_AFTER_IMPORT = ("cuinit", "registration-skipped", "dso-failed", "dso-failed-old", "device-found", "numa")
-"""Messages of TensorFlow after its import."""
+"""The lines of one frame in IPython, which shows the source lines around the current one."""
+_AFTER_IMPORT_SIGNATURES = (
+    "cuinit",
+    "registration-skipped",
+    "dso-failed",
+    "dso-failed-old",
+    "device-found",
+    "numa",
+)
+"""Messages that TensorFlow logs after its import."""
 
 
 def detect_imports(case: LogContext) -> Decision | None:
-    """Return why `import tensorflow` failed; None if it did not, or succeeded later."""
+    """Return the cause if `import tensorflow` failed. None if it did not fail, or succeeded later."""
     log = case.log
-    broken = log.first("python-broken")
-    if broken is not None and case.registration is None and not log.has(*_AFTER_IMPORT):
-        cause = Cause.NOT_PERMITTED if broken.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
+    broken_event = log.first("python-broken")
+    if broken_event is not None and case.registration is None and not log.has(*_AFTER_IMPORT_SIGNATURES):
+        cause = (
+            Cause.NOT_PERMITTED if broken_event.get("why") == "Permission denied" else Cause.PYTHON_UNUSABLE
+        )
         return Decision(cause, case.list_evidence("python-broken"))
-    if case.registration is not None or case.ready_order >= 0 or log.has(*_AFTER_IMPORT):
+    if case.registration is not None or case.ready_order >= 0 or log.has(*_AFTER_IMPORT_SIGNATURES):
         return None
     return (
-        _detect_named(case)
+        _detect_named_file(case)
         or _detect_shadowed(case)
         or _detect_in_tracebacks(case)
         or _detect_hollow_package(case)
@@ -64,8 +73,8 @@ def detect_imports(case: LogContext) -> Decision | None:
     )
 
 
-def _detect_named(case: LogContext) -> Decision | None:
-    """Return the cause if the error itself names TensorFlow or one of its files."""
+def _detect_named_file(case: LogContext) -> Decision | None:
+    """Return the cause if the error itself names TensorFlow, or a file in its package or that of a GPU library."""
     for event in case.log.list_events("module-shadowed"):
         if event.get("name") or _imports_tensorflow(_list_frames(case, event)):
             return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(event.get("path")))
@@ -79,22 +88,27 @@ def _detect_named(case: LogContext) -> Decision | None:
 
 
 def _detect_shadowed(case: LogContext) -> Decision | None:
-    """Return the cause if an installed module imported a file of the user with the name of another module."""
+    """Return the cause if an installed module imported a user's file that has the name of another module."""
     frames: list[Event] = []
     for event in case.log.list_events("import-frame"):
-        path = _frame_path(event)
-        if not path or (frames and event.line - frames[-1].line > _max_gap(event)):
+        path = _get_frame_path(event)
+        if not path or (frames and event.line - frames[-1].line > _get_max_gap(event)):
             frames.clear()
         if not path:
             continue
         is_shadowing = (
-            _module_name(path) in _MODULES
+            _get_module_name(path) in _MODULES
             and _INSTALLED.search(path) is None
             and not path.startswith(("<", "~"))
         )
         if is_shadowing and _imports_tensorflow(frames):
             return Decision(Cause.SHADOWED_MODULE, (frames[-1], event), (), _suggest_rename(path))
-        if is_shadowing and frames and _NAMED.search(path) and not _NAMED.search(_frame_path(frames[-1])):
+        if (
+            is_shadowing
+            and frames
+            and _TENSORFLOW_MODULE.search(path)
+            and not _TENSORFLOW_MODULE.search(_get_frame_path(frames[-1]))
+        ):
             return Decision(Cause.SHADOWED_MODULE, (event,), (), _suggest_rename(path))
         frames.append(event)
     return None
@@ -116,15 +130,15 @@ def _detect_in_tracebacks(case: LogContext) -> Decision | None:
         if (
             path
             and path != "unknown location"
-            and _module_name(path) in _MODULES
+            and _get_module_name(path) in _MODULES
             and _INSTALLED.search(path) is None
         ):
             return Decision(Cause.SHADOWED_MODULE, evidence, (), _suggest_rename(path))
         name = (event.get("source") or event.get("of") or event.get("lost")).partition(".")[0]
         if name.startswith("tensorflow") and name != "tensorflow_estimator":
-            continue  # its own parts: two packages overwrote each other, or another module shadows it
+            continue  # a part of TensorFlow itself is missing: two packages overwrote each other, or a file shadows it
         if case.log.has("protobuf", "numpy-abi"):
-            continue  # those detectors explain it better
+            continue  # the detectors for these signatures explain the error better
         return Decision(Cause.PACKAGE_CONFLICT, evidence, (Cause.SHADOWED_MODULE,))
     return None
 
@@ -132,45 +146,50 @@ def _detect_in_tracebacks(case: LogContext) -> Decision | None:
 def _detect_hollow_package(case: LogContext) -> Decision | None:
     """Return the cause if the module that was imported as TensorFlow is not TensorFlow.
 
-    Every release has most names; those that differ between TensorFlow 1 and 2 are left to `detect_other_api`.
+    It is not if it lacks a name that every release has. Names that only TensorFlow 1 or 2 has are handled by
+    `detect_other_api`.
     """
     event = case.log.first("tensorflow-attribute")
     if event is None or event.get("second") or case.both_listed:
         return None
     frames = _list_frames(case, event)
-    tensorflow_frame = next((frame for frame in reversed(frames) if _NAMED.search(_frame_path(frame))), None)
-    if tensorflow_frame is not None and _INSTALLED.search(_frame_path(tensorflow_frame)) is None:
+    tensorflow_frame = next(
+        (frame for frame in reversed(frames) if _TENSORFLOW_MODULE.search(_get_frame_path(frame))), None
+    )
+    if tensorflow_frame is not None and _INSTALLED.search(_get_frame_path(tensorflow_frame)) is None:
         return Decision(
             Cause.SHADOWED_MODULE,
             (tensorflow_frame, event),
             (),
-            _suggest_rename(_frame_path(tensorflow_frame)),
+            _suggest_rename(_get_frame_path(tensorflow_frame)),
         )
     if event.get("partial"):
         return Decision(Cause.SHADOWED_MODULE, (event,), (Cause.DAMAGED_FILE,), PARTIAL_NOTE)
     if _imports_tensorflow(frames) or _has_messages(case) or _is_other_api(case, event):
         return None
-    maybe = (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
+    other_causes = (
+        (Cause.SHADOWED_MODULE, Cause.INCONCLUSIVE) if event.get("newer") else (Cause.SHADOWED_MODULE,)
+    )
     subject = "Every TensorFlow from 2.0 on" if event.get("newer") else "Every TensorFlow"
     title = "What is imported under the name tensorflow is not TensorFlow"
-    return Decision(Cause.DAMAGED_FILE, (event,), maybe, f"{subject} {HOLLOW_NOTE}", title)
+    return Decision(Cause.DAMAGED_FILE, (event,), other_causes, f"{subject} {HOLLOW_NOTE}", title)
 
 
 def _has_messages(case: LogContext) -> bool:
-    """Return whether TensorFlow wrote any message in the log, so it was imported."""
+    """Return whether TensorFlow wrote any message in the log, which shows that it was imported."""
     has_benign = any(case.log.list_events(name)[0].signature.benign is not None for name in case.log.events)
     return has_benign or case.log.has("format-classic", "format-absl")
 
 
 def _is_other_api(case: LogContext, event: Event) -> bool:
-    """Return whether the name is missing because the program is written for another TensorFlow."""
+    """Return whether the missing name shows that the program is written for another major release."""
     if event.get("second") or (event.get("removed") and not case.has_trait("first-api")):
         return True
     return bool(event.get("newer")) and case.has_trait("first-api")
 
 
 def detect_other_api(case: LogContext) -> Decision | None:
-    """Return a decision without a cause if the program fails because of a name of another TensorFlow."""
+    """Return an inconclusive decision if the program fails because it is written for another TensorFlow."""
     event = case.log.first("tensorflow-attribute")
     if event is None or not _is_other_api(case, event):
         return None
@@ -178,9 +197,9 @@ def detect_other_api(case: LogContext) -> Decision | None:
         title = "The program asks for a name that this TensorFlow does not have yet"
         return Decision(Cause.INCONCLUSIVE, (event,), (), NEWER_NOTE, title)
     is_certain = event.get("second") or _has_messages(case)
-    maybe = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
+    other_causes = () if is_certain else (Cause.DAMAGED_FILE, Cause.SHADOWED_MODULE)
     title = "The program asks for a name that TensorFlow 2 does not have"
-    return Decision(Cause.INCONCLUSIVE, (event,), maybe, REMOVED_NOTE, title)
+    return Decision(Cause.INCONCLUSIVE, (event,), other_causes, REMOVED_NOTE, title)
 
 
 PARTIAL_NOTE = (
@@ -220,38 +239,41 @@ def _detect_not_installed(case: LogContext) -> Decision | None:
 
 
 def _list_frames(case: LogContext, error: Event) -> list[Event]:
-    """Return the frames of modules being imported directly above an error, the outermost first."""
+    """Return the traceback frames directly above an error, the outermost first.
+
+    Only frames of modules that are being imported are included.
+    """
     frames: list[Event] = []
     line = error.line
     for event in reversed(case.log.list_events("import-frame")):
         if event.line > line:
             continue
-        if not _frame_path(event) or line - event.line > _max_gap(event):
+        if not _get_frame_path(event) or line - event.line > _get_max_gap(event):
             break
         frames.append(event)
         line = event.line
     return frames[::-1]
 
 
-def _max_gap(frame: Event) -> int:
-    """Return the number of lines within which the next frame must follow."""
+def _get_max_gap(frame: Event) -> int:
+    """Return the maximum distance in lines to the next frame."""
     return _CELL_FRAME_LINES if frame.get("shown") else 4 * _FRAME_LINES
 
 
-def _frame_path(frame: Event) -> str:
+def _get_frame_path(frame: Event) -> str:
     return frame.get("path") or frame.get("shown")
 
 
-def _module_name(path: str) -> str:
-    """Return the name of the module in a file."""
+def _get_module_name(path: str) -> str:
+    """Return the name of the module that a file contains, without its packages."""
     return re.sub(r"([\\/]__init__)?\.py$", "", path).replace("\\", "/").rpartition("/")[2]
 
 
 def _imports_tensorflow(frames: Sequence[Event]) -> bool:
-    return any(_TENSORFLOW.search(_frame_path(frame)) for frame in frames)
+    return any(_TENSORFLOW.search(_get_frame_path(frame)) for frame in frames)
 
 
 def _suggest_rename(path: str) -> str:
-    """Return the sentence that tells the user to rename a file; empty without a path."""
+    """Return a sentence that tells the user to rename a file. Empty if `path` is empty."""
     safe_path = path.replace("`", "'")
     return f"Rename {safe_path}, and delete the __pycache__ next to it." if path else ""

@@ -1,15 +1,15 @@
-"""Makes TensorFlow log the placement of operations in any program, for `tfdoctor run --placement`.
+"""Make TensorFlow log the placement of operations in any program, for `tfdoctor run --placement`.
 
-Python imports a module of this name at startup; it finds this one because `run` puts its folder first on
-PYTHONPATH. When TensorFlow's sessions and contexts are imported, log_device_placement is enabled in them. The
-environment's own sitecustomize is imported as usual. Runs on every Python that a TensorFlow supports, 2.7 to
-3.14.
+Python imports a module with this name at startup, and finds this one because `run` puts its folder first on
+PYTHONPATH. When TensorFlow's session and context modules are imported, they are changed so that
+log_device_placement is enabled. The environment's own sitecustomize is imported as usual. This module runs on
+Python 2.7 to 3.14.
 """
 
 import os
 import sys
 
-_HERE = os.path.dirname(os.path.abspath(__file__))
+_THIS_FOLDER = os.path.dirname(os.path.abspath(__file__))
 
 
 def _log_in_sessions(module):
@@ -38,18 +38,18 @@ def _log_in_contexts(module):
     module.Context.__init__ = __init__
 
 
-_CHANGES = {"tensorflow.python.client.session": _log_in_sessions, "tensorflow.python.eager.context": _log_in_contexts}
+_CHANGE_FUNCTIONS = {"tensorflow.python.client.session": _log_in_sessions, "tensorflow.python.eager.context": _log_in_contexts}
 
 
 class _Finder(object):
-    """A finder that comes first and wraps the loaders of the modules in `_CHANGES`; it ignores all others."""
+    """A finder that comes first, and wraps the loaders of the modules in `_CHANGE_FUNCTIONS`. It ignores other modules."""
 
     def __init__(self):
         self.asked = set()
 
     def find_spec(self, name, path=None, target=None):
         """Return the spec of a module to change (Python 3)."""
-        if name not in _CHANGES or name in self.asked:
+        if name not in _CHANGE_FUNCTIONS or name in self.asked:
             return None
         self.asked.add(name)
         from importlib.util import find_spec
@@ -68,8 +68,8 @@ class _Finder(object):
         return spec
 
     def find_module(self, name, path=None):
-        """Return itself as the loader of a module to change (Python 2)."""
-        if sys.version_info[0] > 2 or name not in _CHANGES or name in self.asked:
+        """Return this finder as the loader of a module to change (Python 2)."""
+        if sys.version_info[0] > 2 or name not in _CHANGE_FUNCTIONS or name in self.asked:
             return None
         self.asked.add(name)
         return self
@@ -83,7 +83,7 @@ class _Finder(object):
 def _change_module(name, module):
     """Enable logging in a module that was just loaded."""
     try:
-        _CHANGES[name](module)
+        _CHANGE_FUNCTIONS[name](module)
     except Exception:  # the program must run; without logging, `run` reports that
         pass
 
@@ -91,7 +91,7 @@ def _change_module(name, module):
 def _import_next():
     """Import the sitecustomize that Python would have found without this one."""
     this_module = sys.modules.pop("sitecustomize", None)
-    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _HERE]
+    sys.path[:] = [entry for entry in sys.path if os.path.abspath(entry or ".") != _THIS_FOLDER]
     try:
         import sitecustomize  # noqa: F401
     except ImportError as error:

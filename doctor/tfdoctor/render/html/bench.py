@@ -21,7 +21,7 @@ __all__ = ["benchmark_html"]
 
 
 def benchmark_html(done: Bench, redactor: Redactor) -> bytes:
-    """Return the page, redacted."""
+    """Return the HTML page of a benchmark. All texts are redacted."""
     worst_severity = max((item.severity for item in done.findings), default=None)
     status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
     values: dict[str, Any] = {

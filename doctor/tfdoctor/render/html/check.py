@@ -1,7 +1,7 @@
 """The HTML page of `check`.
 
-It shows the verdict, the remedy, the chain from the card to TensorFlow, the library search, all findings and
-all facts. The report must be redacted already.
+The page shows the verdict, the remedy, the chain from the GPU to TensorFlow, the library search, all findings and
+all facts. The report must be redacted before.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 __all__ = ["finding_values", "report_html"]
 
 MAX_FACTS = 1500
-"""The largest number of rows of facts, so that the page fits into an e-mail."""
+"""The largest number of facts on the page, so that the page is small enough for an e-mail."""
 MAX_FACT_CHARS = 500
 """The largest length of a fact, in characters."""
 WORDS = {Status.GOOD: "fine", Status.WARNING: "warning", Status.BAD: "broken", Status.UNKNOWN: "not known"}
@@ -38,15 +38,16 @@ FATES = {
     Fate.NOT_CONSIDERED: Status.WARNING,
     Fate.OTHER_VERSION: Status.UNKNOWN,
 }
+"""The status that stands for the fate of a file."""
 
 
 def report_html(
     report: Report, *, typed: str, fix: str | None = None, differences: Sequence[str] = ()
 ) -> bytes:
-    """Return the page.
+    """Return the HTML page of a redacted report.
 
-    report: of the redacted machine; typed: the command that made it; fix: the command that fixes the main
-    finding; differences: results that redaction changed.
+    `typed` is the command that made the report, and `fix` the command that fixes the main finding; None if there
+    is no such command. `differences` are the results that redaction changed.
     """
     usable = report.verdict.gpu_usable
     status = {True: Status.GOOD, False: Status.BAD, None: Status.WARNING}[usable]
@@ -56,14 +57,14 @@ def report_html(
     )
     if python is None and choice is not None:
         python_text = f"{choice.path} (no answer)"
-    fact_rows = list(_list_facts(to_json(report.facts)))
+    fact_rows = list(_iter_facts(to_json(report.facts)))
     main = report.main
     return render_page(
         "check",
         title=clean_line(report.verdict.headline or report.verdict.summary),
         where=python_text,
         typed=typed,
-        status=_status(status),
+        status=_make_status_values(status),
         verdict=report.verdict,
         main=None if main is None else finding_values(main),
         root=report.root is main and main is not None,
@@ -71,7 +72,7 @@ def report_html(
         chain=[
             {
                 "name": link.name,
-                **_status(link.status),
+                **_make_status_values(link.status),
                 "text": link.text,
                 "broken": link.broken,
                 "findings": [finding_values(item) for item in link.findings],
@@ -79,7 +80,7 @@ def report_html(
             for link in make_chain(report)
         ],
         findings=[finding_values(item) for item in report.findings],
-        searches=[_search_values(item) for item in list_searches(report.facts)],
+        searches=[_make_search_values(item) for item in list_searches(report.facts)],
         places=list_search_folders(report.facts),
         reasons=report.prediction.reasons,
         observed=report.observed,
@@ -99,16 +100,16 @@ def report_html(
     )
 
 
-def _status(status: Status) -> dict[str, str]:
+def _make_status_values(status: Status) -> dict[str, str]:
     return {"status": status.value, "sign": MARKS[status], "word": WORDS[status]}
 
 
 def finding_values(finding: Finding) -> dict[str, Any]:
-    """Return a finding as the templates need it."""
+    """Return the values of a finding that the templates use."""
     severity_words = {Severity.ERROR: "problem", Severity.WARNING: "warning", Severity.INFO: "note"}
     return {
         "code": finding.code,
-        **_status(SEVERITY_STATUS[finding.severity]),
+        **_make_status_values(SEVERITY_STATUS[finding.severity]),
         "word": severity_words[finding.severity],
         "title": finding.title,
         "why": finding.explanation,
@@ -131,40 +132,48 @@ def finding_values(finding: Finding) -> dict[str, Any]:
     }
 
 
-def _search_values(search: Search) -> dict[str, Any]:
+def _make_search_values(search: Search) -> dict[str, Any]:
     return {
         "soname": search.soname,
-        **_status(Status.GOOD if search.is_resolved else Status.BAD),
+        **_make_status_values(Status.GOOD if search.is_resolved else Status.BAD),
         "text": search.text,
         "open": not search.is_resolved or any(file.fate is not Fate.OPENED for file in search.files),
         "files": [
-            {"path": file.path, **_status(FATES[file.fate]), "fate": file.fate.value, "note": file.note}
+            {
+                "path": file.path,
+                **_make_status_values(FATES[file.fate]),
+                "fate": file.fate.value,
+                "note": file.note,
+            }
             for file in search.files
         ],
     }
 
 
-def _list_facts(value: Any, path: str = "", source: str = "") -> Iterator[tuple[str, str, str]]:
-    """Yield the facts as (name, value, source), one for each value; empty values are left out."""
+def _iter_facts(value: Any, path: str = "", source: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield (name, value, source) of each fact that is not empty.
+
+    `value` is the JSON of the facts; `path` is the prefix of the names.
+    """
     if isinstance(value, dict):
         if "source" in value and set(value) & {"known", "absent", "unknown"}:
             source = str(value["source"] or "")
             if "known" in value:
-                yield from _list_facts(value["known"], path, source)
+                yield from _iter_facts(value["known"], path, source)
             elif "absent" in value:
                 yield path, f"not there {value['absent'] or ''}".strip(), source
             else:
                 yield path, f"not known: {value['unknown']}", source
             return
         for name, child in value.items():
-            yield from _list_facts(child, f"{path}.{name}" if path else str(name), source)
+            yield from _iter_facts(child, f"{path}.{name}" if path else str(name), source)
     elif isinstance(value, list):
         if all(isinstance(item, (str, int, float)) for item in value):
             if value:
                 yield path, _shorten(", ".join(map(str, value))), source
             return
-        for number, child in enumerate(value):
-            yield from _list_facts(child, f"{path}[{number}]", source)
+        for index, child in enumerate(value):
+            yield from _iter_facts(child, f"{path}[{index}]", source)
     elif value is not None and value != "":
         text = {True: "yes", False: "no"}[value] if isinstance(value, bool) else str(value)
         yield path, _shorten(text), source

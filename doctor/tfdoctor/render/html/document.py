@@ -1,6 +1,6 @@
-"""A self-contained page from a template, with its style, its scripts and its data as JSON.
+"""Render a self-contained page from a template, with its style, scripts and data.
 
-A content security policy in the page allows only these scripts, by their hashes.
+The content security policy of the page allows only these scripts, by their hashes.
 """
 
 from __future__ import annotations
@@ -25,24 +25,22 @@ if TYPE_CHECKING:
 __all__ = ["ASSETS", "embed_json", "redact_values", "render_page"]
 
 ASSETS = Path(__file__).resolve().parent / "assets"
-"""The templates, styles and scripts, next to this module."""
+"""The folder with the templates, styles and scripts."""
 _MAX_TEXT_CHARS = 100_000
 """The largest length of a text, in characters."""
 
 
 def render_page(name: str, *, data: object = None, pictures: bool = False, **values: object) -> bytes:
-    """Return the page of a template (`name` is for example `"check"`) in UTF-8.
+    """Return the page of the template `name`, such as `"check"`, in UTF-8.
 
-    data: the data for its script; pictures: whether it has images, as data: addresses; values: the template's
-    variables.
-
-    The template escapes every value and replaces control characters in it.
+    `data` is the data for the page's script. `pictures` says whether the page contains images as data: URLs. The
+    other arguments are variables of the template, which escapes them and replaces control characters.
     """
-    style, script = _load_asset("page.css"), _load_asset("page.js")
-    own_script = ASSETS / f"{name}.js"
-    scripts = [script, _load_asset(own_script.name)] if own_script.is_file() else [script]
+    style, common_script = _load_asset("page.css"), _load_asset("page.js")
+    page_script = ASSETS / f"{name}.js"
+    scripts = [common_script, _load_asset(page_script.name)] if page_script.is_file() else [common_script]
     text = (
-        _environment()
+        _make_template_environment()
         .get_template(f"{name}.html.j2")
         .render(
             **values,
@@ -57,26 +55,28 @@ def render_page(name: str, *, data: object = None, pictures: bool = False, **val
 
 
 def embed_json(data: object) -> str:
-    """Return JSON that cannot end the HTML element around it."""
+    """Return the JSON of `data`, escaped so that it cannot end the HTML element around it."""
     text = json.dumps(data, ensure_ascii=True, separators=(",", ":"))
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
 def redact_values(values: dict[str, Any], redactor: Redactor) -> dict[str, Any]:
-    """Return the values with every text redacted; the keys stay, because the templates use them."""
-    changed: dict[str, Any] = _change_texts(values, redactor.texts(_list_texts(values)))
+    """Return the values with every text redacted. The keys stay the same because the templates use them."""
+    changed: dict[str, Any] = _change_texts(values, redactor.texts(_iter_texts(values)))
     return changed
 
 
-def _list_texts(value: Any) -> Iterator[str]:
+def _iter_texts(value: Any) -> Iterator[str]:
+    """Yield every text in a nested structure."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, (dict, list)):
         for child in value.values() if isinstance(value, dict) else value:
-            yield from _list_texts(child)
+            yield from _iter_texts(child)
 
 
 def _change_texts(value: Any, redacted: dict[str, str]) -> Any:
+    """Return a nested structure with every text replaced by its redacted form."""
     if isinstance(value, dict):
         return {name: _change_texts(child, redacted) for name, child in value.items()}
     if isinstance(value, list):
@@ -85,6 +85,7 @@ def _change_texts(value: Any, redacted: dict[str, str]) -> Any:
 
 
 def _make_policy(style: str, scripts: list[str]) -> str:
+    """Return the content security policy that allows this style and these scripts."""
     allowed = " ".join(map(_hash, scripts))
     return f"default-src 'none'; style-src {_hash(style)}; script-src {allowed}; base-uri 'none'; form-action 'none'"
 
@@ -106,7 +107,7 @@ def _mark_safe(text: str) -> Any:
 
 
 @lru_cache(maxsize=1)
-def _environment() -> Environment:
+def _make_template_environment() -> Environment:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -120,7 +121,7 @@ def _environment() -> Environment:
 
 
 def _clean_value(value: Any) -> Any:
-    """Return a template's value; text loses its control characters unless it is marked as safe."""
+    """Return a value for a template, without control characters unless it is marked as safe."""
     if isinstance(value, str) and not hasattr(value, "__html__"):
         return clean(value, limit=_MAX_TEXT_CHARS)
     return value

@@ -1,6 +1,6 @@
 """The HTML page of `fleet`: the summary, the grid and every host that differs from the largest group.
 
-Unlike other pages it names hosts, because the result is which host has a problem.
+Unlike the other pages, this one contains host names, because the result is which hosts have a problem.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
 __all__ = ["fleet_html"]
 
 MAX_GROUPS, MAX_HOSTS = 300, 3000
-"""Rows of a table, so that the page stays readable."""
+"""The largest numbers of groups and of hosts in a table, so that the page stays readable."""
 STATUS = {"ok": Status.GOOD, "found": SEVERITY_STATUS[Severity.ERROR]}
 
 
 def fleet_html(answer: Fleet) -> bytes:
-    """Return the page."""
+    """Return the HTML page."""
     worst_severity = max((item.severity for item in answer.findings), default=None)
     status = SEVERITY_STATUS[worst_severity] if worst_severity is not None else Status.GOOD
     other_hosts = [item for item in answer.hosts if item.group != 1]
@@ -36,12 +36,12 @@ def fleet_html(answer: Fleet) -> bytes:
     return render_page(
         "fleet",
         title=answer.summary,
-        status=_status_values(status),
+        status=_make_status_values(status),
         about=f"{len(answer.hosts):,} hosts, {answer.engine}",
         common=[{"word": word, "value": clean_line(value, limit=200)} for word, value in answer.common],
         findings=[
             {
-                "status": _status_values(SEVERITY_STATUS[item.severity]),
+                "status": _make_status_values(SEVERITY_STATUS[item.severity]),
                 "code": FLEET[item.name],
                 "hosts": join_hosts(item.hosts),
                 "all": list(item.hosts[:MAX_HOSTS]),
@@ -51,7 +51,7 @@ def fleet_html(answer: Fleet) -> bytes:
             for item in answer.findings
         ],
         heads=list(COLUMNS),
-        groups=[_group_values(item) for item in groups],
+        groups=[_make_group_values(item) for item in groups],
         more_groups=len(answer.groups) - len(groups),
         hosts=[
             {
@@ -66,16 +66,18 @@ def fleet_html(answer: Fleet) -> bytes:
     )
 
 
-def _status_values(status: Status) -> dict[str, str]:
+def _make_status_values(status: Status) -> dict[str, str]:
     return {"status": status.value, "sign": MARKS[status]}
 
 
-def _group_values(group: Group) -> dict[str, Any]:
+def _make_group_values(group: Group) -> dict[str, Any]:
     return {
         "number": str(group.number),
         "hosts": f"{len(group.hosts):,}",
         "like": group.hosts[0],
-        "status": _status_values(SEVERITY_STATUS[Severity.WARNING] if group.unknown else STATUS[group.state]),
+        "status": _make_status_values(
+            SEVERITY_STATUS[Severity.WARNING] if group.unknown else STATUS[group.state]
+        ),
         "state": state_word(group),
         "cause": group.cause if group.state != "ok" and group.cause else "",
         "cards": group.cards,
@@ -87,6 +89,7 @@ def _group_values(group: Group) -> dict[str, Any]:
 
 
 def _list_differences(group: Group, areas: Sequence[str]) -> list[str]:
+    """Return the first twelve differences of a group in these areas as text."""
     differences = [(name, pair) for (area, name), pair in group.differs.items() if area in areas]
     return [
         f"{name}: {clean_line(value, limit=120)} (group 1: {clean_line(first_value, limit=120)})"

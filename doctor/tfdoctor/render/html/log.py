@@ -22,16 +22,16 @@ if TYPE_CHECKING:
 __all__ = ["logs_html"]
 
 MIN_FOLDED_LINES = 8
-"""The number of consecutive noise lines from which they are folded."""
+"""The smallest number of consecutive noise lines that are folded."""
 
 
 def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> bytes:
-    """Return the redacted page of one or several logs.
+    """Return the redacted HTML page of one or several logs.
 
-    logs: for each log its report and the excerpt that the page shows.
+    `logs` has the report of each log, and the excerpt of the log that the page shows.
     """
     log_values = [
-        _log_values(*_redact_both(report, excerpt, redactor), index)
+        _make_log_values(*_redact_log(report, excerpt, redactor), index)
         for index, (report, excerpt) in enumerate(logs)
     ]
     return render_page(
@@ -41,7 +41,7 @@ def logs_html(logs: Sequence[tuple[LogReport, Excerpt]], redactor: Redactor) -> 
     )
 
 
-def _redact_both(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
+def _redact_log(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tuple[LogReport, Excerpt]:
     """Return the report and the excerpt, redacted."""
     redacted = redactor.texts(
         [report.headline, report.name, *(text for part in excerpt.parts for _, text in part.lines)]
@@ -59,7 +59,8 @@ def _redact_both(report: LogReport, excerpt: Excerpt, redactor: Redactor) -> tup
     return named_report, Excerpt(parts, excerpt.after)
 
 
-def _log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
+def _make_log_values(report: LogReport, excerpt: Excerpt, index: int) -> dict[str, Any]:
+    """Return the values of a log that the template uses; `index` is its position on the page."""
     root = report.root
     status = Status.BAD
     if report.cause is Cause.HEALTHY:

@@ -20,14 +20,14 @@ WORDS = {"passed": "passed", "failed": "failed here", "skipped": "not tried"}
 
 
 def verification_html(done: Verification, redactor: Redactor) -> bytes:
-    """Return the page, redacted."""
+    """Return the HTML page of a verification. All texts are redacted."""
     status = {True: Status.GOOD, False: Status.BAD, None: Status.UNKNOWN}[done.ok]
     values: dict[str, Any] = {
         "target": done.target,
         "title": done.summary,
         "cause": done.cause.value if done.cause is not None and done.ok is False else "",
-        "status": _status_values(status),
-        "stages": [_stage_values(item) for item in done.stages],
+        "status": _make_status_values(status),
+        "stages": [_make_stage_values(item) for item in done.stages],
         "findings": [finding_values(item) for item in done.findings],
         "simulated": None
         if done.simulated is None
@@ -41,14 +41,14 @@ def verification_html(done: Verification, redactor: Redactor) -> bytes:
     return render_page("verify", **redact_values(values, redactor))
 
 
-def _status_values(status: Status) -> dict[str, str]:
+def _make_status_values(status: Status) -> dict[str, str]:
     return {"status": status.value, "sign": MARKS[status]}
 
 
-def _stage_values(stage: Stage) -> dict[str, Any]:
+def _make_stage_values(stage: Stage) -> dict[str, Any]:
     return {
         "name": stage.name,
-        **_status_values(STATUS_OF_STAGE[stage.status]),
+        **_make_status_values(STATUS_OF_STAGE[stage.status]),
         "word": WORDS[stage.status],
         "failed": stage.status == "failed",
         "detail": stage.detail,

@@ -1,4 +1,4 @@
-"""The comparison of two snapshots: the differences, and which of them explain a finding. Pure."""
+"""Compare two snapshots: find the differences, and those that explain a finding. Pure."""
 
 from __future__ import annotations
 
@@ -18,17 +18,18 @@ if TYPE_CHECKING:
     from tfdoctor.findings import Finding, Report
 
 NOTHING = {"variables": "not set", "packages": "not installed"}
-"""Area to the text for a missing value; "none" in other areas."""
+"""The text for a missing value in each area; "none" in other areas."""
 
 
 class Matters(str, enum.Enum):
     """How important a difference is."""
 
     EXPLAINS = "explains"
-    """It can be the reason of a new finding."""
+    """It may be the reason for a new finding."""
     MATTERS = "matters"
     """TensorFlow on a GPU depends on it."""
     LITTLE = "little"
+    """It seldom matters."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +45,7 @@ class Difference:
     """Codes of the findings that it explains."""
     lost: tuple[str, ...] = ()
     added: tuple[str, ...] = ()
-    """For a list that both sides have: the items in `lost` were removed, those in `new` were added."""
+    """The items that were removed from a list, and those that were added; empty if the value is not a list."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,35 +53,42 @@ class Comparison:
     """The differences between a recorded machine and this one."""
 
     differences: tuple[Difference, ...]
-    """Those that explain a finding first, then by importance and area."""
+    """The differences, sorted by importance and then by area."""
     recorded_summary: str
     """The summary of the recorded verdict."""
     other_machine_reasons: tuple[str, ...] = ()
-    """Reasons to believe that the recording is of another machine; empty if it seems to be the same."""
+    """Reasons to believe that the recording was made on another machine; empty if there are not enough."""
     environment: tuple[str, str] | None = None
-    """(then, now), if another Python environment was examined."""
+    """(recorded prefix, current prefix) if the Python environments differ; None if not."""
     new_codes: tuple[str, ...] = ()
-    """Codes of the findings that are new."""
+    """Codes of the findings that the recording does not have."""
     resolved_codes: tuple[str, ...] = ()
-    """Codes of the recorded findings that are not there any more."""
+    """Codes of findings that only the recording has."""
 
 
 def compare(was: Report, now: Report) -> Comparison:
-    """Return the comparison of two reports. Either both or neither must be redacted."""
+    """Return the comparison of the recording `was` with the report `now`.
+
+    Either both or neither must be redacted.
+    """
     before, after = snapshot(was.facts), snapshot(now.facts)
-    fresh = _find_new_findings(was, now)
+    new_findings = _find_new_findings(was, now)
     differences: list[Difference] = []
-    for key, pair in find_differences(before, after):
+    for key, change in find_differences(before, after):
         entry = after.get(key) or before[key]
-        lost, new = _compare_lists(before.get(key), after.get(key))
-        codes = tuple(dict.fromkeys(f.code for f in fresh if _explains(entry, pair, (lost, new), f)))
-        matters = Matters.EXPLAINS if codes else Matters.LITTLE if entry.little else Matters.MATTERS
+        removed, added = _compare_lists(before.get(key), after.get(key))
+        codes = tuple(
+            dict.fromkeys(f.code for f in new_findings if _explains(entry, change, (removed, added), f))
+        )
+        importance = Matters.EXPLAINS if codes else Matters.LITTLE if entry.little else Matters.MATTERS
         has_lists = key in before and key in after and max(len(before[key].parts), len(after[key].parts)) > 1
-        differences.append(Difference(*key, *pair, matters, codes, *((lost, new) if has_lists else ((), ()))))
-    weights = list(Matters)
+        differences.append(
+            Difference(*key, *change, importance, codes, *((removed, added) if has_lists else ((), ())))
+        )
+    importance_order = list(Matters)
     differences.sort(
         key=lambda difference: (
-            weights.index(difference.matters),
+            importance_order.index(difference.matters),
             not _is_about_root(difference, now),
             AREAS.index(difference.area),
         )
@@ -98,11 +106,11 @@ def compare(was: Report, now: Report) -> Comparison:
 
 
 def find_differences(before: Snapshot, after: Snapshot) -> Iterator[tuple[tuple[str, str], tuple[str, str]]]:
-    """Yield ((area, name), (was, is)) of each difference, without those that follow from another one."""
+    """Yield ((area, name), (old value, new value)) of each difference that does not follow from another one."""
     for key in dict.fromkeys((*before, *after)):
-        pair = _find_change(before.get(key), after.get(key))
-        if pair is not None and not _is_consequence(key, before, after):
-            yield key, pair
+        change = _find_change(before.get(key), after.get(key))
+        if change is not None and not _is_consequence(key, before, after):
+            yield key, change
 
 
 def _get_prefix(facts: Facts) -> str:
@@ -111,46 +119,51 @@ def _get_prefix(facts: Facts) -> str:
 
 
 def _find_change(was: Entry | None, now: Entry | None) -> tuple[str, str] | None:
-    """Return (was, is) if they differ, else None.
+    """Return (old value, new value) if they differ, or None if they are equal.
 
-    A value that was unknown in the recording cannot be compared.
+    Return None also if the value was unknown in the recording, because it cannot be compared then.
     """
     if was is not None and was.unknown:
         return None
-    old = was.value if was is not None else None
+    old_value = was.value if was is not None else None
     entry = was or now or _NO_ENTRY
-    nothing = entry.missing_value or NOTHING.get(entry.area, "none")
+    missing_text = entry.missing_value or NOTHING.get(entry.area, "none")
     if now is not None and now.unknown:
-        return (old, f"not known: {now.unknown}") if old is not None else None
-    new = now.value if now is not None else None
-    if old == new:
+        return (old_value, f"not known: {now.unknown}") if old_value is not None else None
+    new_value = now.value if now is not None else None
+    if old_value == new_value:
         return None
-    return (old if old is not None else nothing), (new if new is not None else nothing)
+    return (old_value if old_value is not None else missing_text), (
+        new_value if new_value is not None else missing_text
+    )
 
 
 _NO_ENTRY = Entry("", "", None)
 
 
 def _compare_lists(was: Entry | None, now: Entry | None) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """Return the items that a list lost, and those that are new; nothing if only the order differs."""
-    old, new = (entry.parts if entry is not None else () for entry in (was, now))
-    return tuple(p for p in old if p not in new), tuple(p for p in new if p not in old)
+    """Return the items that were removed from a list and those that were added; a new order is no change."""
+    old_items, new_items = (entry.parts if entry is not None else () for entry in (was, now))
+    return tuple(item for item in old_items if item not in new_items), tuple(
+        item for item in new_items if item not in old_items
+    )
 
 
 def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> bool:
     """Return whether a difference follows from another one.
 
-    Another TensorFlow opens other libraries; a TensorFlow or driver that is missing has no properties.
+    For example, another TensorFlow opens other libraries, and a driver that is missing has no properties.
     """
     area, name = key
-    one_only = (key in before) != (key in after)
-    other_tensorflow = _is_different(("TensorFlow", "TensorFlow"), before, after)
+    is_on_one_side = (key in before) != (key in after)
+    has_other_tensorflow = _is_different(("TensorFlow", "TensorFlow"), before, after)
     if area == "CUDA libraries" and name in ("libcuda.so.1", "libnvidia-ml.so.1"):
+        # The entry of libnvidia-ml.so.1 in the area "driver" is called "NVML".
         return _is_different(("driver", {"libcuda.so.1": name}.get(name, "NVML")), before, after)
     if area == "CUDA libraries":
-        return one_only and other_tensorflow
+        return is_on_one_side and has_other_tensorflow
     if (area, name) == ("paths", "where TensorFlow looks for CUDA"):
-        return other_tensorflow
+        return has_other_tensorflow
     if (area, name) in (("driver", "cuInit"), ("driver", "CUDA of the driver")):
         libcuda = [side.get(("driver", "libcuda.so.1")) for side in (before, after)]
         return any(
@@ -160,7 +173,7 @@ def _is_consequence(key: tuple[str, str], before: Snapshot, after: Snapshot) -> 
         counts = [side.get(("cards", "cards that the driver shows")) for side in (before, after)]
         return any(entry is not None and entry.value == "0" for entry in counts)
     if area == "cards" and name.endswith((": compute mode", ": MIG")):
-        return one_only and _is_different(("driver", "nvidia-smi"), before, after)
+        return is_on_one_side and _is_different(("driver", "nvidia-smi"), before, after)
     if area == "TensorFlow" and name != "TensorFlow":
         sides = (before.get(("TensorFlow", "TensorFlow")), after.get(("TensorFlow", "TensorFlow")))
         return any(side is None or side.value is None for side in sides)
@@ -189,7 +202,7 @@ def _is_same_change(
 
 
 def _find_new_findings(was: Report, now: Report) -> list[Finding]:
-    """Return the findings that are new by code and title, without those that only inform."""
+    """Return the findings whose code and title the recording does not have, without purely informative ones."""
     recorded = {(finding.code, finding.title) for finding in was.findings}
     return [f for f in now.findings if (f.code, f.title) not in recorded and f.severity is not Severity.INFO]
 
@@ -199,16 +212,25 @@ def _is_about_root(difference: Difference, now: Report) -> bool:
 
 
 def _explains(
-    entry: Entry, pair: tuple[str, str], parts: tuple[tuple[str, ...], tuple[str, ...]], finding: Finding
+    entry: Entry,
+    change: tuple[str, str],
+    list_changes: tuple[tuple[str, ...], tuple[str, ...]],
+    finding: Finding,
 ) -> bool:
-    """Return whether the finding is about this entry, or has a cause that this entry can have."""
-    caused = finding.cause in entry.causes
+    """Return whether the entry can explain the finding.
+
+    The finding must be about the entry or have one of the entry's causes. `change` is the old and the new value;
+    `list_changes` are the removed and the added items if the value is a list.
+    """
+    has_same_cause = finding.cause in entry.causes
     if entry.area == "variables" and entry.name.endswith("PATH"):
         in_evidence = any(item.source == entry.name for item in finding.evidence)
-        return in_evidence or (caused and _explains_folders(*parts, finding))
+        return in_evidence or (has_same_cause and _explains_folders(*list_changes, finding))
     if entry.area == "variables":
-        return caused or any(_mentions(_join_texts(finding), word) for word in (entry.name, *entry.aliases))
-    if not caused:
+        return has_same_cause or any(
+            _mentions(_join_texts(finding), word) for word in (entry.name, *entry.aliases)
+        )
+    if not has_same_cause:
         return False
     text = (
         _join_texts(finding)
@@ -217,7 +239,7 @@ def _explains(
     )
     is_named = any(_mentions(text, word) for word in (entry.name, *entry.aliases))
     if entry.area == "packages":
-        return is_named or (pair[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))
+        return is_named or (change[1] == NOTHING["packages"] and entry.name.startswith("nvidia-"))
     if entry.area == "container engine":
         return True
     return is_named or not (entry.area in ("CUDA libraries", "paths") or entry.little or entry.by_name)
@@ -237,14 +259,15 @@ _LOST_FOLDER_CAUSES = frozenset(
 """Causes that the removal of a folder from a path can have."""
 
 
-def _explains_folders(lost: tuple[str, ...], new: tuple[str, ...], finding: Finding) -> bool:
-    """Return whether a change of a path explains the finding.
+def _explains_folders(removed: tuple[str, ...], added: tuple[str, ...], finding: Finding) -> bool:
+    """Return whether the change of a path explains the finding.
 
-    It does if the path lost a folder, or if the finding names a new one.
+    It does if folders were removed and the finding's cause can result from that, or if the finding mentions an
+    added folder.
     """
-    if finding.cause in _LOST_FOLDER_CAUSES and lost:
+    if finding.cause in _LOST_FOLDER_CAUSES and removed:
         return True
-    return any(folder in _join_texts(finding) for folder in new if len(folder) > 1)
+    return any(folder in _join_texts(finding) for folder in added if len(folder) > 1)
 
 
 def _join_texts(finding: Finding) -> str:
@@ -261,9 +284,9 @@ def _mentions(text: str, word: str) -> bool:
 
 
 def _find_other_machine(was: Facts, now: Facts) -> tuple[str, ...]:
-    """Return the reasons to believe that it is another machine.
+    """Return the reasons to believe that the two reports are about different machines.
 
-    One reason is not enough, because a machine can change, unless it is the processor or WSL.
+    A machine can change, so a single reason counts only if it is the processor architecture or WSL.
     """
     reasons = []
     old, new = was.machine, now.machine

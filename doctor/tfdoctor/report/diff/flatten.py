@@ -1,4 +1,4 @@
-"""Facts as named values for comparison, without values that change from second to second. Pure."""
+"""Turn facts into named values for comparison, without values that change all the time. Pure."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ _TENSORFLOW = _LIBRARIES | {
     Cause.SHADOWED_MODULE,
 }
 _ANY_PACKAGE = _TENSORFLOW | {Cause.PACKAGE_CONFLICT, Cause.NO_MATCHING_WHEEL, Cause.INCONCLUSIVE}
-"""The causes that a change of any package can have; it explains only findings that name it."""
+"""The causes that a change of a package can have. The change explains only findings that name the package."""
 _ENGINE = frozenset(
     {
         Cause.NO_NVIDIA_RUNTIME,
@@ -126,53 +126,53 @@ _IGNORED_VARIABLES = frozenset({"LMOD_CMD", "MODULESHOME", "CONDA_DEFAULT_ENV"})
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A value to compare."""
+    """A named value of a machine."""
 
     area: str
     name: str
     value: str | None
-    """None if it is missing."""
+    """The value as text; None if it is missing."""
     causes: frozenset[Cause] = frozenset()
-    """The causes of findings that a change of it can explain."""
+    """The causes of findings that a change of the value can explain."""
     little: bool = False
-    """Whether a change of it seldom matters."""
+    """Whether a change of the value seldom matters."""
     unknown: str = ""
-    """Why it could not be read; empty if it was."""
+    """The reason why the value could not be read; empty if it was read."""
     aliases: tuple[str, ...] = ()
-    """Words that stand for it in a finding's text, besides its name."""
+    """Other names of the value in the text of a finding."""
     by_name: bool = False
-    """Whether it explains only findings that name it."""
+    """Whether the value explains only findings that name it."""
     missing_value: str = ""
-    """The value that a missing entry stands for."""
+    """The text that means that the value is missing; empty means the text of its area."""
     parts: tuple[str, ...] = ()
-    """The items of a list."""
+    """The items, if the value is a list."""
 
 
 Snapshot = dict[tuple[str, str], Entry]
 
 
 def snapshot(facts: Facts) -> Snapshot:
-    """Return (area, name) to entry, in the order of the areas."""
+    """Return the entries by (area, name), in the order of the areas."""
     paths = _PathNormalizer(facts)
     entries = [
-        *_list_driver(facts, paths),
-        *_list_kernel(facts),
-        *_list_cards(facts),
-        *_list_tensorflow(facts, paths),
-        *_list_python(facts, paths),
-        *_list_libraries(facts, paths),
-        *_list_packages(facts),
-        *_list_variables(facts, paths),
-        *_list_folders(facts, paths),
-        *_list_system(facts),
-        *_list_engine(facts),
+        *_iter_driver_entries(facts, paths),
+        *_iter_kernel_entries(facts),
+        *_iter_gpu_entries(facts),
+        *_iter_tensorflow_entries(facts, paths),
+        *_iter_python_entries(facts, paths),
+        *_iter_library_entries(facts, paths),
+        *_iter_package_entries(facts),
+        *_iter_variable_entries(facts, paths),
+        *_iter_folder_entries(facts, paths),
+        *_iter_system_entries(facts),
+        *_iter_engine_entries(facts),
     ]
     entries.sort(key=lambda entry: AREAS.index(entry.area))
     return {(entry.area, entry.name): entry for entry in entries}
 
 
 class _PathNormalizer:
-    """A function that normalizes paths, so that environments with different prefixes can be compared."""
+    """A callable that replaces the environment's prefix in paths, so that two environments can be compared."""
 
     def __init__(self, facts: Facts) -> None:
         python = value_of(facts.python)
@@ -196,12 +196,17 @@ class _PathNormalizer:
         return ":".join(self(part) for part in text.split(":"))
 
 
-def _make_entry(fact: Any, area: str, name: str, text: Any, causes: frozenset[Cause], **more: Any) -> Entry:
-    """Return the entry of a fact; `text` formats its value if it is known."""
+def _make_entry(
+    fact: Any, area: str, name: str, format_value: Any, causes: frozenset[Cause], **options: Any
+) -> Entry:
+    """Return the entry of a fact.
+
+    `format_value` turns a known value into text; `options` are further fields of the entry.
+    """
     if isinstance(fact, Unknown):
-        return Entry(area, name, None, causes, unknown=fact.why or "it could not be looked at", **more)
-    value = text(fact.value) if isinstance(fact, Known) else None
-    return Entry(area, name, value, causes, **more)
+        return Entry(area, name, None, causes, unknown=fact.why or "it could not be looked at", **options)
+    value = format_value(fact.value) if isinstance(fact, Known) else None
+    return Entry(area, name, value, causes, **options)
 
 
 def _join_names(names: Iterable[str]) -> str | None:
@@ -211,7 +216,7 @@ def _join_names(names: Iterable[str]) -> str | None:
 # ---------------------------------------------------------------- the machine
 
 
-def _list_driver(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_driver_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     driver, area = facts.driver, "driver"
     nvml, module, smi = value_of(driver.nvml), value_of(driver.kernel_module), value_of(driver.smi)
     version = (
@@ -279,7 +284,7 @@ def _list_driver(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
 
 
 def _strip_driver_version(path: str) -> str:
-    """Return the path without the driver's version, which has its own entry."""
+    """Return the path without the driver version, because that has its own entry."""
     return re.sub(r"\.\d{3}\.[\d.]+\Z", "", path)
 
 
@@ -289,7 +294,7 @@ def _describe_nvml(nvml: Any) -> str:
     return "answers" if nvml.init == 0 else f"fails: {nvml.init_error or nvml.init}"
 
 
-def _list_kernel(facts: Facts) -> Iterator[Entry]:
+def _iter_kernel_entries(facts: Facts) -> Iterator[Entry]:
     kernel, area = facts.kernel, "kernel"
     yield Entry(area, "kernel", facts.machine.kernel or None, _KERNEL)
     yield _make_entry(kernel.secure_boot, area, "Secure Boot", lambda on: "on" if on else "off", _KERNEL)
@@ -307,7 +312,8 @@ def _list_kernel(facts: Facts) -> Iterator[Entry]:
     )
 
 
-def _list_cards(facts: Facts) -> Iterator[Entry]:
+def _iter_gpu_entries(facts: Facts) -> Iterator[Entry]:
+    """Yield entries of the GPUs, as the PCI bus, the driver and nvidia-smi report them."""
     area, driver = "cards", facts.driver
     yield _make_entry(
         driver.cuda, area, "cards that the driver shows", lambda c: str(c.count or 0), _CARDS | _DRIVER
@@ -352,7 +358,7 @@ def _list_cards(facts: Facts) -> Iterator[Entry]:
                 yield Entry(area, f"{label}: {name}", text, causes | {Cause.INCONCLUSIVE}, aliases=(name,))
 
 
-def _list_system(facts: Facts) -> Iterator[Entry]:
+def _iter_system_entries(facts: Facts) -> Iterator[Entry]:
     machine, area = facts.machine, "system"
     yield Entry(area, "distribution", machine.distribution, frozenset({Cause.GLIBC_TOO_OLD}))
     yield Entry(area, "processor", machine.machine)
@@ -363,9 +369,9 @@ def _list_system(facts: Facts) -> Iterator[Entry]:
         frozenset({Cause.ILLEGAL_INSTRUCTION_AVX}),
         little=True,
     )
-    inside = frozenset({Cause.CONTAINER_NO_GPU, Cause.NO_DRIVER})
-    yield Entry(area, "container", machine.container, inside)
-    yield Entry(area, "WSL", str(machine.wsl) if machine.wsl else None, inside)
+    container_causes = frozenset({Cause.CONTAINER_NO_GPU, Cause.NO_DRIVER})
+    yield Entry(area, "container", machine.container, container_causes)
+    yield Entry(area, "WSL", str(machine.wsl) if machine.wsl else None, container_causes)
     yield Entry(area, "scheduler", facts.environment.scheduler, frozenset({Cause.HIDDEN_BY_ENV}))
     if machine.root is not None:
         yield Entry(area, "user", "root" if machine.root else "not root", frozenset({Cause.NOT_PERMITTED}))
@@ -374,7 +380,7 @@ def _list_system(facts: Facts) -> Iterator[Entry]:
 # ---------------------------------------------------------------- the Python and its TensorFlow
 
 
-def _list_tensorflow(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_tensorflow_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "TensorFlow", facts.tensorflow
     yield _make_entry(fact, area, "TensorFlow", lambda t: t.version or "of unknown version", _TENSORFLOW)
     yield _make_entry(fact, area, "its package", lambda t: t.distribution, _TENSORFLOW)
@@ -401,7 +407,7 @@ def _list_tensorflow(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
         )
 
 
-def _list_python(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_python_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, fact = "Python", facts.python
     yield _make_entry(fact, area, "Python", lambda p: p.version, _PYTHON | {Cause.PACKAGE_CONFLICT})
     yield _make_entry(fact, area, "its kind", _describe_kind, _PYTHON, little=True)
@@ -429,18 +435,15 @@ def _describe_kind(python: PythonFacts) -> str:
     return f"{python.implementation}, {environment}"
 
 
-def _list_engine(facts: Facts) -> Iterator[Entry]:
-    """Yield an entry for each known value of container engines.
-
-    Only the rules about engines depend on them.
-    """
+def _iter_engine_entries(facts: Facts) -> Iterator[Entry]:
+    """Yield an entry for each known value of the container engines."""
     containers = value_of(facts.containers)
-    for name, text in _flatten(containers, "") if containers is not None else ():
-        yield Entry("container engine", name, text, _ENGINE, little=True)
+    for name, value in _flatten(containers, "") if containers is not None else ():
+        yield Entry("container engine", name, value, _ENGINE, little=True)
 
 
 def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
-    """Yield (name, text) of each non-empty value in a nested structure."""
+    """Yield (name, text) of each non-empty value in a nested structure; `name` is the prefix of the names."""
     if isinstance(value, (Known, Absent, Unknown)):
         child = value_of(value)
         if child is not None:
@@ -452,8 +455,8 @@ def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
         for key, child in value.items():
             yield from _flatten(child, f"{name} {key}")
     elif isinstance(value, (tuple, list, frozenset)) and any(is_dataclass(child) for child in value):
-        for number, child in enumerate(value):
-            label = getattr(child, "name", None) or getattr(child, "path", None) or number + 1
+        for index, child in enumerate(value):
+            label = getattr(child, "name", None) or getattr(child, "path", None) or index + 1
             yield from _flatten(child, f"{name} {label}")
     elif isinstance(value, (tuple, list, frozenset)):
         text = _join_names(sorted(map(str, value)))
@@ -463,7 +466,8 @@ def _flatten(value: Any, name: str) -> Iterator[tuple[str, str]]:
         yield name, "yes" if value is True else str(value)
 
 
-def _list_libraries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_library_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+    """Yield an entry for each library that TensorFlow opens, and one for a failed import."""
     loader = value_of(facts.loader)
     for resolution in _list_resolutions(loader):
         yield Entry(
@@ -487,7 +491,8 @@ def _describe_resolution(facts: Facts, resolution: Resolution, paths: _PathNorma
     return f"{version_info.version} in {folder}" if version_info is not None else folder
 
 
-def _list_packages(facts: Facts) -> Iterator[Entry]:
+def _iter_package_entries(facts: Facts) -> Iterator[Entry]:
+    """Yield entries of the installed, missing, doubly owned and damaged packages."""
     python = value_of(facts.python)
     if python is None:
         return
@@ -496,8 +501,8 @@ def _list_packages(facts: Facts) -> Iterator[Entry]:
     for distribution in python.distributions:
         versions_by_name.setdefault(distribution.name, []).append(distribution.version)
     for name, versions in versions_by_name.items():
-        little = _MINOR_PACKAGES.match(name) is not None
-        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, little=little)
+        is_minor = _MINOR_PACKAGES.match(name) is not None
+        yield Entry(area, name, ", ".join(dict.fromkeys(versions)), _ANY_PACKAGE, little=is_minor)
     for package in python.conda_packages:
         yield Entry(
             area,
@@ -523,34 +528,40 @@ def _list_packages(facts: Facts) -> Iterator[Entry]:
         states = [(path, "is gone") for path in distribution.lost]
         states += [(c.path, "is truncated" if c.cut else "is another file") for c in distribution.changed]
         for path, state in states:
-            base = posixpath.basename(path)
+            file_name = posixpath.basename(path)
             yield Entry(
                 area,
-                f"{distribution.name}: {base}",
+                f"{distribution.name}: {file_name}",
                 state,
                 _LIBRARIES,
-                aliases=(base,),
+                aliases=(file_name,),
                 missing_value="as the wheel brought it",
             )
 
 
-def _list_variables(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_variable_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     for name, value in sorted(facts.environment.variables.items()):
         if name in _IGNORED_VARIABLES:
             continue
-        little = name.startswith(("TF_CPP_", "CONDA_", "VIRTUAL_ENV")) or name in (
+        is_minor = name.startswith(("TF_CPP_", "CONDA_", "VIRTUAL_ENV")) or name in (
             "LOADEDMODULES",
             "NVIDIA_DISABLE_REQUIRE",
         )
         causes = _CAUSES_OF_VARIABLE.get(name, frozenset())
         normalized = paths.words(value)
         parts = tuple(filter(None, normalized.split(":"))) if name.endswith("PATH") else ()
-        yield Entry("variables", name, normalized or "(empty)", causes, little=little, parts=parts)
-    for wrong, right in facts.environment.misspelt:
-        yield Entry("variables", wrong, f"set, and {right} is meant", frozenset(), aliases=(right,))
+        yield Entry("variables", name, normalized or "(empty)", causes, little=is_minor, parts=parts)
+    for misspelt_name, correct_name in facts.environment.misspelt:
+        yield Entry(
+            "variables",
+            misspelt_name,
+            f"set, and {correct_name} is meant",
+            frozenset(),
+            aliases=(correct_name,),
+        )
 
 
-def _list_folders(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
+def _iter_folder_entries(facts: Facts, paths: _PathNormalizer) -> Iterator[Entry]:
     area, loader, python = "paths", value_of(facts.loader), value_of(facts.python)
     if loader is not None:
         folders = [paths(folder) for folder in loader.runpath_folders]

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require an nvidia-smi that reports the condition of the GPUs."""
+    """Return None if nvidia-smi reports the condition of the GPUs, else the result of the rule."""
     smi = context.facts.driver.smi
     if isinstance(smi, Unknown):
         return CouldNotCheck(f"nvidia-smi: {smi.why}")
@@ -27,7 +27,7 @@ def require_card_status(context: RuleContext) -> NotApplicable | CouldNotCheck |
 
 
 def list_card_conditions(context: RuleContext) -> list[tuple[SmiGpu, CardHealth]]:
-    """List each GPU with its condition; empty if nvidia-smi does not report it."""
+    """List the GPUs whose condition nvidia-smi reports, each with its condition."""
     smi = value_of(context.facts.driver.smi)
     if not isinstance(smi, SmiFacts):
         return []

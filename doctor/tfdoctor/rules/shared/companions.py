@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 
 def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the entries of the table that describe a broken or missing package of this Python."""
+    """Return the table entries that describe a broken or missing package of this Python."""
     return tuple(
         companion
         for companion in _find_all_broken_companions(context)
@@ -35,9 +35,9 @@ def find_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
 
 
 def find_shadowed_companions(context: RuleContext) -> tuple[Companion, ...]:
-    """Return the broken companions that are found on the path before this Python's own packages.
+    """Return the broken companions that Python finds on its path before its own packages.
 
-    Installing a package does not change them.
+    Installing another version into this Python has no effect on them.
     """
     return tuple(
         companion for companion in _find_all_broken_companions(context) if _is_shadowed(context, companion)
@@ -53,15 +53,16 @@ def _is_shadowed(context: RuleContext, companion: Companion) -> bool:
 
 
 def _find_all_broken_companions(context: RuleContext) -> tuple[Companion, ...]:
+    """Return the table entries about broken or missing packages, including shadowed copies."""
     if context.build is None or context.tensorflow is None:
         return ()
     return predict.find_broken_companions(context.facts, context.tensorflow, context.build, context.compat)
 
 
 def companion_findings(context: RuleContext, rule: Rule, *packages: str) -> Result:
-    """Return the outcome of a rule about these packages: at most one finding.
+    """Return the result of a rule about these packages, which has at most one finding.
 
-    A package that breaks the import comes first. The rule must require TensorFlow and the distributions.
+    A package that breaks the import is preferred. The rule must require TensorFlow and the distributions.
     """
     if context.build is None or context.build.version is None:
         return CouldNotCheck("the version of this TensorFlow is not known")
@@ -82,14 +83,14 @@ def companion_finding(context: RuleContext, rule: Rule, companion: Companion) ->
     version = installed.version if installed is not None else "nothing"
     build = context.build
     name = f"TensorFlow {build.version}" if build is not None else "TensorFlow"
-    fails = companion.effect == "import"
+    breaks_import = companion.effect == "import"
     return rule.finding(
         Cause(companion.cause),
-        Severity.ERROR if fails else Severity.WARNING,
-        f"{companion.text} {'The import stops with' if fails else 'It stops with'}: {companion.error}",
+        Severity.ERROR if breaks_import else Severity.WARNING,
+        f"{companion.text} {'The import stops with' if breaks_import else 'It stops with'}: {companion.error}",
         title=(
             f"{name} cannot be imported with {companion.package} {version}"
-            if installed is not None and fails
+            if installed is not None and breaks_import
             else f"{name} does not work with {companion.package} {version}"
             if installed is not None
             else f"{name} cannot be imported without {companion.package}"
@@ -118,7 +119,7 @@ def companion_finding(context: RuleContext, rule: Rule, companion: Companion) ->
 def _find_working_requirement(context: RuleContext, companion: Companion) -> str:
     """Return a requirement for a version that works with this TensorFlow.
 
-    It should satisfy all entries of the table, so that the package is replaced only once.
+    If possible it satisfies all table entries about the package, so that the package is replaced only once.
     """
     if context.build is None or context.build.version is None:
         return companion.requirement
@@ -151,16 +152,16 @@ def _find_working_requirement(context: RuleContext, companion: Companion) -> str
     )
 
 
-# ---------------------------------------------------------------- rehearsed imports
+# ---------------------------------------------------------------- import failures
 
 
 def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFailure]) -> Finding:
-    """Build one finding about all packages with which a rehearsed import fails.
+    """Build one finding about all packages that make the import fail.
 
-    One remedy fixes them together.
+    `failed` are the failures of an import that was rehearsed without running TensorFlow. One remedy fixes them all.
     """
     first = failed[0]
-    rehearsed = first.rehearsed
+    rehearsed_import = first.rehearsed
     names = join_words([_format_package(context, failure) for failure in failed])
     if first.library:
         title = f"import tensorflow fails: {first.library} comes before the system's own library"
@@ -175,7 +176,7 @@ def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFai
     if not first.fatal:
         title = title.replace("import tensorflow fails", "tf.keras fails")
     stops = "import tensorflow stops" if first.fatal else "tf.keras stops"
-    explanation = f"{stops} with {rehearsed.error_type}: {rehearsed.error.rstrip('.')}."
+    explanation = f"{stops} with {rehearsed_import.error_type}: {rehearsed_import.error.rstrip('.')}."
     numpy_mismatch = next(
         (failure for failure in failed if _is_numpy_mismatch(failure.rehearsed.error)), None
     )
@@ -190,8 +191,8 @@ def package_finding(context: RuleContext, rule: Rule, failed: Sequence[ImportFai
         Severity.ERROR if first.fatal else Severity.WARNING,
         explanation,
         title=title,
-        evidence=_evidence(context, failed),
-        remedies=[_remedy(context, failed)],
+        evidence=_list_evidence(context, failed),
+        remedies=[_build_remedy(context, failed)],
     )
 
 
@@ -204,7 +205,7 @@ DAMAGE_TEXTS = {
     "syntax": "is no longer Python source",
     "unreadable": "may not be read by this user",
 }
-"""Texts for FileDifference.what."""
+"""The predicate that describes each value of FileDifference.what."""
 _NUMPY_MISMATCH_TEXTS = (
     "numpy.dtype size changed",
     "numpy.ufunc size changed",
@@ -212,10 +213,11 @@ _NUMPY_MISMATCH_TEXTS = (
     "compiled using NumPy",
     "numpy.core",
 )
+"""Parts of the errors that an extension module raises if it was compiled for another NumPy."""
 
 
 def _is_numpy_mismatch(error: str) -> bool:
-    """Return whether an extension module was compiled for another NumPy, according to the error."""
+    """Return whether the error says that an extension module was compiled for another NumPy."""
     return any(text in error for text in _NUMPY_MISMATCH_TEXTS)
 
 
@@ -229,10 +231,10 @@ def _format_package(context: RuleContext, failure: ImportFailure) -> str:
     )
 
 
-def _evidence(context: RuleContext, failed: Sequence[ImportFailure]) -> list[Evidence]:
-    """Return the errors, the damaged files, and the oddities of the packages."""
+def _list_evidence(context: RuleContext, failures: Sequence[ImportFailure]) -> list[Evidence]:
+    """Return evidence: the errors, the damaged files, and other oddities of the packages."""
     evidence = []
-    for failure in failed:
+    for failure in failures:
         rehearsed = failure.rehearsed
         source = rehearsed.frames[-1] if rehearsed.frames else (rehearsed.file or f"import {rehearsed.name}")
         evidence.append(Evidence(source, f"{rehearsed.error_type}: {rehearsed.error}"))
@@ -240,7 +242,7 @@ def _evidence(context: RuleContext, failed: Sequence[ImportFailure]) -> list[Evi
             Evidence(difference.path, DAMAGE_TEXTS[difference.what]) for difference in failure.damage[:3]
         ]
     rehearsal = value_of(context.facts.rehearsal)
-    packages = {failure.package for failure in failed}
+    packages = {failure.package for failure in failures}
     oddities = rehearsal.oddities if rehearsal is not None else ()
     evidence += [
         Evidence("installed distributions", oddity.why) for oddity in oddities if oddity.module in packages
@@ -248,35 +250,35 @@ def _evidence(context: RuleContext, failed: Sequence[ImportFailure]) -> list[Evi
     return evidence
 
 
-def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
+def _build_remedy(context: RuleContext, failures: Sequence[ImportFailure]) -> Remedy:
     """Return one remedy for all these failures."""
-    library = failed[0].library
+    library = failures[0].library
     if library:
-        return _library_removal_remedy(context, library)
-    variable = _find_variable(context, failed)
+        return _build_library_removal_remedy(context, library)
+    variable = _find_variable(context, failures)
     if variable:
         return variable_origins.unset_remedy(context, variable, "Unset the variable.")
     if all(
-        difference.what == "unreadable" for failure in failed for difference in failure.damage or _NO_DAMAGE
+        difference.what == "unreadable" for failure in failures for difference in failure.damage or _NO_DAMAGE
     ):
         python = context.python
         distributions = (
-            {failure.package: python.distribution(failure.package) for failure in failed} if python else {}
+            {failure.package: python.distribution(failure.package) for failure in failures} if python else {}
         )
         paths = [
             f"{distribution.location}/{difference.path}"
-            for failure in failed
+            for failure in failures
             if (distribution := distributions.get(failure.package)) is not None
             for difference in failure.damage
         ]
         command = f"chmod a+r {' '.join(advice.quote(path) for path in paths)}"
         return Remedy("Have the files' owner let everybody read them.", (command,), changes_system=True)
-    damage_flags = [bool(failure.damage) or _lacks_module(context, failure) for failure in failed]
+    damage_flags = [bool(failure.damage) or _lacks_module(context, failure) for failure in failures]
     reinstall = any(damage_flags)
     requirements = tuple(
         dict.fromkeys(
             requirement_of(context, failure.package, reinstall=damaged)
-            for failure, damaged in zip(failed, damage_flags, strict=True)
+            for failure, damaged in zip(failures, damage_flags, strict=True)
         )
     )
     options = "--force-reinstall --no-deps" if reinstall else ""
@@ -290,10 +292,10 @@ def _remedy(context: RuleContext, failed: Sequence[ImportFailure]) -> Remedy:
     )
 
 
-def _find_variable(context: RuleContext, failed: Sequence[ImportFailure]) -> str:
-    """Return the variable that makes an otherwise working package fail; empty if there is none."""
+def _find_variable(context: RuleContext, failures: Sequence[ImportFailure]) -> str:
+    """Return the environment variable that makes an otherwise working package fail; "" if there is none."""
     rehearsal = value_of(context.facts.rehearsal)
-    modules = {entry.package for entry in failed}
+    modules = {entry.package for entry in failures}
     oddities = [
         entry for entry in (rehearsal.oddities if rehearsal is not None else ()) if entry.module in modules
     ]
@@ -305,15 +307,15 @@ def _find_variable(context: RuleContext, failed: Sequence[ImportFailure]) -> str
 
 
 def _lacks_module(context: RuleContext, failure: ImportFailure) -> bool:
-    """Return whether a package lacks a module and no other version is known to have it."""
+    """Return whether an installed package lacks one of its modules and no better version is known."""
     if failure.missing or not failure.rehearsed.not_found:
         return False
     distribution = context.python.distribution(failure.package) if context.python is not None else None
-    working_version = _find_good_version(context, failure.package)
+    working_version = _find_working_version(context, failure.package)
     return distribution is None or working_version is None or working_version == distribution.version
 
 
-def _library_removal_remedy(context: RuleContext, library: str) -> Remedy:
+def _build_library_removal_remedy(context: RuleContext, library: str) -> Remedy:
     """Return the remedy for a library that a variable puts before the system's own."""
     folder = posixpath.dirname(library)
     variables = context.facts.environment.variables
@@ -336,14 +338,17 @@ _NO_DAMAGE = (FileDifference("", "missing"),)
 def requirement_of(context: RuleContext, package: str, *, reinstall: bool = False) -> str:
     """Return the pip requirement that gives TensorFlow a working version of a package.
 
-    With `again`, it is the installed version. Otherwise it is the version of the most similar environment in
-    which the import worked, else what an installed package requires, else any version but the installed one.
+    With `reinstall`, it names the installed version. Otherwise it is the first of these that is known:
+
+    * the version in the most similar environment in which the import worked;
+    * the requirement of an installed package;
+    * any version except the installed one.
     """
     python = context.python
     distribution = python.distribution(package) if python is not None else None
     if reinstall and distribution is not None:
         return f"{package}=={distribution.version}"
-    working_version = _find_good_version(context, package)
+    working_version = _find_working_version(context, package)
     if working_version is not None and (distribution is None or working_version != distribution.version):
         return f"{package}=={working_version}"
     requirements = (
@@ -357,16 +362,16 @@ def requirement_of(context: RuleContext, package: str, *, reinstall: bool = Fals
 
 
 def requirement_if_absent(context: RuleContext, package: str) -> str:
-    """Return the requirement for a package that this environment lacks.
+    """Return the pip requirement for a package that this environment lacks.
 
-    A copy that PYTHONPATH adds does not count.
+    A copy elsewhere on PYTHONPATH does not count as installed.
     """
-    working_version = _find_good_version(context, package)
+    working_version = _find_working_version(context, package)
     return f"{package}=={working_version}" if working_version is not None else package
 
 
-def _find_good_version(context: RuleContext, package: str) -> str | None:
-    """Return the version that worked in the most similar environment; None if there is none."""
+def _find_working_version(context: RuleContext, package: str) -> str | None:
+    """Return the package version that worked in the most similar environment; None if there is none."""
     python, tensorflow = context.python, context.tensorflow
     if python is None or tensorflow is None:
         return None

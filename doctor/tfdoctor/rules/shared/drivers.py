@@ -29,29 +29,32 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
 
 NO_ANSWER = "did not answer within"
-"""Words with which probes/driver.py reports that the child process which queries the driver hung."""
+"""The phrase with which probes/driver.py reports that the child process that queries the driver hung."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverState:
-    """The state of the driver as TensorFlow meets it."""
+    """The driver's state from TensorFlow's point of view."""
 
     cause: Cause | None
-    """None if the driver shows a device or nothing is known."""
+    """Why TensorFlow gets no GPU from the driver; None if it shows a GPU or nothing is known."""
     reason: str
+    """The explanation of `cause`, as a sentence; "" if there is no cause."""
     resolution: Resolution | None
     """How the loader resolves libcuda.so.1; None if no TensorFlow is installed."""
     answer: CudaDriver | None
+    """The results of querying libcuda; None if it was not queried."""
 
     @property
     def works(self) -> bool:
+        """Whether cuInit succeeds and the driver shows a GPU."""
         return self.answer is not None and self.answer.init == 0 and bool(self.answer.count)
 
 
 def driver_state(context: RuleContext) -> DriverState:
-    """Return the driver's state as TensorFlow meets it.
+    """Return the driver's state from TensorFlow's point of view.
 
-    The stages are those of the prediction, even if TensorFlow is not installed.
+    The same stages are checked as for the prediction, even if TensorFlow is not installed.
     """
     facts = context.facts
     answer = value_of(facts.driver.cuda)
@@ -70,7 +73,7 @@ def driver_state(context: RuleContext) -> DriverState:
 
 
 def hang_reason(context: RuleContext) -> str:
-    """Return why the driver is considered to hang; empty if it does not."""
+    """Return why the driver is considered to hang; "" if it is not."""
     fact = context.facts.driver.cuda
     return fact.why if isinstance(fact, Unknown) and NO_ANSWER in fact.why else ""
 
@@ -79,12 +82,12 @@ def hang_reason(context: RuleContext) -> str:
 
 
 def find_gpu(context: RuleContext, card: PciGpu) -> Gpu | None:
-    """Return the entry of the GPU table for a card's PCI id; None if there is none."""
+    """Return the GPU table's entry for the PCI ID of a GPU; None if there is none."""
     return context.compat.gpu_by_pci_id(card.device_id) if card.device_id else None
 
 
 def card_label(context: RuleContext, card: PciGpu) -> str:
-    """Return the label of a card on the PCI bus, such as "GeForce RTX 3090 (0000:01:00.0)"."""
+    """Return the label of a GPU on the PCI bus, such as "GeForce RTX 3090 (0000:01:00.0)"."""
     gpu = find_gpu(context, card)
     return f"{gpu.name if gpu is not None else f'NVIDIA card 10de:{card.device_id}'} ({card.address})"
 
@@ -97,7 +100,7 @@ def device_label(device: CudaDevice) -> str:
 
 
 def list_shown_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
-    """Return the devices that the driver shows; if variables hide all, return the hidden devices."""
+    """Return the GPUs that the driver shows; if variables hide all of them, return the hidden ones."""
     driver = context.facts.driver
     for fact in (driver.cuda, driver.cuda_unhidden):
         cuda = value_of(fact) if fact is not None else None
@@ -107,9 +110,9 @@ def list_shown_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
 
 
 def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
-    """Return the shown devices, else the cards on the PCI bus that are in the GPU table.
+    """Return the GPUs that the driver shows, else those on the PCI bus that are in the GPU table.
 
-    The latter have `ordinal` -1.
+    The latter have the `ordinal` -1.
     """
     devices = list_shown_devices(context)
     if devices:
@@ -122,18 +125,18 @@ def list_known_devices(context: RuleContext) -> tuple[CudaDevice, ...]:
 
 
 def pci_evidence(context: RuleContext) -> list[Evidence]:
-    """Return the cards on the PCI bus as evidence, or that there are none."""
+    """Return evidence of the GPUs on the PCI bus, or of their absence; empty if unknown."""
     fact = context.facts.driver.pci
     if isinstance(fact, Known):
         return [
-            Evidence(fact.source, f"{card_label(context, card)}, kernel driver: {card.driver or 'none'}")
-            for card in fact.value
+            Evidence(fact.source, f"{card_label(context, gpu)}, kernel driver: {gpu.driver or 'none'}")
+            for gpu in fact.value
         ]
     return [evidence_from(fact, fact.why)] if isinstance(fact, Absent) else []
 
 
 def smi_evidence(context: RuleContext) -> list[Evidence]:
-    """Return what nvidia-smi printed instead of a result; empty if it works."""
+    """Return the output of a failing nvidia-smi as evidence; empty if it works."""
     fact = context.facts.driver.smi
     failure = value_of(fact)
     if isinstance(failure, SmiFailure):
@@ -142,7 +145,7 @@ def smi_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def module_evidence(context: RuleContext) -> list[Evidence]:
-    """Return the kernel module's version as evidence, or that it is not loaded."""
+    """Return evidence of the loaded kernel module, or of its absence; empty if unknown."""
     fact = context.facts.driver.kernel_module
     if isinstance(fact, Known):
         return [
@@ -157,18 +160,18 @@ def module_evidence(context: RuleContext) -> list[Evidence]:
 
 
 def driver_version(context: RuleContext) -> tuple[str, str] | None:
-    """Return the driver's version and its source.
+    """Return the driver's version and the source of that information; None if it is not known.
 
-    It is the kernel module's version, else NVML's, else nvidia-smi's.
+    The version is the kernel module's version, else NVML's, else nvidia-smi's.
     """
     return fit.find_driver_version(context.facts)
 
 
 def code_for(context: RuleContext, capability: str) -> str:
-    """Return what this build has for a compute capability, in the terms of `Compat.code_for`.
+    """Return the kind of code that this build has for a compute capability, as `Compat.code_for` does.
 
-    "unknown" if that was not determined. If build_info.py lists other architectures than the published wheel
-    has, this is another build, and its own list counts.
+    "unknown" means that it was not determined. If build_info.py lists other architectures than the published
+    wheel has, this is a different build, and the list in build_info.py counts.
     """
     build = context.build
     if build is None:
@@ -193,9 +196,10 @@ def code_for(context: RuleContext, capability: str) -> str:
 
 
 def find_required_compilation(context: RuleContext, capability: str) -> tuple[str, str] | None:
-    """Return what the driver has to compile for a card: the required CUDA and which kernels; None if nothing.
+    """Return the CUDA version that the driver needs to compile this build's PTX for a GPU, and the affected kernels.
 
-    See Compat.to_compile. A build other than the published wheel is assumed to have PTX of its own CUDA.
+    None if nothing has to be compiled. See `Compat.find_ptx_requirement`. A build other than the published wheel
+    is assumed to have PTX of its own CUDA version for all kernels.
     """
     build = context.build
     if build is None:
@@ -209,7 +213,10 @@ def find_required_compilation(context: RuleContext, capability: str) -> tuple[st
 
 
 def _find_published_release(context: RuleContext) -> Release | None:
-    """Return the release whose wheel this build is, as far as its list of architectures shows; else None."""
+    """Return the release whose published wheel this build is.
+
+    None if it is not known, or if the build's list of architectures differs from that of the wheel.
+    """
     build, architectures = context.build, list_build_architectures(context)
     release = build.release if build is not None and build.exact else None
     return (
@@ -220,9 +227,9 @@ def _find_published_release(context: RuleContext) -> Release | None:
 
 
 def list_build_architectures(context: RuleContext) -> tuple[tuple[str, ...], tuple[str, ...]] | None:
-    """Return the capabilities with machine code and those with PTX, as build_info.py lists them.
+    """Return the compute capabilities with machine code and those with PTX, as build_info.py lists them.
 
-    None if it has no list. "sm_60" stands for machine code alone, "compute_90" for both.
+    None if it has no list. "sm_60" means machine code alone, "compute_90" machine code and PTX.
     """
     text = context.tensorflow.build_info.get("cuda_compute_capabilities", "") if context.tensorflow else ""
     matches = re.findall(r"(sm|compute)_(\d{1,2})(\d)\b", text)
@@ -246,14 +253,15 @@ def newest_code(context: RuleContext) -> str | None:
 
 
 def list_node_errors(context: RuleContext) -> list[str]:
-    """Return the problems with /dev/nvidia*, one sentence each.
+    """Return the problems with /dev/nvidia*, one clause each.
 
-    Empty unless the kernel module is loaded and the driver shows no device.
+    Empty if the kernel module is not loaded, if the driver shows a GPU, or if its error has another reason.
     """
     facts = context.facts
     module, answer = facts.driver.kernel_module, value_of(facts.driver.cuda)
     if not isinstance(module, Known) or answer is None or not answer.loaded or answer.count:
         return []
+    # success, a stub library, drivers that are too old, Fabric Manager, and versions that do not match
     if answer.init in (0, 34, 35, 36, 802, 803, 804):
         return []
     errors = [f"{node} may not be opened by this user" for node in answer.closed_nodes]
@@ -288,10 +296,10 @@ def kernel_log_remedy(context: RuleContext) -> Remedy:
 
 def load_module_remedy(context: RuleContext, module: str = "nvidia") -> Remedy:
     """Return the remedy to load a kernel module with modprobe."""
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     return Remedy(
         f"Load the kernel module {module.replace('-', '_')}.",
-        (f"{root}modprobe {module}", advice.check_again(context.target)),
+        (f"{sudo}modprobe {module}", advice.check_again(context.target)),
         changes_system=True,
     )
 
@@ -307,7 +315,7 @@ def list_capable_devices(context: RuleContext) -> list[CudaDevice]:
 
 
 def require_known_capability(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a GPU whose compute capability is known."""
+    """Return None if the compute capability of a GPU is known, else the result of the rule."""
     if list_capable_devices(context):
         return None
     if isinstance(context.facts.driver.cuda, Unknown):

@@ -1,7 +1,7 @@
 """Helpers for the rules about container engines.
 
-`advice.engine` and `advice.engine_state` find what keeps an engine from giving GPUs to containers, because
-the commands that build and run images need them as well.
+The problems themselves are found by `advice.engine` and `advice.engine_state`, because the commands that build
+and run images need them as well.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 
 def require_engine(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require a container engine that could give this machine's GPUs to containers."""
+    """Return None if a container engine could give this machine's GPUs to containers, else the result of the rule."""
     facts = context.facts
     if facts.machine.container:
         return NotApplicable("this is a container: the engine stands outside it")
-    unmet = outcome_if_unknown(facts.containers, "container engines")
-    if unmet is not None:
-        return unmet
+    outcome = outcome_if_unknown(facts.containers, "container engines")
+    if outcome is not None:
+        return outcome
     if not drivers.list_shown_devices(context):
         return NotApplicable("the driver shows no GPU that a container could be given")
     containers = value_of(facts.containers)
@@ -47,12 +47,12 @@ def convert_problems(rule: Rule, troubles: Sequence[EngineProblem]) -> list[Find
     """Convert an engine's problems to findings of a rule."""
     return [
         rule.finding(
-            trouble.cause,
-            trouble.severity,
-            trouble.explanation,
-            title=trouble.title,
-            evidence=trouble.evidence,
-            remedies=trouble.remedies,
+            problem.cause,
+            problem.severity,
+            problem.explanation,
+            title=problem.title,
+            evidence=problem.evidence,
+            remedies=problem.remedies,
         )
-        for trouble in troubles
+        for problem in troubles
     ]

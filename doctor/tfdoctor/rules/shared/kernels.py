@@ -1,7 +1,7 @@
-"""Helpers for the rules about an installed driver that does not run because of the kernel around it.
+"""Helpers for the rules about an installed driver that does not run because its kernel module is not loaded.
 
 If the kernel module is missing, the driver's libraries return one of a few errors (CUDA_ERROR_NO_DEVICE,
-UNKNOWN, 303), whatever the reason. If the reason is known, a rule of its own reports it (TFD117, TFD118,
+CUDA_ERROR_UNKNOWN, 303), whatever the reason. If the reason is known, a special rule reports it (TFD117, TFD118,
 TFD119), and the general rules (TFD101, TFD102, TFD105) do not.
 """
 
@@ -20,18 +20,19 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
 
 CAUSES_OF_MISSING_MODULE = frozenset({Cause.NO_DEVICE, Cause.DRIVER_INIT_UNKNOWN, Cause.NO_DRIVER})
-"""The causes that a missing kernel module can appear as."""
+"""The causes that the driver's error can suggest if the kernel module is missing."""
 RESERVED = frozenset({"vfio-pci", "pci-stub"})
-"""Kernel drivers that reserve a card for a virtual machine."""
+"""Kernel drivers that reserve a GPU for a virtual machine."""
 
 ProblemText = tuple[str, str, list[Remedy]]
-"""Title, explanation and remedies."""
+"""The title, the explanation and the remedies of a finding."""
 
 
 def cause_of_missing_module(context: RuleContext) -> Cause | None:
-    """Return the apparent cause if libcuda opens but fails because no NVIDIA kernel module runs on this host.
+    """Return the cause that libcuda's error suggests if no NVIDIA kernel module is loaded on this host.
 
-    None in all other cases.
+    None if a module is loaded, if libcuda cannot be opened or does not fail, or if the module is not visible here
+    (containers, WSL, Jetson).
     """
     facts = context.facts
     machine = facts.machine
@@ -40,25 +41,26 @@ def cause_of_missing_module(context: RuleContext) -> Cause | None:
     if not isinstance(facts.driver.kernel_module, Absent):
         return None
     state = drivers.driver_state(context)
+    # 34 is a stub library; 35 and 36 mean that a module of an older version runs
     if state.answer is None or not state.answer.loaded or state.answer.init in (None, 0, 34, 35, 36):
         return None
     return state.cause if state.cause in CAUSES_OF_MISSING_MODULE else None
 
 
 def require_waiting_driver(context: RuleContext) -> NotApplicable | None:
-    """Require an installed driver that does not run because its kernel module is not loaded."""
+    """Return None if an installed driver lacks its kernel module, else the result of the rule."""
     if cause_of_missing_module(context) is None:
         return NotApplicable("no driver is installed here that waits for its kernel module")
     return None
 
 
 def has_usable_card(context: RuleContext) -> bool:
-    """Return whether there is a card that the module could drive.
+    """Return whether there is a GPU that the module could drive.
 
-    Cards that are reserved for virtual machines do not count.
+    GPUs that are reserved for virtual machines do not count.
     """
-    cards = value_of(context.facts.driver.pci) or ()
-    return any(card.driver not in RESERVED for card in cards)
+    gpus = value_of(context.facts.driver.pci) or ()
+    return any(gpu.driver not in RESERVED for gpu in gpus)
 
 
 def get_module_files(context: RuleContext) -> ModuleFiles | None:
@@ -90,7 +92,7 @@ def is_blocked_by_secure_boot(context: RuleContext) -> bool:
 
 
 def is_switched_off(context: RuleContext) -> bool:
-    """Return whether the card or its module was switched off on purpose (TFD119)."""
+    """Return whether the GPU or its module was switched off on purpose (TFD119)."""
     if cause_of_missing_module(context) is None:
         return False
     files = get_module_files(context)
@@ -100,7 +102,7 @@ def is_switched_off(context: RuleContext) -> bool:
 
 
 def module_rule_code(context: RuleContext) -> str:
-    """Return the code of the rule that explains why the module does not run; empty if none does."""
+    """Return the code of the rule that explains why the module is not loaded; "" if there is none."""
     if is_switched_off(context):
         return "TFD119"
     if is_module_unbuilt(context):
@@ -110,18 +112,18 @@ def module_rule_code(context: RuleContext) -> str:
 
 def rebuild_initramfs_command(context: RuleContext) -> str:
     """Return the command that rebuilds the initial RAM disk."""
-    root = advice.sudo_prefix(context.target)
+    sudo = advice.sudo_prefix(context.target)
     manager = advice.package_manager(context.target)
     if manager == advice.APT:
-        return f"{root}update-initramfs -u"
-    return f"{root}mkinitcpio -P" if manager == advice.PACMAN else f"{root}dracut --force"
+        return f"{sudo}update-initramfs -u"
+    return f"{sudo}mkinitcpio -P" if manager == advice.PACMAN else f"{sudo}dracut --force"
 
 
 # ---------------------------------------------------------------- kernel log
 
 
 def list_kernel_events(context: RuleContext, *kinds: str) -> list[KernelEvent]:
-    """Return the events of these kinds in the kernel log; all events if no kind is named."""
+    """Return the kernel log's events of these kinds; all events if no kind is named."""
     return [event for event in value_of(context.facts.kernel.log) or () if not kinds or event.kind in kinds]
 
 
@@ -136,17 +138,17 @@ def evidence_of_kernel_events(context: RuleContext, events: list[KernelEvent]) -
 
 
 def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
-    """Explain why the driver shows no card, if the kernel log has a reason that only it shows.
+    """Explain why the driver shows no GPU, if the kernel log gives a reason; None if it gives none.
 
-    None if it has none.
+    The kinds of events are tried in order of precedence. The latest event of the first kind counts.
     """
     for kind, explain in (
-        ("xid", _explain_lost_card),
-        ("bus-lost", _explain_lost_card),
+        ("xid", _explain_lost_gpu),
+        ("bus-lost", _explain_lost_gpu),
         ("bad-bar", _explain_bad_bar),
         ("firmware-missing", _explain_missing_firmware),
-        ("legacy", _explain_legacy_card),
-        ("not-supported", _explain_unsupported_card),
+        ("legacy", _explain_legacy_gpu),
+        ("not-supported", _explain_unsupported_gpu),
         ("needs-open", _explain_open_module),
         ("wrong-kernel", _explain_wrong_kernel),
         ("init-failed", _explain_failed_start),
@@ -159,7 +161,8 @@ def explain_by_kernel_log(context: RuleContext) -> ProblemText | None:
     return None
 
 
-def _explain_lost_card(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_lost_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain an Xid after which the GPU cannot be used."""
     number = event.xid if event.xid is not None else xids.BUS_LOST
     if number != xids.BUS_LOST:
         meaning = xids.find_xid(number).meaning
@@ -180,6 +183,7 @@ def _explain_lost_card(context: RuleContext, event: KernelEvent) -> ProblemText:
 
 
 def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain a memory region for which the firmware assigned no addresses."""
     del event
     hypervisor_hint = (
         "In a virtual machine the same is a setting of the hypervisor (a larger 64-bit MMIO space)."
@@ -201,19 +205,27 @@ def _explain_bad_bar(context: RuleContext, event: KernelEvent) -> ProblemText:
 
 
 def _explain_missing_firmware(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain firmware files of the driver that could not be loaded."""
     del event
-    install = advice.make_driver_remedy(context.target)
+    install_remedy = advice.make_driver_remedy(context.target)
     return (
         "The driver's firmware files are missing",
         (
             "The kernel's log says that NVIDIA firmware could not be loaded from /lib/firmware/nvidia: the "
             "driver was installed in part, or its files are not in the initial RAM disk."
         ),
-        [Remedy(f"Install the driver again. {install.text}", install.commands, changes_system=True)],
+        [
+            Remedy(
+                f"Install the driver again. {install_remedy.text}",
+                install_remedy.commands,
+                changes_system=True,
+            )
+        ],
     )
 
 
-def _explain_legacy_card(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_legacy_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain a GPU that only an older driver branch supports."""
     del context
     branch = event.text.partition("through the NVIDIA ")[2].partition(".")[0].partition(" ")[0]
     return (
@@ -223,7 +235,8 @@ def _explain_legacy_card(context: RuleContext, event: KernelEvent) -> ProblemTex
     )
 
 
-def _explain_unsupported_card(context: RuleContext, event: KernelEvent) -> ProblemText:
+def _explain_unsupported_gpu(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain a GPU that the driver does not know."""
     del event
     return (
         "The driver that is loaded does not know the card",
@@ -239,6 +252,7 @@ def _explain_unsupported_card(context: RuleContext, event: KernelEvent) -> Probl
 
 
 def _explain_open_module(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain a GPU that needs the open kernel module."""
     del context, event
     return (
         "The card needs the open kernel module",
@@ -251,6 +265,7 @@ def _explain_open_module(context: RuleContext, event: KernelEvent) -> ProblemTex
 
 
 def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain a module that was built for another kernel."""
     del event
     return (
         "NVIDIA's kernel module was built for another kernel",
@@ -260,6 +275,7 @@ def _explain_wrong_kernel(context: RuleContext, event: KernelEvent) -> ProblemTe
 
 
 def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemText:
+    """Explain a GPU that the module failed to initialize."""
     code = event.text.partition("RmInitAdapter failed!")[2].strip().partition(")")[0]
     error_code = f" {code})" if code.startswith("(") else ""
     return (
@@ -280,7 +296,7 @@ def _explain_failed_start(context: RuleContext, event: KernelEvent) -> ProblemTe
 
 
 def power_off_remedy(context: RuleContext) -> Remedy:
-    """Return the remedy for a card that a restart does not bring back."""
+    """Return the remedy for a GPU that does not work again after a restart: power the machine off."""
     return Remedy(
         "Shut the machine down, wait, and start it again; a restart is not enough. If it happens again, look at "
         "power, slot and cooling.",
@@ -290,30 +306,33 @@ def power_off_remedy(context: RuleContext) -> Remedy:
 
 
 def install_headers_command(context: RuleContext) -> str:
-    """Return the command that installs the headers of the running kernel; empty if it is not known."""
-    root = advice.sudo_prefix(context.target)
+    """Return the command that installs the headers of the running kernel.
+
+    "" if the package manager is not known.
+    """
+    sudo = advice.sudo_prefix(context.target)
     return {
-        advice.APT: f"{root}apt-get install linux-headers-$(uname -r)",
-        advice.DNF: f"{root}dnf install kernel-devel-$(uname -r)",
-        advice.ZYPPER: f"{root}zypper install kernel-default-devel",
-        advice.PACMAN: f"{root}pacman -S linux-headers",
+        advice.APT: f"{sudo}apt-get install linux-headers-$(uname -r)",
+        advice.DNF: f"{sudo}dnf install kernel-devel-$(uname -r)",
+        advice.ZYPPER: f"{sudo}zypper install kernel-default-devel",
+        advice.PACMAN: f"{sudo}pacman -S linux-headers",
     }.get(advice.package_manager(context.target) or "", "")
 
 
 def rebuild_module_remedy(context: RuleContext) -> Remedy:
-    """Return the remedy to build the module for the running kernel with the distribution's own tool."""
-    root = advice.sudo_prefix(context.target)
+    """Return the remedy to build the module for the running kernel with DKMS, or with akmods on Fedora."""
+    sudo = advice.sudo_prefix(context.target)
     files = get_module_files(context)
     headers_command = install_headers_command(context) if files is None or not files.headers else ""
-    build_command = f"{root}dkms autoinstall"
+    build_command = f"{sudo}dkms autoinstall"
     if context.facts.machine.distribution_id == "fedora" and not (files is not None and files.dkms):
-        build_command = f"{root}akmods --force"
+        build_command = f"{sudo}akmods --force"
     return Remedy(
         "Build the module for the kernel that runs, and load it.",
         (
             *((headers_command,) if headers_command else ()),
             build_command,
-            f"{root}modprobe nvidia",
+            f"{sudo}modprobe nvidia",
             advice.check_again(context.target),
         ),
         changes_system=True,

@@ -24,16 +24,16 @@ class Shadowing:
     """Entries of a variable that keep the loader from finding a better library."""
 
     without: Without
-    """What the loader finds without these entries."""
+    """The loader's results without these entries."""
     harmful_files: tuple[Instead, ...]
     """The files that cause the problem, each with the file that it hides."""
 
 
 def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowing | None:
-    """Find the entries that break TensorFlow's import (no `sonames`) or hide these libraries.
+    """Find the entries that hide the libraries `sonames`, or that break TensorFlow's import if `sonames` is empty.
 
-    Return the entries whose removal solves most failures, the first of several that solve as many. None if no
-    removal helps, or if each breaks something else.
+    Return the entries whose removal solves the most failures. None if no removal helps without breaking
+    something else.
     """
     loader = context.loader
     best: tuple[int, Without] | None = None
@@ -52,7 +52,7 @@ def find_shadowing(context: RuleContext, sonames: Sequence[str] = ()) -> Shadowi
 
 
 def _count_solved(loader: LoaderFacts, without: Without, sonames: Sequence[str]) -> int:
-    """Count the failures that removing the entries solves; 0 if something fails only without them."""
+    """Count the failures that removing the entries solves; 0 if the removal breaks something else."""
     resolved_now = {resolution.soname for resolution in loader.resolutions if resolution.ok}
     resolved_without = {resolution.soname for resolution in without.resolutions if resolution.ok}
     if resolved_now - resolved_without or (without.import_needs and not loader.import_needs):
@@ -63,42 +63,42 @@ def _count_solved(loader: LoaderFacts, without: Without, sonames: Sequence[str])
 
 
 def _select_harmful_files(
-    without: Without, failed: Sequence[Resolution], sonames: Sequence[str]
+    without: Without, failures: Sequence[Resolution], sonames: Sequence[str]
 ) -> tuple[Instead, ...]:
-    """Return those of the files found first that the failures involve.
+    """Return the files that the entries put first and that take part in the failures.
 
-    All of them if none is involved.
+    If none takes part, return all files that the entries put first.
     """
-    rejected = {tried.path for resolution in failed for tried in resolution.tried if tried.problem}
-    involved = {
-        path for resolution in failed for path in (resolution.path, resolution.needed_by) if path
-    } | rejected
-    error_paths = {path for resolution in failed for path in (resolution.error.split(": ")[0],)}
-    harmful = [
+    rejected_paths = {tried.path for resolution in failures for tried in resolution.tried if tried.problem}
+    involved_paths = {
+        path for resolution in failures for path in (resolution.path, resolution.needed_by) if path
+    } | rejected_paths
+    error_paths = {path for resolution in failures for path in (resolution.error.split(": ")[0],)}
+    harmful_files = [
         instead
         for instead in without.instead
-        if instead.path in involved | error_paths or instead.soname in sonames
+        if instead.path in involved_paths | error_paths or instead.soname in sonames
     ]
-    return tuple(harmful or without.instead)
+    return tuple(harmful_files or without.instead)
 
 
 def find_driver_shadowing(context: RuleContext, path: str) -> Shadowing | None:
-    """Return the entries through which the loader finds this libcuda; None if there are none."""
+    """Return the entries through which the loader finds the libcuda at `path`; None if there are none."""
     for without in context.loader.without if context.loader is not None else ():
-        replaced = next((instead for instead in without.instead if instead.path == path), None)
-        if replaced is not None:
-            return Shadowing(without, (replaced,))
+        harmful_file = next((instead for instead in without.instead if instead.path == path), None)
+        if harmful_file is not None:
+            return Shadowing(without, (harmful_file,))
     return None
 
 
 def _normalize_path(path: str | None) -> str:
-    """Normalize a path for display; empty if there is none."""
+    """Normalize a path for display. Return "" if there is none."""
     return posixpath.normpath(path) if path else ""
 
 
-def _first_hidden_file(hiding: Shadowing) -> str:
+def _get_first_hidden_file(shadowing: Shadowing) -> str:
     """Return the file that the first harmful file hides; empty if it hides none."""
-    return _normalize_path(hiding.harmful_files[0].other) if hiding.harmful_files else ""
+    return _normalize_path(shadowing.harmful_files[0].other) if shadowing.harmful_files else ""
 
 
 def format_entries(hiding: Shadowing) -> str:
@@ -111,14 +111,14 @@ def removal_remedy(context: RuleContext, hiding: Shadowing) -> Remedy:
     name, entries = hiding.without.variable, hiding.without.entries
     value = context.facts.environment.variables.get(name, "")
     remaining = [entry for entry in split_entries(name, value) if entry not in entries]
-    hidden = _first_hidden_file(hiding)
-    benefit = f": {hidden} is found then" if hidden else ""
+    hidden_file = _get_first_hidden_file(hiding)
+    benefit = f": {hidden_file} is found then" if hidden_file else ""
     text = f"Take {', '.join(entries)} off {name} where TensorFlow runs{benefit}."
     return variable_origins.remove_entries_remedy(context, name, entries, remaining, text)
 
 
 def evidence_of_hidden_files(context: RuleContext, hiding: Shadowing) -> list[Evidence]:
-    """Return the harmful files, what they hide, and the lines that add the entries."""
+    """Return evidence: the harmful files, the files that they hide, and the lines that add the entries."""
     name = hiding.without.variable
     lines = [
         Evidence(
@@ -140,26 +140,32 @@ def evidence_of_hidden_files(context: RuleContext, hiding: Shadowing) -> list[Ev
 def with_shadowing(
     context: RuleContext, finding: Finding, sonames: Sequence[str] = (), *, title: str = ""
 ) -> Finding:
-    """Add the file that hides a better library to a finding; its removal becomes the only remedy.
+    """Return the finding with the file that hides a better library added to it.
 
-    Return the finding unchanged if nothing hides a library. `title` replaces the title about the hidden file.
+    Removing the entries becomes the only remedy. If nothing hides a library, the finding is returned unchanged.
+    `title` is used instead of a title about the hiding file.
     """
-    hiding = find_shadowing(context, sonames)
-    if hiding is None:
+    shadowing = find_shadowing(context, sonames)
+    if shadowing is None:
         return finding
-    name, first = hiding.without.variable, hiding.harmful_files[0] if hiding.harmful_files else None
-    origins = "".join(
-        variable_origins.origin_sentence(context, name, entry) for entry in hiding.without.entries
+    name, first_file = (
+        shadowing.without.variable,
+        shadowing.harmful_files[0] if shadowing.harmful_files else None,
     )
-    if first is None:
+    origins = "".join(
+        variable_origins.origin_sentence(context, name, entry) for entry in shadowing.without.entries
+    )
+    if first_file is None:
         return finding
-    hidden = _first_hidden_file(hiding)
-    better = f"{hidden}, which the loader would take without it" if hidden else "what does without it"
-    count_text = f" (and {len(hiding.harmful_files) - 1} more)" if len(hiding.harmful_files) > 1 else ""
+    hidden_file = _get_first_hidden_file(shadowing)
+    hidden_text = (
+        f"{hidden_file}, which the loader would take without it" if hidden_file else "what does without it"
+    )
+    count_text = f" (and {len(shadowing.harmful_files) - 1} more)" if len(shadowing.harmful_files) > 1 else ""
     return dataclasses.replace(
         finding,
-        title=title or f"{first.path}, which {name} puts first, hides a library that works",
-        explanation=f"{name} puts {first.path}{count_text} before {better}.{origins} {finding.explanation}",
-        evidence=(*evidence_of_hidden_files(context, hiding), *finding.evidence),
-        remedies=(removal_remedy(context, hiding),),
+        title=title or f"{first_file.path}, which {name} puts first, hides a library that works",
+        explanation=f"{name} puts {first_file.path}{count_text} before {hidden_text}.{origins} {finding.explanation}",
+        evidence=(*evidence_of_hidden_files(context, shadowing), *finding.evidence),
+        remedies=(removal_remedy(context, shadowing),),
     )

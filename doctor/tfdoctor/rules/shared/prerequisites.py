@@ -1,7 +1,7 @@
 """Requirements that several rules share.
 
-Each is a function that returns None if the requirement is met, else the outcome of the rule. A rule lists
-them in `needs`. A requirement of a single rule is defined in the module of that rule.
+Each is a function that returns None if the requirement is met, else the result of the rule. A rule lists its
+requirements in `needs`. A requirement of a single rule is defined in the module of that rule.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def require_distributions(context: RuleContext) -> CouldNotCheck | None:
 
 
 def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
-    """Require that the driver was queried."""
+    """Require that libcuda was queried and its results are known."""
     facts = context.facts
     if facts.machine.system == "Darwin":
         return NotApplicable("there is no CUDA on macOS")
@@ -47,9 +47,9 @@ def require_driver(context: RuleContext) -> NotApplicable | CouldNotCheck | None
 
 def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow with CUDA code."""
-    unmet = require_tensorflow(context)
-    if unmet is not None:
-        return unmet
+    outcome = require_tensorflow(context)
+    if outcome is not None:
+        return outcome
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow has no CUDA code")
     return None
@@ -57,14 +57,14 @@ def require_cuda_code(context: RuleContext) -> NotApplicable | CouldNotCheck | N
 
 def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow whose CUDA libraries are known, and a loader whose results are known."""
-    unmet = require_tensorflow(context)
-    if unmet is not None:
-        return unmet
+    outcome = require_tensorflow(context)
+    if outcome is not None:
+        return outcome
     if context.build is None or context.build.gpu is False or context.build.rocm:
         return NotApplicable("this TensorFlow opens no CUDA library")
-    unmet = outcome_if_unknown(context.facts.loader, "the loader")
-    if unmet is not None:
-        return CouldNotCheck(unmet.reason)
+    outcome = outcome_if_unknown(context.facts.loader, "the loader")
+    if outcome is not None:
+        return CouldNotCheck(outcome.reason)
     if not context.build.required:
         return CouldNotCheck("which CUDA libraries this build needs could not be determined from its files")
     return None
@@ -73,7 +73,7 @@ def require_cuda_libraries(context: RuleContext) -> NotApplicable | CouldNotChec
 def require_late_opening(context: RuleContext) -> NotApplicable | CouldNotCheck | None:
     """Require a TensorFlow that opens the CUDA libraries only when it lists GPUs.
 
-    If it is linked against them, the import itself fails if one is missing.
+    A TensorFlow that is linked against them fails at import if one is missing.
     """
     if context.build is not None and context.build.linkage == "needed":
         return NotApplicable(

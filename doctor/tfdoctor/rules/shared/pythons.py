@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def describe_python_choice(context: RuleContext) -> str:
-    """Return how the examined Python was chosen: "the active virtual environment", "python3 on PATH"."""
+    """Return how the examined Python was chosen, such as "the active virtual environment" or "python3 on PATH"."""
     choice = context.facts.choice
     if choice is not None and choice.why:
         return choice.why
@@ -20,7 +20,7 @@ def describe_python_choice(context: RuleContext) -> str:
 
 
 def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
-    """Return the other Pythons that have a TensorFlow, as evidence."""
+    """Return evidence of the other Pythons that have a TensorFlow."""
     choice = context.facts.choice
     return [
         Evidence(
@@ -31,7 +31,7 @@ def evidence_of_other_pythons(context: RuleContext) -> list[Evidence]:
 
 
 def make_other_python_remedies(context: RuleContext) -> list[Remedy]:
-    """Return the remedy to examine another Python: the known ones, else a general hint."""
+    """Return the remedy to examine the other Pythons that are known, or any Python if none is."""
     choice = context.facts.choice
     others = choice.others if choice is not None else ()
     if not others:

@@ -1,4 +1,4 @@
-"""Helpers for modules that Python finds before the intended one: why it finds them and how to prevent it."""
+"""Helpers for the rules about modules that Python finds before the intended ones."""
 
 from __future__ import annotations
 
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from tfdoctor.rules.base import RuleContext
 
 WORKING_DIRECTORY_LABEL = "the working directory"
+"""The label of a folder that neither a variable nor Python's own path adds."""
 
 
 def kind_of(path: str) -> str:
-    """Return "file" or "folder" for a module's path, in which a package has no __init__.py."""
+    """Return "file" or "folder" for the path of a module.
+
+    The path of a package is its folder, without __init__.py.
+    """
     return "file" if path.endswith(".py") or ".so" in path.rpartition("/")[2] else "folder"
 
 
@@ -32,14 +36,14 @@ def describe_path_source(context: RuleContext, path: str) -> str:
 
 
 def evidence_of_shadowing(context: RuleContext, path: str) -> list[Evidence]:
-    """Return evidence that the path is found first, and the line that adds its folder, if known."""
+    """Return evidence that Python finds `path` first, with the line that adds its folder if that is known."""
     leader = find_leader(context.facts, get_path_folder(path))
     origin = variable_origins.origin_evidence(context, leader.by, leader.entry) if leader is not None else []
     return [Evidence(path, f"is found first, through {describe_path_source(context, path)}"), *origin]
 
 
 def remedies_for_shadowing(context: RuleContext, path: str) -> list[Remedy]:
-    """Return the remedies that remove the path or avoid it."""
+    """Return the remedies for a module that is found first: rename it, or keep its folder off Python's path."""
     leader = find_leader(context.facts, get_path_folder(path))
     if leader is not None:
         return [variable_origins.remove_from_python_path(context, leader)]

@@ -1,4 +1,4 @@
-"""The origin of an environment variable, and how to undo the setting there."""
+"""Helpers about where an environment variable is set, and how to undo the setting there."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ ORIGIN_LABELS = {
     "wrapper": "the script that starts this Python",
     "shell": "the shell that tfdoctor was started from, or something that this has read",
 }
-"""Descriptions of the origins that have no file, by Origin.by."""
+"""Labels of the origins that have no file, by Origin.by."""
 CONTAINER = "the container (its image, or how it was started) or a shell in it"
+"""The label of the origin of a variable that a container has from its start."""
 
 
 def origin_label(context: RuleContext, name: str, entry: str | None = None) -> str:
-    """Return what set the variable or added the entry, for use in a sentence; empty if it is not known."""
+    """Return a phrase that names the origin of the variable or of its entry; "" if the origin is not known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None:
         return ""
@@ -44,7 +45,7 @@ def origin_label(context: RuleContext, name: str, entry: str | None = None) -> s
 
 
 def origin_sentence(context: RuleContext, name: str, entry: str | None = None) -> str:
-    """Return the origin as a sentence that follows another one; empty if it is not known."""
+    """Return a sentence about the origin, with a leading space; "" if it is not known."""
     label = origin_label(context, name, entry)
     if not label:
         return ""
@@ -52,7 +53,7 @@ def origin_sentence(context: RuleContext, name: str, entry: str | None = None) -
 
 
 def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -> list[Evidence]:
-    """Return the line that sets the variable; empty if no file is known."""
+    """Return the line that sets the variable, as evidence; empty if no file is known."""
     origin = context.facts.environment.origin(name, entry)
     if origin is None or not origin.path:
         return []
@@ -62,16 +63,16 @@ def origin_evidence(context: RuleContext, name: str, entry: str | None = None) -
 def unset_remedy(context: RuleContext, name: str, text: str, *, steps: bool = True) -> Remedy:
     """Return the remedy to unset the variable.
 
-    If a file that runs when Python starts sets it, the remedy concerns that file, else the shell. With
-    `steps` false, `tfdoctor fix` does not do it, because a person has to decide.
+    If a file that runs when Python starts sets it, the remedy concerns that file, else the shell. If `steps` is
+    false, `tfdoctor fix` does not apply the remedy, because the user has to decide.
     """
     origin = context.facts.environment.origin(name)
     check_command = advice.check_again(context.target)
     if origin is not None and origin.by in ("start", "wrapper"):
-        return _startup_variable_remedy(context, origin, text, steps=steps)
+        return _build_startup_variable_remedy(context, origin, text, steps=steps)
     commands = (f"unset {name}", *permanent_commands(context, name), check_command)
     return Remedy(
-        f"{text}{_permanent_change_sentence(context, origin)}",
+        f"{text}{_format_permanent_change(context, origin)}",
         commands,
         steps=(Unset(name),) if steps else (),
     )
@@ -86,7 +87,7 @@ def remove_entries_remedy(
     *,
     separator: str = ":",
 ) -> Remedy:
-    """Return the remedy to remove `entries` from a list variable; `kept` are the entries that stay."""
+    """Return the remedy to remove `entries` from a list variable, which leaves the entries `remaining`."""
     shell_command = (
         f"export {name}={advice.quote(separator.join(remaining))}" if remaining else f"unset {name}"
     )
@@ -95,7 +96,7 @@ def remove_entries_remedy(
         labels = dict.fromkeys(origin_label(context, name, entry) for entry in entries)
         return Remedy(f"{text} It is {' and '.join(labels)} that puts it there: change it there.")
     permanent = [command for entry in entries for command in permanent_commands(context, name, entry)]
-    notes = "".join(dict.fromkeys(_permanent_change_sentence(context, origin) for origin in origins))
+    notes = "".join(dict.fromkeys(_format_permanent_change(context, origin) for origin in origins))
     return Remedy(
         f"{text}{notes}",
         (shell_command, *dict.fromkeys(permanent), advice.check_again(context.target)),
@@ -104,15 +105,15 @@ def remove_entries_remedy(
 
 
 def path_source_phrase(context: RuleContext, leader: LeadingFolder) -> str:
-    """Return the subject and verb of a sentence about what puts the folder first on the path."""
+    """Return the subject and verb of a sentence about a folder that is first on the path ("PYTHONPATH puts")."""
     return f"{leader.by if leader.by != MODULE_PATH else origin_label(context, leader.by, leader.entry)} puts"
 
 
 def remove_from_python_path(context: RuleContext, leader: LeadingFolder) -> Remedy:
-    """Return the remedy to remove a folder from what puts it first on Python's path."""
+    """Return the remedy to remove a folder from PYTHONPATH, or from the startup file that adds it to the path."""
     entry = leader.entry
     if leader.by == MODULE_PATH:
-        return _startup_path_remedy(context, entry)
+        return _build_startup_path_remedy(context, entry)
     entries = split_entries("PYTHONPATH", context.facts.environment.variables.get("PYTHONPATH", ""))
     removed = [item for item in entries if posixpath.normpath(item) == posixpath.normpath(entry)]
     remaining = [item for item in entries if item not in removed]
@@ -121,8 +122,8 @@ def remove_from_python_path(context: RuleContext, leader: LeadingFolder) -> Reme
     )
 
 
-def _permanent_change_sentence(context: RuleContext, origin: Origin | None) -> str:
-    """Return a sentence about where to change the variable permanently; empty if no file is known."""
+def _format_permanent_change(context: RuleContext, origin: Origin | None) -> str:
+    """Return a sentence about where to change the variable permanently; "" if no file is known."""
     if (
         origin is None or not origin.path or origin.by == "kernel"
     ):  # `advice.kernel` covers kernel specifications
@@ -134,9 +135,9 @@ def _permanent_change_sentence(context: RuleContext, origin: Origin | None) -> s
 
 
 def permanent_commands(context: RuleContext, name: str, entry: str | None = None) -> list[str]:
-    """Return the command that removes the setting from the environment's own script.
+    """Return the command that removes the setting from the environment's activation script or conda's variables.
 
-    Empty if the origin is another file or the line does more than this.
+    Empty if the origin is a different file, or if the line does more than set this variable.
     """
     origin = context.facts.environment.origin(name, entry)
     if (
@@ -153,40 +154,45 @@ def permanent_commands(context: RuleContext, name: str, entry: str | None = None
     if value == origin.text:
         return []
     if entry is not None:
+        # besides the entry, the line may only contain the variable's old value and separators
         value = value.replace(entry, "", 1)
         value = re.sub(rf"\$\{{?{re.escape(name)}\b(?::?[+-][^}}]*\}})?\}}?|[\"':/\s]", "", value)
         if value:
             return []
+    # a plain value: no substitution, no second command
     elif not re.fullmatch(r"""(?:"[^"$`\\]*"|'[^']*'|[^\s;&|"'$`\\()]*)\s*(?:#.*)?""", value):
         return []
-    return [_comment_out_command(origin, ": # ")]
+    return [_make_comment_out_command(origin, ": # ")]
 
 
-def _comment_out_command(origin: Origin, mark: str) -> str:
-    """Return a sed command that comments out the line, provided that it still contains the expected text."""
+def _make_comment_out_command(origin: Origin, mark: str) -> str:
+    """Return a sed command that comments out the line if it still contains the expected text.
+
+    `mark` is inserted before the line to make it a comment. A mark with `pass` is inserted after the indentation.
+    """
     start = r"^\([[:space:]]*\)" if mark.startswith("pass") else "^"
     replacement = rf"\1{mark}" if mark.startswith("pass") else mark
-    expected = origin.name if origin.name in origin.text else _last_plain_word(origin.text)
+    expected = origin.name if origin.name in origin.text else _find_last_plain_word(origin.text)
     return f"sed -i '{origin.line}{{/{expected}/s/{start}/{replacement}/}}' {advice.quote(origin.path)}"
 
 
-def _last_plain_word(line: str) -> str:
+def _find_last_plain_word(line: str) -> str:
     """Return the last word of a line without characters that are special in a sed pattern.
 
-    Empty if there is none; an empty pattern matches every line.
+    "" if there is none: as a pattern this matches every line.
     """
     words: list[str] = re.findall(r"[A-Za-z0-9_]+", line)
     return words[-1] if words else ""
 
 
-# ---------------------------------------------------------------- settings made when Python starts
+# ---------------------------------------------------------------- startup files
 
 
-def _startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *, steps: bool) -> Remedy:
+def _build_startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *, steps: bool) -> Remedy:
     """Return the remedy for a variable that is set when this Python starts."""
     check_command = advice.check_again(context.target)
     if not origin.path:
-        folders = " ".join(advice.quote(folder) for folder in _site_folders(context))
+        folders = " ".join(advice.quote(folder) for folder in _list_site_folders(context))
         grep_command = f"grep -rn --include='*.pth' --include='*customize.py' {origin.name} {folders}"
         return Remedy(
             f"{text} `unset` is of no use: {ORIGIN_LABELS[origin.by]} sets it, whatever the shell has. Look where.",
@@ -200,7 +206,7 @@ def _startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *,
         )
     if origin.by == "wrapper":
         return Remedy(f"{text} `unset` is of no use: {label} sets it before Python starts. Change it there.")
-    step = _comment_out_step(origin)
+    step = _make_comment_out_step(origin)
     if step is None:
         return Remedy(
             f"{text} `unset` is of no use: {label} sets it whenever this Python starts, among other things. Change it "
@@ -210,47 +216,47 @@ def _startup_variable_remedy(context: RuleContext, origin: Origin, text: str, *,
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: it sets {origin.name} whenever this Python starts, whatever "
         "the shell has.",
-        (_comment_out_command(origin, mark), check_command),
+        (_make_comment_out_command(origin, mark), check_command),
         steps=(step,) if steps else (),
     )
 
 
-def _startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
+def _build_startup_path_remedy(context: RuleContext, folder: str) -> Remedy:
     """Return the remedy to remove the line that puts a folder on Python's path."""
     origin = context.facts.environment.origin(MODULE_PATH, folder)
     effect = f"it puts {folder} before this Python's own packages whenever it starts."
     if origin is None or not origin.path:
-        folders = " ".join(advice.quote(site) for site in _site_folders(context) if site != folder)
+        folders = " ".join(advice.quote(site) for site in _list_site_folders(context) if site != folder)
         grep_command = f"grep -rn --include='*.pth' --include='*customize.py' sys.path {folders}"
         return Remedy(
             f"Something that this Python runs when it starts (a .pth file, sitecustomize.py) has a line for {folder}, "
             "which is then before its own packages. Remove that line.",
             (grep_command,) if folders else (),
         )
-    step = _comment_out_step(origin)
+    step = _make_comment_out_step(origin)
     if not _is_own_file(context, origin.path) or step is None:
         return Remedy(f"Remove {folder} from {origin_label(context, MODULE_PATH, folder)}: {effect}")
     mark = "# " if origin.path.endswith(".pth") else "pass  # "
     return Remedy(
         f"Remove line {origin.line} from {origin.path}: {effect}",
-        (_comment_out_command(origin, mark), advice.check_again(context.target)),
+        (_make_comment_out_command(origin, mark), advice.check_again(context.target)),
         steps=(step,),
     )
 
 
-def _comment_out_step(origin: Origin) -> CommentOut | None:
+def _make_comment_out_step(origin: Origin) -> CommentOut | None:
     """Return the step that comments out the line.
 
-    None if the line does more than set this variable or put this folder on the path.
+    None if the line is not known, or if it does more than set this variable or put this folder on the path.
     """
-    does_only_this = _adds_alone if origin.name == MODULE_PATH else _sets_alone
+    does_only_this = _only_adds_folder if origin.name == MODULE_PATH else _only_sets_variable
     if origin.line is None or not does_only_this(origin) or not origin.path.isprintable():
         return None
     return CommentOut(origin.path, origin.line, origin.text.rstrip())
 
 
-def _sets_alone(origin: Origin) -> bool:
-    """Return whether a Python line only imports os and sets or removes this variable."""
+def _only_sets_variable(origin: Origin) -> bool:
+    """Return whether a Python line only sets or removes this variable, apart from harmless imports."""
     statements = _parse_statements(origin.text)
     return bool(statements) and all(
         _is_harmless_import(statement) or _changes_variable(statement, origin.name)
@@ -258,7 +264,7 @@ def _sets_alone(origin: Origin) -> bool:
     )
 
 
-def _adds_alone(origin: Origin) -> bool:
+def _only_adds_folder(origin: Origin) -> bool:
     """Return whether a line only puts this one folder on Python's path."""
     if origin.path.endswith(".pth") and not origin.text.startswith(("import ", "import\t")):
         return True
@@ -287,7 +293,7 @@ def _adds_alone(origin: Origin) -> bool:
 
 
 def _parse_statements(line: str) -> list[ast.stmt]:
-    """Parse the statements of a Python line; empty if it is not a complete statement."""
+    """Parse the statements of a Python line. Empty if it is not complete."""
     try:
         return ast.parse(line.strip()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -348,7 +354,7 @@ def _has_no_side_effect(value: ast.expr) -> bool:
     )
 
 
-def _site_folders(context: RuleContext) -> tuple[str, ...]:
+def _list_site_folders(context: RuleContext) -> tuple[str, ...]:
     """Return the site-packages and dist-packages folders on this Python's path."""
     python = context.python
     if python is None:
@@ -359,7 +365,7 @@ def _site_folders(context: RuleContext) -> tuple[str, ...]:
 def _is_own_file(context: RuleContext, path: str) -> bool:
     """Return whether a file belongs to the examined environment.
 
-    The system's Python is not an environment. In an image every file counts as its own.
+    The system's Python is not an environment. In an image, every file belongs to the environment.
     """
     python = context.python
     if context.target.image is not None:

@@ -1,9 +1,13 @@
 """NVIDIA's Xid numbers: their meanings and how serious each is.
 
-From NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors: the listing with its columns for hardware,
-driver and application, and the catalog with its resolution buckets), the names in nverror.h of NVIDIA's open
-kernel modules, and "Dynamic Page Retirement" and "GPU Memory Error Management" for 48, 63, 64, 94 and 95. A
-number that is not in the table is reported without a meaning.
+The sources are:
+
+* NVIDIA's "Xid Errors" (docs.nvidia.com/deploy/xid-errors): the listing with its columns for hardware, driver and
+  application, and the catalog with its resolution buckets;
+* the names in nverror.h of NVIDIA's open kernel modules;
+* "Dynamic Page Retirement" and "GPU Memory Error Management" for 48, 63, 64, 94 and 95.
+
+A number that is not in the table is reported without a meaning.
 """
 
 from __future__ import annotations
@@ -17,13 +21,13 @@ class XidKind(enum.Enum):
     """The kind of problem that an Xid reports."""
 
     PROGRAM = "program"
-    """A program did something wrong or was ended. If only one program is affected, the card works."""
+    """A program failed or was ended. If only one program is affected, the GPU works."""
     NOTE = "note"
     """For information only; the driver has handled it."""
     FAULT = "fault"
-    """A problem of the card, its memory, its bus or its firmware."""
+    """A problem of the GPU, its memory, its bus or its firmware."""
     LOST = "lost"
-    """The card is gone or unusable until it is reset or the machine restarts."""
+    """The GPU cannot be used until it is reset or the machine restarts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +36,7 @@ class Xid:
 
     kind: XidKind
     meaning: str
-    """A phrase that continues a sentence."""
+    """The meaning as a clause or noun phrase, for use in a sentence."""
 
 
 XIDS: dict[int, Xid] = {
@@ -68,7 +72,9 @@ XIDS: dict[int, Xid] = {
     154: Xid(XidKind.FAULT, "the driver asks for something to be done"),
 }
 UNKNOWN = Xid(XidKind.NOTE, "an event that is not in tfdoctor's table")
+"""The entry for numbers that are not in the table."""
 BUS_LOST = 79
+"""The Xid of a GPU that no longer answers on the bus."""
 
 
 def find_xid(number: int) -> Xid:
@@ -77,7 +83,7 @@ def find_xid(number: int) -> Xid:
 
 
 def parse_recovery_action(text: str) -> str:
-    """Return the action that an Xid 154 requests; empty if the text names none.
+    """Return the recovery action that the text of an Xid 154 requests; "" if it names none.
 
     "GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)" requests "Node Reboot
     Required".
